@@ -1,0 +1,66 @@
+"""What tunerd keeps of a finished job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, StrEnum
+
+__all__ = ["Observation", "Ran", "Scalar", "Status", "Value"]
+
+Scalar = bool | int | float | str | None
+"""One value of a context feature or parameter; ``None`` is missing."""
+
+Value = Scalar | list[Scalar]
+"""A parameter's value; a list for a ``repeat`` parameter."""
+
+
+class Status(StrEnum):
+    """How a job ended (contract: job event, ``status``)."""
+
+    SUCCEEDED = "succeeded"
+    OUT_OF_MEMORY = "out_of_memory"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    NODE_FAILURE = "node_failure"
+
+
+class Ran(Enum):
+    """What a job says about whether its configuration runs at all (design: what a job teaches)."""
+
+    YES = "yes"
+    NO = "no"
+    WEAK_NO = "weak_no"
+    """A failure of unknown cause: believed as it repeats while its neighbours run."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A finished job, raw: context and configuration as the event had them.
+
+    Parameters that no study knows yet are kept, so that a later generation of the study can
+    learn from them. ``sequence`` is dense within the study and given by the store; 0 before.
+    """
+
+    study: str
+    source: str
+    event_id: str
+    job_id: str
+    status: Status
+    finished_at: datetime
+    context: Mapping[str, Value]
+    config: Mapping[str, Value]
+    metrics: Mapping[str, float]
+    sequence: int = 0
+    attempt: int = 1
+    measured_s: float | None = None
+    gpus: int | None = None
+    user: str | None = None
+    recommendation_id: str | None = None
+    candidate_id: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Event fields that nothing reads yet (nodes, labels, times, unknown ones)."""
+    content_hash: str = ""
+    """SHA-256 of the event's canonical content: tells a duplicate from a conflict."""

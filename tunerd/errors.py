@@ -1,0 +1,75 @@
+"""Every error that tunerd raises on purpose, on one screen.
+
+The class says what the caller has to do; the text says what is wrong, where, and what would be
+right. No text ever holds a secret or an event's raw content.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "AlreadyRunningError",
+    "FencedOutError",
+    "LostPartitionError",
+    "MisconfiguredError",
+    "NothingFeasibleError",
+    "Problem",
+    "StoreUnavailableError",
+    "StreamUnavailableError",
+    "TunerdError",
+]
+
+
+class TunerdError(Exception):
+    """Base of all errors below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a settings or study file: where it is, and what would be right."""
+
+    where: str
+    """File and key, e.g. ``studies/llm.toml: parameters.tp.values``."""
+    message: str
+    """What is wrong and what would be right."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+class MisconfiguredError(TunerdError):
+    """Raised when settings or studies are wrong. Carries every problem found; exit code 2."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class NothingFeasibleError(TunerdError):
+    """Raised when no configuration satisfies a study's constraints in a context.
+
+    The text names the constraint and the context.
+    """
+
+
+class AlreadyRunningError(TunerdError):
+    """Raised when another daemon holds this folder or store. Names it; exit code 2."""
+
+
+class StreamUnavailableError(TunerdError):
+    """Raised when the broker or the folder cannot be reached. Wait and try again."""
+
+
+class StoreUnavailableError(TunerdError):
+    """Raised when the database cannot be reached or written. Wait and try again."""
+
+
+class LostPartitionError(TunerdError):
+    """Raised when a stored position is not the one that this reader went on from.
+
+    Another reader has the partition. Nothing was written; read the stored position, seek, go on.
+    """
+
+
+class FencedOutError(TunerdError):
+    """Raised when a newer epoch holds the study. Nothing was written; drop what was learned."""
