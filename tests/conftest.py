@@ -1,0 +1,111 @@
+"""Servers that several tests share, one of each per run.
+
+Where a server cannot run, its tests are skipped and the end of the run says so in a block that
+nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port) and
+``TUNERD_TEST_POSTGRES`` (a URL whose user may create databases) name servers that exist already.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from tests.servers import MissingServerError
+from tests.servers.kafka import KafkaServer
+from tests.servers.postgres import Databases, PostgresServer
+
+_missing: dict[str, str] = {}
+
+
+def _without(server: str, reason: str) -> NoReturn:
+    text = f"no real {server}: {reason}"
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(f"{text} (CI must have one)", pytrace=False)
+    _missing[server] = reason
+    pytest.skip(text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for server, reason in _missing.items():
+        terminalreporter.section(f"NOT TESTED: everything that needs a real {server}", red=True)
+        terminalreporter.line(f"Its tests were skipped: {reason}.", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def _own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    server = KafkaServer(tmp_path_factory.mktemp("kafka") / "broker")
+    try:
+        server.start()
+    except MissingServerError as error:
+        _without("Apache Kafka", str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
+    """Address of a real Kafka. Shared by all tests: use topics and groups with unique names."""
+    address = os.environ.get("TUNERD_TEST_KAFKA")
+    if address:
+        return address
+    server: KafkaServer = request.getfixturevalue("_own_kafka")
+    return server.bootstrap
+
+
+@pytest.fixture
+def kafka_server(request: pytest.FixtureRequest) -> KafkaServer:
+    """The broker itself, for tests that stop, kill or freeze it; they leave it running."""
+    if os.environ.get("TUNERD_TEST_KAFKA"):
+        pytest.skip("TUNERD_TEST_KAFKA names a broker that is not ours to kill")
+    server: KafkaServer = request.getfixturevalue("_own_kafka")
+    return server
+
+
+@pytest.fixture
+def unique() -> str:
+    """A short name that no other test has, for topics and groups."""
+    return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture(scope="session")
+def _own_postgres() -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer()
+    except MissingServerError as error:
+        _without("PostgreSQL", str(error))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(request: pytest.FixtureRequest) -> Iterator[Databases]:
+    """Makes fresh databases: ``postgres_databases.create()`` returns a SQLAlchemy URL."""
+    url = os.environ.get("TUNERD_TEST_POSTGRES")
+    if not url:
+        server: PostgresServer = request.getfixturevalue("_own_postgres")
+        url = server.url
+    databases = Databases(url)
+    yield databases
+    databases.drop_all()
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: Databases) -> Iterator[str]:
+    """SQLAlchemy URL of an empty database of this test's own, dropped after it."""
+    url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture
+def postgres_server(request: pytest.FixtureRequest) -> PostgresServer:
+    """The server itself, for tests that stop or kill it; they leave it running."""
+    if os.environ.get("TUNERD_TEST_POSTGRES"):
+        pytest.skip("TUNERD_TEST_POSTGRES names a server that is not ours to kill")
+    server: PostgresServer = request.getfixturevalue("_own_postgres")
+    return server

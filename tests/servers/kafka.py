@@ -1,0 +1,214 @@
+"""A real Apache Kafka, one node that is broker and controller, from its Maven artifacts.
+
+``python -m tests.servers.kafka`` starts one, prints its address and stops it on Ctrl-C or SIGTERM.
+"""
+
+import argparse
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.servers import (
+    MissingServerError,
+    cache_folder,
+    die_with_parent,
+    free_ports,
+    wait_until,
+)
+
+__all__ = ["KafkaServer"]
+
+VERSION = "4.3.0"
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tunerd</groupId><artifactId>kafka-for-tests</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+
+class KafkaServer:
+    """One broker on free ports of 127.0.0.1. Its data survives ``stop`` and ``kill``.
+
+    ``properties`` are added to server.properties and win over what is there.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port, self.controller_port = free_ports(2)
+        self.log = folder / "broker.log"
+        self._properties = {**self._defaults(), **(properties or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Address for clients, ``127.0.0.1:port``; the same after every restart."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start and wait until the broker takes requests (about 2 s, the first time 3 s).
+
+        Raises MissingServerError without Java, or without Maven and a network the first time.
+        The broker dies with the thread that calls this.
+        """
+        jars = _jars()
+        config = self.folder / "server.properties"
+        if not config.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
+            cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+            tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
+            _check(_java(jars, *tool))
+        offset = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                _java(jars, "kafka.Kafka", str(config)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        wait_until(lambda: self._started(offset), START_TIMEOUT_S, f"Kafka starts ({self.log})")
+
+    def stop(self) -> None:
+        """Stop in good order (SIGTERM, about 2 s)."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop the process without ending it: connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Go on after ``freeze``."""
+        self._signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start again at the same address, on the same data, after ``stop`` or ``kill``."""
+        self.stop()
+        self.start()
+
+    def _defaults(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},"
+            f"CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            # Without these a killed broker needs 11 s to come back, not 3: the controller still
+            # believes in the one that it lost.
+            "broker.session.timeout.ms": "1500",
+            "broker.heartbeat.interval.ms": "300",
+        }
+
+    def _started(self, offset: int) -> bool:
+        assert self._process is not None
+        with self.log.open("rb") as log:
+            log.seek(offset)
+            said = log.read()
+        if self._process.poll() is not None:
+            raise RuntimeError(f"Kafka ended while starting:\n{said[-2000:].decode()}")
+        return b"Kafka Server started" in said
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def _java(jars: Path, *arguments: str) -> list[str]:
+    memory = ["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *memory, "-cp", f"{jars}/*", *arguments]
+
+
+def _jars() -> Path:
+    """Return the folder with the broker's jars; the first time Maven fetches them (44 MB)."""
+    if shutil.which("java") is None:
+        raise MissingServerError("no `java` on the PATH; install Java 17 or newer")
+    jars = cache_folder() / f"kafka-{VERSION}"
+    if jars.exists():
+        return jars
+    if shutil.which("mvn") is None:
+        raise MissingServerError("no `mvn` on the PATH to fetch Apache Kafka; install Maven")
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as work:
+        fetched = Path(work) / "jars"
+        (Path(work) / "pom.xml").write_text(POM)
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", *options]
+        try:
+            _check(command, cwd=work)
+        except RuntimeError as error:
+            raise MissingServerError(f"Maven could not fetch Apache Kafka: {error}") from error
+        if not jars.exists():  # another run may have been first
+            fetched.rename(jars)
+    return jars
+
+
+def _check(command: list[str], cwd: str | None = None) -> None:
+    done = subprocess.run(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stdout[-1000:]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one Apache Kafka broker until interrupted.")
+    parser.add_argument("--folder", type=Path, help="keep its data here (default: a new one)")
+    folder = parser.parse_args().folder
+    with tempfile.TemporaryDirectory(prefix="tunerd-kafka-") as temporary:
+        server = KafkaServer(folder or Path(temporary))
+        server.start()
+        print(server.bootstrap, flush=True)
+        try:
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    main()
