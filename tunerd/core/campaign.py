@@ -1,0 +1,72 @@
+"""A campaign: profiling jobs as in the paper, a random start and then rounds of the best predicted
+(CubicML, section 3 and Figure 2a), each configuration wanted a stated number of times."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from tunerd.core.observation import Value
+
+__all__ = ["Ask", "Campaign"]
+
+
+@dataclass(slots=True)
+class Ask:
+    """A configuration and the number of its runs that are still missing."""
+
+    candidate_id: str
+    config: dict[str, Value]
+    missing: int
+
+
+@dataclass(slots=True)
+class Campaign:
+    """Where one context's campaign stands. Round 0 is the random start."""
+
+    jobs: int
+    """Configurations of the random start."""
+    rounds: int
+    """Rounds of best predicted configurations that follow."""
+    round_size: int
+    """Configurations per round."""
+    repeats: int = 1
+    """Runs wanted of each configuration."""
+    round: int = -1
+    asks: list[Ask] = field(default_factory=list)
+
+    @property
+    def round_done(self) -> bool:
+        """Whether nothing of the current round is missing (true before the first)."""
+        return all(ask.missing <= 0 for ask in self.asks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round is done."""
+        return self.round_done and self.round >= self.rounds
+
+    @property
+    def next_size(self) -> int:
+        """Configurations that the next round asks for."""
+        return self.jobs if self.round < 0 else self.round_size
+
+    def begin_round(self, chosen: Iterable[tuple[str, Mapping[str, Value]]]) -> None:
+        """Ask for the next round's configurations, best predicted first."""
+        self.round += 1
+        self.asks = [Ask(cid, dict(config), self.repeats) for cid, config in chosen]
+
+    def count(self, candidate_id: str) -> None:
+        """A job of this configuration ended and said something about it."""
+        for ask in self.asks:
+            if ask.candidate_id == candidate_id:
+                ask.missing -= 1
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, state: Mapping[str, object]) -> "Campaign":
+        """Build from what :meth:`dump` gave."""
+        values = dict(state)
+        asks = values.pop("asks")
+        assert isinstance(asks, list)
+        return cls(**values, asks=[Ask(**ask) for ask in asks])  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""What a study knows of one context: its evidence, its campaign, and when it was last looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tunerd.core.campaign import Campaign
+from tunerd.core.evidence import Evidence
+from tunerd.core.observation import Scalar
+
+__all__ = ["ContextState"]
+
+
+@dataclass(slots=True)
+class ContextState:
+    """One context of a study. Saved whole, in the transaction of the step that changed it."""
+
+    context: dict[str, Scalar]
+    evidence: Evidence = field(default_factory=Evidence)
+    last_job_at: datetime | None = None
+    """Latest job or request; a context without any for a while is no longer active."""
+    waiting_since: int = 0
+    """First sequence that came after the last search; 0 when none did."""
+    searched: int = -1
+    """Sequence that the study had learned when this context was last searched; −1 for never."""
+    campaign: Campaign | None = None
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {
+            "context": self.context,
+            "evidence": self.evidence.dump(),
+            "last_job_at": self.last_job_at.isoformat() if self.last_job_at else None,
+            "waiting_since": self.waiting_since,
+            "searched": self.searched,
+            "campaign": self.campaign.dump() if self.campaign else None,
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, object]) -> "ContextState":
+        """Build from what :meth:`dump` gave."""
+        context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
+        waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
+        assert isinstance(context, dict)
+        assert isinstance(evidence, dict)
+        assert isinstance(waiting, int)
+        assert isinstance(searched, int)
+        return cls(
+            context=context,
+            evidence=Evidence.load(evidence),
+            last_job_at=datetime.fromisoformat(at) if isinstance(at, str) else None,
+            waiting_since=waiting,
+            searched=searched,
+            campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
+        )

@@ -1,0 +1,307 @@
+"""From evidence, scored candidates and what already runs to what is worth saying in one context.
+
+Pure: everything it looks at is in its arguments. Depth that is still missing (sequential tests,
+a calibrated lower bound before anything is promoted, limits per user) is named in
+``docs/architecture.md``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunerd.core.evidence import Estimate, Evidence, Trial
+from tunerd.core.observation import Value
+from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
+from tunerd.core.study import Study
+
+__all__ = ["BAND", "Advice", "Prospect", "Rival", "Wanted", "decide", "says_the_same", "steady"]
+
+BAND = 0.8
+"""Share of jobs that a published band should hold."""
+_Z = 1.2815515655446004
+"""Half width of that band in standard deviations of a normal: Φ⁻¹(0.9)."""
+
+MAX_CANDIDATES = 5
+"""With three or more, one failing at once is no disaster (findings: in `calculon_simulated_16k`
+the first pick fails in one context for every method); with many, none gets enough jobs."""
+CONFIRM_RUNS = 3
+"""Runs after which a configuration is known and needs no more confirming."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A configuration that a search found. Scores are oriented: larger is better."""
+
+    candidate_id: str
+    config: Mapping[str, Value]
+    code: NDArray[np.int32]
+    """(D,) choice index per dimension of the space; tells how alike two prospects are."""
+    acquisition: float
+    mean: float | None = None
+    spread: float = 0.0
+    feasible: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A configuration of the space that was tried here, with what is believed of it now."""
+
+    candidate_id: str
+    trial: Trial
+    estimate: Estimate
+    feasible: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a profiling round still asks for, best predicted first."""
+
+    round: int
+    prospects: tuple[tuple[Prospect, int], ...]
+    """With the number of runs still missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The part of a recommendation that is decided; the rest is book-keeping."""
+
+    candidates: tuple[Candidate, ...]
+    incumbent: Incumbent | None
+    incumbent_id: str | None
+    baseline: Mapping[str, Value] | None
+    reason: str
+    round: int | None = None
+
+
+def decide(
+    study: Study,
+    evidence: Evidence,
+    rivals: Sequence[Rival],
+    prospects: Sequence[Prospect],
+    baseline: Mapping[str, Value] | None,
+    running: Recommendation | None = None,
+    wanted: Wanted | None = None,
+) -> Advice:
+    """Choose candidates, shares and incumbent for one context.
+
+    ``rivals`` are the measured configurations of the space, ``prospects`` what the search found,
+    best acquisition first, ``running`` the recommendation that schedulers follow at the moment.
+    """
+    incumbent = _incumbent(study, rivals)
+    confirm = _to_confirm(study, rivals, incumbent)
+    fresh = [
+        p
+        for p in prospects
+        if p.candidate_id not in evidence.trials
+        and (p.feasible is None or p.feasible >= study.min_feasible)
+    ]
+    chosen = _diverse(steady(fresh, running), MAX_CANDIDATES - len(confirm))
+    candidates = [_confirming(study, rival, incumbent) for rival in confirm]
+    candidates += [_proposing(study, prospect, incumbent) for prospect in chosen]
+    candidates = _share(candidates, study.explore_share)
+    if wanted is not None:
+        candidates = _with_wanted(study, candidates, wanted, incumbent)
+    return Advice(
+        candidates=tuple(candidates),
+        incumbent=_stated(study, incumbent),
+        incumbent_id=incumbent.candidate_id if incumbent else None,
+        baseline=baseline,
+        reason=_reason(study, evidence, incumbent, candidates, wanted),
+        round=wanted.round if wanted else None,
+    )
+
+
+def says_the_same(advice: Advice, running: Recommendation) -> bool:
+    """Whether schedulers would do the same under both: candidates, kinds, shares, wanted runs,
+    incumbent and baseline. Predictions may have moved; that alone is no news."""
+    incumbent = running.incumbent.config if running.incumbent else None
+    return (
+        [_instruction(c) for c in advice.candidates]
+        == [_instruction(c) for c in running.candidates]
+        and (advice.incumbent.config if advice.incumbent else None) == incumbent
+        and advice.baseline == running.baseline
+        and advice.round == running.round
+    )
+
+
+def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> list[Prospect]:
+    """Order prospects so that running candidates stay until something clearly better comes.
+
+    Each model update moves every prediction a little; without this the published candidates
+    would change with every job, and none would ever be run twice.
+    """
+    if running is None or not prospects:
+        return list(prospects)
+    held = {candidate.candidate_id for candidate in running.candidates}
+    values = [p.acquisition for p in prospects if math.isfinite(p.acquisition)]
+    bonus = 0.25 * (float(np.std(values)) if values else 0.0)
+    return sorted(
+        prospects, key=lambda p: -(p.acquisition + (bonus if p.candidate_id in held else 0.0))
+    )
+
+
+def _incumbent(study: Study, rivals: Sequence[Rival]) -> Rival | None:
+    """The configuration with the best cautious estimate: mean less one standard deviation, so
+    that a second and third run of a good one count for it."""
+    running = [r for r in rivals if r.trial.run_share >= study.min_feasible]
+    return max(running, key=lambda r: r.estimate.mean - r.estimate.sd, default=None)
+
+
+def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) -> list[Rival]:
+    if incumbent is None:
+        return []
+    open_questions = [
+        r
+        for r in rivals
+        if r is not incumbent
+        and r.trial.runs < CONFIRM_RUNS
+        and r.trial.run_share >= study.min_feasible
+        and r.feasible >= study.min_feasible
+        and r.estimate.mean + r.estimate.sd > incumbent.estimate.mean
+    ]
+    return sorted(open_questions, key=lambda r: -r.estimate.mean)[:2]
+
+
+def _diverse(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
+    """Greedy choice with a penalty for closeness to what was chosen already, a third of the
+    spread of acquisitions for a twin (findings: −.3·sd·similarity beat the plain top five)."""
+    values = np.array([p.acquisition for p in prospects])
+    if not len(values):
+        return []
+    finite = values[np.isfinite(values)]
+    penalty = 0.3 * (float(np.std(finite)) if len(finite) else 0.0)
+    codes = np.stack([p.code for p in prospects])
+    penalised = values.copy()
+    chosen: list[Prospect] = []
+    while len(chosen) < min(count, len(prospects)):
+        best = int(np.argmax(penalised))
+        chosen.append(prospects[best])
+        alike = (codes == codes[best]).mean(axis=1)
+        penalised = penalised - penalty * alike**2
+        penalised[best] = -math.inf
+    return chosen
+
+
+def _share(candidates: Sequence[Candidate], total: float) -> list[Candidate]:
+    """Divide ``total`` by rank, 1 : 1/2 : 1/3 …, rounded down so that the sum never passes it."""
+    weights = [1.0 / (i + 1) for i in range(len(candidates))]
+    return [
+        replace(c, rank=i + 1, share=math.floor(1e6 * total * weights[i] / sum(weights)) / 1e6)
+        for i, c in enumerate(candidates)
+    ]
+
+
+def _with_wanted(
+    study: Study, candidates: Sequence[Candidate], wanted: Wanted, incumbent: Rival | None
+) -> list[Candidate]:
+    asked = [
+        replace(_proposing(study, prospect, incumbent), wanted=missing)
+        for prospect, missing in wanted.prospects
+    ]
+    ids = {candidate.candidate_id for candidate in asked}
+    rest = [c for c in candidates if c.candidate_id not in ids]
+    return [replace(c, rank=i + 1) for i, c in enumerate([*asked, *rest])]
+
+
+def _proposing(study: Study, prospect: Prospect, incumbent: Rival | None) -> Candidate:
+    gain = None
+    if prospect.mean is not None:
+        gain = _gain(study, Estimate(prospect.mean, prospect.spread), incumbent)
+    better = gain is not None and gain.median > 0
+    return Candidate(
+        candidate_id=prospect.candidate_id,
+        rank=1,
+        kind=Kind.EXPLOIT if better else Kind.EXPLORE,
+        share=0.0,
+        config=prospect.config,
+        predicted=None
+        if prospect.mean is None
+        else _predicted(study, Estimate(prospect.mean, prospect.spread)),
+        feasible=None if prospect.feasible is None else round(prospect.feasible, 4),
+        gain=gain,
+    )
+
+
+def _confirming(study: Study, rival: Rival, incumbent: Rival | None) -> Candidate:
+    return Candidate(
+        candidate_id=rival.candidate_id,
+        rank=1,
+        kind=Kind.CONFIRM,
+        share=0.0,
+        config=rival.trial.config,
+        predicted=_predicted(study, rival.estimate),
+        feasible=round(rival.feasible, 4),
+        gain=_gain(study, rival.estimate, incumbent),
+    )
+
+
+def _band(study: Study, belief: Estimate) -> tuple[float, float, float]:
+    """Median, low and high in the objective's unit; low is the smaller number whatever the goal."""
+    median = study.metric_value(belief.mean)
+    ends = (
+        study.metric_value(belief.mean - _Z * belief.sd),
+        study.metric_value(belief.mean + _Z * belief.sd),
+    )
+    return median, min(ends), max(ends)
+
+
+def _predicted(study: Study, belief: Estimate) -> Predicted:
+    median, low, high = _band(study, belief)
+    return Predicted(median=median, low=low, high=high, band=BAND)
+
+
+def _gain(study: Study, belief: Estimate, incumbent: Rival | None) -> Gain | None:
+    if incumbent is None:
+        return None
+    sd = math.hypot(belief.sd, incumbent.estimate.sd)
+    return Gain(
+        median=study.gain(belief.mean, incumbent.estimate.mean),
+        low=study.gain(belief.mean - _Z * sd, incumbent.estimate.mean),
+    )
+
+
+def _stated(study: Study, incumbent: Rival | None) -> Incumbent | None:
+    if incumbent is None:
+        return None
+    median, low, high = _band(study, incumbent.estimate)
+    return Incumbent(
+        config=incumbent.trial.config, median=median, low=low, high=high, jobs=incumbent.trial.runs
+    )
+
+
+def _instruction(candidate: Candidate) -> tuple[str, Kind, float, int]:
+    return candidate.candidate_id, candidate.kind, candidate.share, candidate.wanted
+
+
+def _reason(
+    study: Study,
+    evidence: Evidence,
+    incumbent: Rival | None,
+    candidates: Sequence[Candidate],
+    wanted: Wanted | None,
+) -> str:
+    jobs = f"{evidence.jobs} job{'' if evidence.jobs == 1 else 's'} in this context"
+    if wanted is not None:
+        runs = sum(missing for _, missing in wanted.prospects)
+        what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
+        return f"Profiling round {wanted.round}: {runs} runs still wanted of {what}; {jobs}."
+    if not candidates:
+        return f"Nothing new is worth trying; {jobs}."
+    if all(c.predicted is None for c in candidates):
+        return f"Random start: nothing to predict from yet; {jobs}."
+    first = candidates[0]
+    if incumbent is None:
+        return f"First guesses from what other contexts showed; {jobs}."
+    gain = first.gain
+    if gain is None:  # pragma: no cover - an incumbent and a prediction always give a gain
+        return jobs
+    against = f"the incumbent ({incumbent.trial.runs} runs)"
+    how = f"{gain.median:+.1%} against {against}, {gain.low:+.1%} at the low end"
+    if first.kind is Kind.CONFIRM:
+        return f"Runs again what looked better: {how}; {jobs}."
+    if first.kind is Kind.EXPLOIT:
+        return f"Predicted better: {how}; {jobs}."
+    return f"Keep the incumbent; candidates are there to learn from: {how}; {jobs}."
