@@ -1,0 +1,66 @@
+"""The contract of a predictor: a model of the objective that learns at constant cost.
+
+A predictor answers in *score* units, the oriented objective in which larger is better
+(``Study.score``). Its state after observation S is a pure function of the rows it was fitted on,
+the new rows it learned since in their order, the recent window at S, and its seed; two runs over
+the same observations in the same steps are equal bit for bit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap, FloatArray, Rows
+    from tunerd.core.study import Study
+
+__all__ = ["Prediction", "Predictor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a predictor says of n rows, in score units."""
+
+    mean: "FloatArray"
+    """(n,) expected score."""
+    spread: "FloatArray"
+    """(n,) standard deviation of one job's score around ``mean``; larger far from the data."""
+
+
+class Predictor(ABC):
+    """Predicts the score of configurations in contexts. Register in ``predictors/__init__.py``."""
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, study: "Study", features: "FeatureMap", rows: "Rows", seed: int) -> Self:
+        """Build from scratch on a bounded sample (``replay.py``). Expensive and pure.
+
+        Rows without a score are ignored; with no usable row at all the result predicts a constant
+        with a wide spread. Touches nothing shared and leaves the interpreter lock alone for most
+        of the time, so that it may run in a background thread.
+        """
+
+    @abstractmethod
+    def update(self, rows: "Rows", recent: "Rows") -> None:
+        """Learn new rows at a cost that does not depend on history.
+
+        ``recent`` is the bounded window of the latest rows and includes ``rows``.
+        """
+
+    @abstractmethod
+    def predict(self, rows: "Rows") -> Prediction:
+        """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
+
+    @abstractmethod
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs. No pickle; what :meth:`load` builds predicts the same bits."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+        """Build from what :meth:`dump` gave.
+
+        Raises:
+            ValueError: the blobs are damaged, or were made for other columns than ``features``.
+        """
