@@ -1,0 +1,249 @@
+"""Reading ``tunerd.toml``, the environment over it, and secrets from files.
+
+Every mistake is found in one go: what pydantic finds wrong is reported and taken out, so that the
+rest (secrets, studies) is still looked at. No message repeats the value of a key that may hold a
+secret.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.settings.model import SECRETS, Settings, leaves
+
+__all__ = ["FILE_VARIABLE", "load_settings", "variable"]
+
+FILE_VARIABLE = "TUNERD_SETTINGS"
+"""Environment variable that names the settings file."""
+
+DEFAULT_FILE = "tunerd.toml"
+
+_KEYS = dict(leaves())
+_SECTIONS = {key[:dot] for key in _KEYS for dot, char in enumerate(key) if char == "."}
+
+# Kubernetes puts the address of every Service of the namespace into the environment; a Service
+# that is called tunerd, or tunerd-something, must not look like a misspelt setting.
+_KUBERNETES = re.compile(
+    r"TUNERD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
+
+Tree = dict[str, Any]
+
+
+def load_settings(
+    file: Path | None, environ: Mapping[str, str], *, check_studies: bool = True
+) -> Settings:
+    """Read the settings: defaults, the file over them, ``TUNERD_*`` variables over that.
+
+    Without ``file`` it is the one that ``TUNERD_SETTINGS`` names, else ``tunerd.toml`` in the
+    current folder if there is one. Relative paths, from variables too, are relative to the
+    settings file's folder. An empty variable counts as not set. Variables that start with
+    ``TUNERD_TEST_`` belong to the tests and are left alone, as is what Kubernetes sets for a
+    Service of our name.
+
+    Raises:
+        MisconfiguredError: with every mistake in the file, the variables, the files that hold
+            secrets, and (unless ``check_studies`` is off) the study files.
+    """
+    problems: list[Problem] = []
+    path, named = _settings_file(file, environ)
+    tree = _read_toml(path, named, problems)
+    variables = _read_environment(environ, problems)
+    for key, value in variables.items():
+        _put(tree, key, value)
+    studies_named = "studies" in tree
+    _anchor(tree, Path(os.path.abspath(path)).parent)
+    settings = _validate(tree, variables.keys(), path, problems)
+    _read_secrets(settings, environ, problems)
+    if check_studies:
+        problems += _study_problems(settings, studies_named)
+    if problems:
+        raise MisconfiguredError(problems)
+    return settings
+
+
+def variable(key: str) -> str:
+    """Name of the environment variable for a dotted key."""
+    return "TUNERD_" + key.upper().replace(".", "__")
+
+
+def _settings_file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    named = file or environ.get(FILE_VARIABLE) or None
+    return Path(named or DEFAULT_FILE), named is not None
+
+
+def _read_toml(path: Path, named: bool, problems: list[Problem]) -> Tree:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        if named:
+            problems.append(Problem(str(path), "there is no such file"))
+    except OSError as error:
+        problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+    except UnicodeDecodeError as error:
+        problems.append(Problem(str(path), f"should be UTF-8; byte {error.start} is not"))
+    except tomllib.TOMLDecodeError as error:
+        problems.append(Problem(str(path), f"is not TOML: {error}"))
+    return {}
+
+
+def _read_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, Any]:
+    """Values by dotted key, after a look at every name: pydantic-settings ignores misspelt ones."""
+    names = {variable(key): key for key in _KEYS}
+    known: dict[str, str] = {}
+    for name in sorted(environ):
+        upper = name.upper()
+        if not upper.startswith("TUNERD_") or upper.startswith("TUNERD_TEST_"):
+            continue
+        if upper == FILE_VARIABLE or _KUBERNETES.fullmatch(upper):
+            continue
+        if upper == "TUNERD_PORT" and "://" in environ[name]:  # Kubernetes again
+            continue
+        if upper in names:
+            known[name] = environ[name]
+        else:
+            hint = _did_you_mean(upper, [*names, FILE_VARIABLE])
+            problems.append(Problem(f"environment: {name}", f"there is no such setting{hint}"))
+    try:
+        given = _Environment(known)()
+    except SettingsError as error:
+        problems.append(Problem("environment", str(error)))
+        return {}
+    return {key: value for key in _KEYS if (value := _get(given, key)) is not None}
+
+
+class _Environment(EnvSettingsSource):
+    """The environment source of pydantic-settings, over a mapping that was passed in."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        super().__init__(Settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): value for name, value in self._environ.items() if value}
+
+
+def _anchor(tree: Tree, base: Path) -> None:
+    """Make paths absolute, given and default ones alike."""
+    for key, field in _KEYS.items():
+        if field.annotation not in (Path, Path | None):
+            continue
+        value = _get(tree, key)
+        if value is None and "." not in key:
+            value = str(field.default)
+        if isinstance(value, str) and value:
+            _put(tree, key, base / Path(value).expanduser())
+    url = _get(tree, "store.url")
+    if isinstance(url, str) and url.startswith("sqlite:///"):
+        _put(tree, "store.url", f"sqlite:///{base / url.removeprefix('sqlite:///')}")
+
+
+def _validate(
+    tree: Tree, variables: Iterable[str], path: Path, problems: list[Problem]
+) -> Settings:
+    """The settings without what is wrong in them; what is wrong is added to ``problems``."""
+    while True:
+        try:
+            return Settings(**tree)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False, include_context=False):
+                key = ".".join(map(str, detail["loc"]))
+                where = f"environment: {variable(key)}" if key in variables else f"{path}: {key}"
+                problems.append(Problem(where, _explain(key, detail)))
+                _remove(tree, detail["loc"])
+
+
+def _explain(key: str, detail: ErrorDetails) -> str:
+    if detail["type"] == "extra_forbidden":
+        secret = next((f"{s}.{f}" for s, f, _ in SECRETS if f"{s}.{f}" == f"{key}_file"), None)
+        if secret:
+            return f"secrets are read from files; name the file in {secret}"
+        return f"there is no such key{_did_you_mean(key, [*_KEYS, *_SECTIONS])}"
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    field = _KEYS.get(key)
+    given = detail["input"]
+    if field is None or key == "store.url" or not isinstance(given, str | int | float):
+        return message
+    about = " ".join((field.description or "").split()).replace("``", "").rstrip(".")
+    return f"{message}, not {given!r} ({about})"
+
+
+def _did_you_mean(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list[Problem]) -> None:
+    """Read each secret's file; without one, systemd's credential of the secret's dotted name."""
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    for section, key, attribute in SECRETS:
+        holder: Any = settings
+        for part in section.split("."):
+            holder = getattr(holder, part)
+        file: Path | None = getattr(holder, key)
+        name = f"{section}.{key.removesuffix('_file')}"
+        if file is None and credentials and (Path(credentials) / name).exists():
+            file = Path(credentials) / name
+        if file is None:
+            continue
+        try:
+            secret = file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            problems.append(Problem(f"{section}.{key}", f"cannot read {file}: {why}"))
+            continue
+        if secret:
+            setattr(holder, attribute, SecretStr(secret))
+        else:
+            problems.append(Problem(f"{section}.{key}", f"{file} is empty"))
+    kafka = settings.stream.kafka
+    if settings.stream.kind == "kafka" and kafka.sasl_mechanism and not kafka.sasl_password:
+        problems.append(
+            Problem("stream.kafka.sasl_password_file", f"is missing for {kafka.sasl_mechanism}")
+        )
+
+
+def _study_problems(settings: Settings, named: bool) -> tuple[Problem, ...]:
+    if not named and not settings.studies.exists():
+        return ()
+    from tunerd.settings.studies import load_studies
+
+    try:
+        load_studies(settings.studies)
+    except MisconfiguredError as error:
+        return error.problems
+    return ()
+
+
+def _get(tree: Tree, key: str) -> Any:
+    value: Any = tree
+    for part in key.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value
+
+
+def _put(tree: Tree, key: str, value: object) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):  # a value where a section belongs: reported by pydantic
+            return
+    tree[name] = value
+
+
+def _remove(tree: Tree, keys: tuple[int | str, ...]) -> None:
+    *sections, name = map(str, keys)
+    for section in sections:
+        tree = tree[section]
+    tree.pop(name, None)

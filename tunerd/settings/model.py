@@ -1,0 +1,320 @@
+"""What can be set: frozen sections, each key with its unit, default and meaning.
+
+The text under a key is its documentation: ``tunerd schema settings`` and ``docs/settings.md`` are
+made from it. Nothing here reads a file or the environment; see :mod:`tunerd.settings.load`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+__all__ = ["SECRETS", "KafkaSettings", "Section", "Settings", "StreamSettings", "leaves"]
+
+
+def _not_a_bool(value: object) -> object:
+    if isinstance(value, bool):  # pydantic would take true for 1
+        raise ValueError("should be a number")
+    return value
+
+
+def _topic_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value) or value in {".", ".."}:
+        raise ValueError("should be 1 to 249 letters, digits, '.', '_' or '-'")
+    return value
+
+
+def _servers(value: str) -> str:
+    for server in filter(None, (part.strip() for part in value.split(","))):
+        host, colon, port = server.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+            raise ValueError("should be host:port, several separated by commas")
+    return value
+
+
+def _url_without_password(value: str) -> str:
+    if re.match(r"[^/]*://[^/@]*:[^/]*@", value) or "password=" in value:
+        raise ValueError("holds a password; put the password into a file, store.password_file")
+    if value and not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
+        raise ValueError("should be sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_not_a_bool), Field(ge=1)]
+Seconds = Annotated[float, BeforeValidator(_not_a_bool), Field(gt=0)]
+Days = Annotated[float, BeforeValidator(_not_a_bool), Field(gt=0)]
+Port = Annotated[int, BeforeValidator(_not_a_bool), Field(ge=0, le=65535)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+
+
+class Section(BaseModel):
+    """One table of ``tunerd.toml``."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+class KafkaSettings(Section):
+    """How to reach Apache Kafka; read when ``stream.kind`` is ``"kafka"``."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(_servers)] = ""
+    """Where to find the brokers first: host:port, several separated by commas."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """How connections are protected and authenticated."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """How to log in; needed with SASL_PLAINTEXT and SASL_SSL."""
+    sasl_username: str | None = None
+    """User name for SASL."""
+    sasl_password_file: Path | None = None
+    """File that holds the password for SASL."""
+    ssl_cafile: Path | None = None
+    """PEM file of the authorities that sign the brokers' certificates; else the system's."""
+    ssl_certfile: Path | None = None
+    """PEM file with this client's certificate, for mutual TLS."""
+    ssl_keyfile: Path | None = None
+    """PEM file with the key of that certificate."""
+    client_id: str = ""
+    """What the brokers' logs and quotas call this client; the installation's name by default."""
+    group: str = ""
+    """Consumer group that shares the jobs topic; the installation's name by default."""
+    partitions: Count = 6
+    """Partitions of a topic that tunerd creates."""
+    replication_factor: Count | None = None
+    """Copies of a topic that tunerd creates; the brokers' default when not set."""
+    session_timeout_s: Seconds = 45.0
+    """How long the group waits for a silent instance before it takes its partitions away."""
+
+    _sasl_password: SecretStr | None = PrivateAttr(default=None)
+
+    @property
+    def sasl_password(self) -> SecretStr | None:
+        """What ``sasl_password_file`` holds."""
+        return self._sasl_password
+
+
+class StreamSettings(Section):
+    """Where events come from and recommendations go to."""
+
+    kind: Literal["jsonl", "kafka"] = "jsonl"
+    """``"jsonl"``: a folder of JSON-lines files, needs nothing installed. ``"kafka"``: a broker."""
+    folder: Path = Path()
+    """Folder of the topics' files for ``"jsonl"``; ``stream`` in ``data_dir`` by default."""
+    kafka: KafkaSettings = KafkaSettings()
+
+    @model_validator(mode="after")
+    def _kafka_is_complete(self) -> Self:
+        kafka = self.kafka
+        if self.kind != "kafka":
+            return self
+        if not kafka.bootstrap_servers:
+            raise ValueError("kafka.bootstrap_servers is missing, stream.kind is kafka")
+        if kafka.security_protocol.startswith("SASL"):
+            if kafka.sasl_mechanism is None:
+                raise ValueError(f"kafka.sasl_mechanism is missing for {kafka.security_protocol}")
+            if not kafka.sasl_username:
+                raise ValueError(f"kafka.sasl_username is missing for {kafka.security_protocol}")
+        elif kafka.sasl_mechanism is not None:
+            raise ValueError(
+                f"kafka.sasl_mechanism has no effect with {kafka.security_protocol}; "
+                "set kafka.security_protocol to SASL_SSL or SASL_PLAINTEXT"
+            )
+        return self
+
+
+class TopicSettings(Section):
+    """What the topics are called."""
+
+    jobs: TopicName = "tunerd.jobs"
+    """Finished jobs come in here."""
+    recommendations: TopicName = "tunerd.recommendations"
+    """Recommendations go out here, keyed by context; compacted."""
+    rejected: TopicName = "tunerd.rejected"
+    """Records that are no usable event go here, with the reason."""
+    create: bool = True
+    """Whether to create topics that do not exist."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len({self.jobs, self.recommendations, self.rejected}) < 3:
+            raise ValueError("jobs, recommendations and rejected should be three different topics")
+        return self
+
+
+class StoreSettings(Section):
+    """Where history and everything learned is kept."""
+
+    url: Annotated[str, AfterValidator(_url_without_password)] = ""
+    """``sqlite:///FILE`` or ``postgresql://USER@HOST:PORT/DATABASE``, without a password;
+    the SQLite file ``tunerd.sqlite`` in ``data_dir`` by default."""
+    password_file: Path | None = None
+    """File that holds the database's password."""
+
+    _password: SecretStr | None = PrivateAttr(default=None)
+
+    @property
+    def password(self) -> SecretStr | None:
+        """What ``password_file`` holds."""
+        return self._password
+
+
+class HttpSettings(Section):
+    """Metrics and health for machines: ``/metrics``, ``/livez``, ``/readyz``. Read-only."""
+
+    enabled: bool = True
+    """Whether to listen at all."""
+    host: str = "127.0.0.1"
+    """Address to listen on; there is no authentication, so think before you open it."""
+    port: Port = 9464
+    """Port to listen on; 0 takes any free one and logs it."""
+    stalled_after_s: Seconds = 120.0
+    """``/readyz`` fails once a stage that has work made no progress for so many seconds."""
+
+
+class IngestSettings(Section):
+    """How events are read."""
+
+    batch_records: Count = 500
+    """At most so many records are committed in one transaction."""
+    max_future_hours: Annotated[float, BeforeValidator(_not_a_bool), Field(ge=0)] = 24.0
+    """An event that finished further in the future than this is rejected."""
+    max_age_days: Days = 365.0
+    """An event that finished longer ago than this is rejected."""
+
+
+class TuneSettings(Section):
+    """How much is learned and searched, and how often."""
+
+    budget_s: Seconds = 0.5
+    """Seconds of each step for searching contexts again that had no new job."""
+    active_days: Days = 30.0
+    """A context is searched for so many days after its last job or request."""
+    max_contexts: Count = 1000
+    """At most so many contexts of a study are active; the stalest fall out."""
+    valid_days: Days = 7.0
+    """A recommendation holds for so many days; it is renewed at half of that."""
+    step_deadline_s: Seconds = 120.0
+    """A tuner process whose step takes longer than this is replaced."""
+    checkpoint_every: Count = 500
+    """Observations between two checkpoints of what was learned."""
+    max_crashes: Count = 3
+    """A study that ends the tuner process so many times is set aside."""
+
+
+class PublishSettings(Section):
+    """How recommendations and rejected records are sent."""
+
+    batch_messages: Count = 500
+    """At most so many messages are sent before they are marked as sent."""
+
+
+class LogSettings(Section):
+    """One line on standard error per thing that an operator cares about."""
+
+    format: Literal["auto", "console", "json"] = "auto"
+    """``"auto"``: for people on a terminal, JSON lines otherwise."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines to print."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be set about one installation of tunerd."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        env_prefix="TUNERD_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+    )
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "tunerd"
+    """Name of this installation: consumer group, client id and the right to publish go by it."""
+    data_dir: Path = Path("tunerd-data")
+    """Folder for what tunerd keeps; created when missing."""
+    studies: Path = Path("studies")
+    """Folder of study files, ``*.toml``."""
+    stream: StreamSettings = StreamSettings()
+    topics: TopicSettings = TopicSettings()
+    store: StoreSettings = StoreSettings()
+    http: HttpSettings = HttpSettings()
+    ingest: IngestSettings = IngestSettings()
+    tune: TuneSettings = TuneSettings()
+    publish: PublishSettings = PublishSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Fill in the defaults that follow from ``data_dir`` and ``name``."""
+        fields = cls.model_fields
+        data_dir = Path(given.get("data_dir", fields["data_dir"].default))
+        name = given.get("name", fields["name"].default)
+        stream = _table(given, "stream")
+        kafka = _table(stream, "kafka") if isinstance(stream, dict) else stream
+        store = _table(given, "store")
+        for table, key, value in (
+            (stream, "folder", data_dir / "stream"),
+            (kafka, "client_id", name),
+            (kafka, "group", name),
+            (store, "url", f"sqlite:///{data_dir / 'tunerd.sqlite'}"),
+        ):
+            if isinstance(table, dict):
+                table.setdefault(key, value)
+        if isinstance(stream, dict):
+            stream["kafka"] = kafka
+        return given | {"stream": stream, "store": store}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what :func:`load_settings` gives; a settings object never reads by itself."""
+        return (init_settings,)
+
+
+def _table(given: dict[str, Any], key: str) -> Any:
+    table = given.get(key, {})
+    return dict(table) if isinstance(table, dict) else table
+
+
+SECRETS = (
+    ("store", "password_file", "_password"),
+    ("stream.kafka", "sasl_password_file", "_sasl_password"),
+)
+"""(section, key that names the file, attribute that holds what is in it)."""
+
+
+def leaves(
+    model: type[BaseModel] = Settings, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, FieldInfo]]:
+    """Every key that can be set, in order: its dotted name and its field."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from leaves(field.annotation, (*path, name))
+        else:
+            yield ".".join((*path, name)), field

@@ -1,0 +1,62 @@
+"""The folder of studies: one TOML file each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tunerd.core.study import Study, parse_study
+from tunerd.errors import MisconfiguredError, Problem
+
+__all__ = ["load_studies", "read_studies", "read_study"]
+
+
+def load_studies(folder: Path) -> tuple[Study, ...]:
+    """Read every ``*.toml`` of a folder, in the order of their names.
+
+    Raises:
+        MisconfiguredError: with the mistakes of all files, a missing folder, and two files
+            that describe a study of the same name.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        raise MisconfiguredError(
+            [Problem(str(folder), f"cannot read the folder of studies: {error.strerror}")]
+        ) from None
+    return read_studies(files)
+
+
+def read_studies(files: Sequence[Path]) -> tuple[Study, ...]:
+    """Read study files; raises ``MisconfiguredError`` with the mistakes of all of them."""
+    problems: list[Problem] = []
+    found: dict[str, tuple[Path, Study]] = {}
+    for file in files:
+        try:
+            study = read_study(file)
+        except MisconfiguredError as error:
+            problems += error.problems
+            continue
+        if study.name in found:
+            other = found[study.name][0]
+            problems.append(
+                Problem(f"{file}: name", f"{study.name!r} is the name of the study in {other} too")
+            )
+        else:
+            found[study.name] = (file, study)
+    if problems:
+        raise MisconfiguredError(problems)
+    return tuple(study for _, study in found.values())
+
+
+def read_study(file: Path) -> Study:
+    """Read one study file; raises ``MisconfiguredError`` with all of its mistakes."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise MisconfiguredError(
+            [Problem(str(file), f"cannot be read: {error.strerror}")]
+        ) from None
+    except UnicodeDecodeError as error:
+        raise MisconfiguredError(
+            [Problem(str(file), f"should be UTF-8; byte {error.start} is not")]
+        ) from None
+    return parse_study(text, str(file))
