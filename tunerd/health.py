@@ -1,0 +1,74 @@
+"""Whether the daemon works: what ``/readyz``, the watchdog and ``tunerd status`` say of it."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+__all__ = ["Health"]
+
+
+@dataclass
+class _StageHealth:
+    progressed_at: float
+    has_work: bool = False
+    trouble: str = ""
+
+
+@dataclass
+class Health:
+    """Told by the stages' loops, asked by HTTP and the watchdog; thread-safe.
+
+    A stage is well while it makes progress or has nothing to do.
+    """
+
+    stages: Iterable[str]
+    stalled_after_s: float
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    _stages: dict[str, _StageHealth] = field(init=False)
+    _notes: dict[str, str] = field(init=False, default_factory=dict)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        now = self.clock()
+        self._stages = {name: _StageHealth(now) for name in self.stages}
+
+    def stepped(self, stage: str, worked: bool) -> None:
+        """A step ended well."""
+        with self._lock:
+            self._stages[stage] = _StageHealth(self.clock(), has_work=worked)
+
+    def troubled(self, stage: str, problem: str) -> bool:
+        """A step failed for a reason outside; says whether that is news."""
+        with self._lock:
+            state = self._stages[stage]
+            news = state.trouble != problem
+            state.trouble = problem
+            state.has_work = True
+            return news
+
+    def working(self, stage: str) -> None:
+        """A step that has work began."""
+        with self._lock:
+            self._stages[stage].has_work = True
+
+    def note(self, subject: str, problem: str) -> None:
+        """Remember (or, with an empty text, forget) something that keeps the daemon from ready."""
+        with self._lock:
+            if problem:
+                self._notes[subject] = problem
+            else:
+                self._notes.pop(subject, None)
+
+    def problems(self) -> list[str]:
+        """Everything that keeps the daemon from being ready, in sentences; empty when it is."""
+        now = self.clock()
+        with self._lock:
+            found = list(self._notes.values())
+            for name, state in self._stages.items():
+                silent = now - state.progressed_at
+                if state.trouble:
+                    found.append(f"{name}: {state.trouble}")
+                elif state.has_work and silent > self.stalled_after_s:
+                    found.append(f"{name}: has work and made no progress for {silent:.0f} s")
+            return found

@@ -1,0 +1,138 @@
+"""The tuner process, seen from the parent.
+
+Training and search would hold the interpreter lock of the parent for seconds, and a native library
+can abort the process that it runs in; so they run in a process of their own. The two share the
+store; what the child reports comes over its standard output, one JSON object a line. The child
+ends when its standard input does, so that a killed parent leaves none behind.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tunerd.reports import Began, Report, Stepped, load_report
+
+__all__ = ["TunerProcess"]
+
+STOP_S = 3.5
+"""How long a child may take to end its step: of the five seconds that the daemon has in all."""
+LONGEST_PAUSE_S = 30.0
+
+
+@dataclass
+class TunerProcess:
+    """Keeps one tuner process running; :meth:`supervise` is called a few times a second."""
+
+    settings_file: Path | None
+    step_deadline_s: float
+    max_crashes: int
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    on_report: Callable[[Report], None]
+    """Called for every line, in a thread of its own."""
+    on_exit: Callable[[int, str, str], None]
+    """Called with exit status, study and cause when the child ended without being asked to."""
+    set_aside: set[str] = field(default_factory=set)
+    """Studies that ended it too often and are left alone until the daemon starts again."""
+    restarts: int = 0
+    _process: "subprocess.Popen[bytes] | None" = None
+    _began: tuple[str, float] | None = None
+    _crashes: Counter[str] = field(default_factory=Counter)
+    _pause_s: float = 0.5
+    _start_at: float = 0.0
+    _overdue: bool = False
+
+    def supervise(self) -> None:
+        """Start, watch the deadline of, and replace the child."""
+        process, now = self._process, self.clock()
+        if process is None:
+            if now >= self._start_at:
+                self._start()
+            return
+        began = self._began
+        if began is not None and now - began[1] > self.step_deadline_s and process.poll() is None:
+            self._overdue = True
+            process.kill()
+            process.wait()
+        if process.poll() is not None:
+            self._replace(process.returncode, now)
+
+    def stop(self) -> None:
+        """End the child after its step, or at once if that takes too long. Nothing is lost."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child while there is one."""
+        return None if self._process is None else self._process.pid
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "tunerd.tuner_main"]
+        if self.settings_file is not None:
+            command += ["--settings", str(self.settings_file)]
+        for study in sorted(self.set_aside):
+            command += ["--set-aside", study]
+        # OpenMP threads that spin while they wait took 4.8 s for a training of 0.02 s beside one
+        # other busy process; it must be set before the library is loaded.
+        environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
+        self._began = None
+        self._overdue = False
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                try:
+                    report = load_report(line)
+                except msgspec.DecodeError:
+                    continue  # half a line of a child that was killed
+                if process is not self._process:
+                    continue  # the last words of one that was replaced
+                if isinstance(report, Began):
+                    self._began = (report.study, self.clock())
+                elif isinstance(report, Stepped):
+                    self._began = None
+                    self._pause_s = 0.5
+                self.on_report(report)
+
+    def _replace(self, status: int, now: float) -> None:
+        study = self._began[0] if self._began else ""
+        cause = (
+            f"its step took more than {self.step_deadline_s:g} s"
+            if self._overdue
+            else (
+                f"it was killed by signal {-status}" if status < 0 else f"it exited with {status}"
+            )
+        )
+        if study:
+            self._crashes[study] += 1
+            if self._crashes[study] >= self.max_crashes:
+                self.set_aside.add(study)
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+        self.restarts += 1
+        self._start_at = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self.on_exit(status, study, cause)
