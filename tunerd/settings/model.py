@@ -53,10 +53,10 @@ def _url_without_password(value: str) -> str:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_not_a_bool), Field(ge=1)]
-Seconds = Annotated[float, BeforeValidator(_not_a_bool), Field(gt=0)]
-Days = Annotated[float, BeforeValidator(_not_a_bool), Field(gt=0)]
-Port = Annotated[int, BeforeValidator(_not_a_bool), Field(ge=0, le=65535)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_not_a_bool)]
+Seconds = Annotated[float, Field(gt=0), BeforeValidator(_not_a_bool)]
+Days = Annotated[float, Field(gt=0), BeforeValidator(_not_a_bool)]
+Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_not_a_bool)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
@@ -193,7 +193,7 @@ class IngestSettings(Section):
 
     batch_records: Count = 500
     """At most so many records are committed in one transaction."""
-    max_future_hours: Annotated[float, BeforeValidator(_not_a_bool), Field(ge=0)] = 24.0
+    max_future_hours: Annotated[float, Field(ge=0), BeforeValidator(_not_a_bool)] = 24.0
     """An event that finished further in the future than this is rejected."""
     max_age_days: Days = 365.0
     """An event that finished longer ago than this is rejected."""

@@ -1,0 +1,202 @@
+"""What the stages say about their work, for whoever listens: metrics, logs, the demo's display.
+
+Reports are plain frozen values. The tuner process sends them to its parent over a pipe as JSON
+(:func:`dump_report`, :func:`load_report`). Listeners overhear, they never decide: nothing may
+depend on whether a report arrived.
+"""
+
+from typing import Literal, Protocol
+
+import msgspec
+
+__all__ = [
+    "Began",
+    "Ingested",
+    "Lagging",
+    "Listener",
+    "Outbox",
+    "Progressed",
+    "Published",
+    "Reached",
+    "Ready",
+    "Report",
+    "Scores",
+    "SetAside",
+    "Silence",
+    "Stage",
+    "Stepped",
+    "StudyGone",
+    "TunerReplaced",
+    "dump_report",
+    "load_report",
+]
+
+Stage = Literal["ingest", "tune", "publish"]
+
+
+class Ingested(msgspec.Struct, frozen=True, kw_only=True, tag="ingested"):
+    """A batch of records was committed."""
+
+    accepted: dict[str, int] = {}
+    """New observations by study."""
+    duplicates: int = 0
+    """Events that were known already."""
+    rejected: dict[str, int] = {}
+    """Records by kind of reason (a few words, not the whole reason)."""
+    seconds: float
+    """From having the records until the commit."""
+
+
+class Lagging(msgspec.Struct, frozen=True, kw_only=True, tag="lagging"):
+    """How far ingest is behind the jobs topic; ``None`` when nobody can say."""
+
+    records: int | None
+
+
+class Scores(msgspec.Struct, frozen=True, kw_only=True, tag="scores"):
+    """How well the last observations were predicted before they were learned (prequential).
+
+    What is not defined (all values equal, too few of them) is ``None``; NaN arrives as that.
+    """
+
+    observations: int
+    """Observations in the window."""
+    kendall: float | None = None
+    """Kendall's tau-b within contexts, -1 to 1."""
+    spearman: float | None = None
+    pearson: float | None = None
+    mape: float | None = None
+    """Mean absolute error relative to the metric; 0.1 is 10 %."""
+
+
+class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="stepped"):
+    """One step of the tune stage on one study was committed."""
+
+    study: str
+    observations: int = 0
+    """Observations learned in this step."""
+    sequence: int
+    """Last observation learned."""
+    waiting: int = 0
+    """Observations in history that are not learned yet."""
+    learn_s: float | None = None
+    search_s: float | None = None
+    contexts_searched: int = 0
+    contexts_active: int = 0
+    rebuilt: bool = False
+    """Whether a newly fitted model was put in place."""
+    issued: int = 0
+    renewed: int = 0
+    withdrawn: int = 0
+    candidates: dict[str, int] = {}
+    """Candidates in what was issued, by kind: exploit, explore, confirm."""
+    scores: Scores | None = None
+    gain_predicted: float | None = None
+    """Gain over the incumbent that candidates promised which have been run since; 0.04 is 4 %."""
+    gain_realised: float | None = None
+    """Gain that the same candidates showed."""
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):
+    """Messages were acknowledged by the stream and marked as sent."""
+
+    messages: dict[str, int] = {}
+    """By kind: recommendation, rejected."""
+    seconds: float
+    """From sending until all were acknowledged."""
+
+
+class Outbox(msgspec.Struct, frozen=True, kw_only=True, tag="outbox"):
+    """What waits to be published."""
+
+    waiting: int
+    oldest_s: float = 0.0
+    """Age of the oldest message that waits."""
+
+
+class Progressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed"):
+    """A stage finished a step; ``worked`` says whether there was anything to do."""
+
+    stage: Stage
+    worked: bool = True
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True, tag="reached"):
+    """The stream or the store was tried."""
+
+    what: Literal["stream", "store"]
+    ok: bool
+
+
+class TunerReplaced(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_replaced"):
+    """The tuner process was started again."""
+
+    why: Literal["died", "deadline"]
+
+
+class SetAside(msgspec.Struct, frozen=True, kw_only=True, tag="set_aside"):
+    """A study is not tuned any more because it ended the tuner process too often; or it is again,
+    with ``aside=False``."""
+
+    study: str
+    aside: bool = True
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """The tuner process has loaded its studies."""
+
+
+class Began(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
+    """A step of the tune stage on one study began: its deadline runs."""
+
+    study: str
+
+
+class StudyGone(msgspec.Struct, frozen=True, kw_only=True, tag="study_gone"):
+    """A study ended, or another instance tunes it now: its metrics are no longer ours to tell."""
+
+    study: str
+
+
+Report = (
+    Ingested
+    | Lagging
+    | Stepped
+    | Published
+    | Outbox
+    | Progressed
+    | Reached
+    | TunerReplaced
+    | SetAside
+    | StudyGone
+    | Ready
+    | Began
+)
+
+
+class Listener(Protocol):
+    """Whoever wants to know."""
+
+    def hear(self, report: Report, /) -> None:
+        """Take note. Must be quick, thread-safe, and must not raise."""
+
+
+class Silence:
+    """The listener that nobody needs."""
+
+    def hear(self, report: Report, /) -> None:
+        """Do nothing."""
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
+
+
+def dump_report(report: Report) -> bytes:
+    """A report as JSON, for the pipe."""
+    return _ENCODER.encode(report)
+
+
+def load_report(text: bytes) -> Report:
+    """What :func:`dump_report` wrote."""
+    return _DECODER.decode(text)
