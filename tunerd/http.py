@@ -5,8 +5,9 @@ the stages: it is given functions to ask.
 """
 
 import json
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,10 +18,15 @@ from tunerd import __version__
 __all__ = ["HttpServer"]
 
 TIMEOUT_S = 5.0
-"""A client that sends or reads slower than this is dropped, so that it cannot hold a thread."""
+"""A client that sends or reads nothing for so long is dropped."""
+MOST_CLIENTS = 32
+"""Connections beyond these are closed at once: no client, however slow, can take all threads."""
 
 Ask = Callable[[], Sequence[str]]
 """Gives sentences that say what is wrong; none when all is well. Must answer at once."""
+Answer = tuple[HTTPStatus, bytes, str]
+Route = Callable[[str], Answer]
+"""From an Accept header to status, body and content type."""
 
 
 def _nothing() -> Sequence[str]:
@@ -42,9 +48,12 @@ class HttpServer:
         ready: Ask = _nothing,
         alive: Ask = _nothing,
     ) -> None:
-        handler = type("Handler", (_Handler,), {"metrics": staticmethod(metrics)})
-        handler.checks = {"/readyz": ready, "/livez": alive}
-        self._server = _Server((host, port), handler)
+        routes: dict[str, Route] = {
+            "/metrics": lambda accept: (HTTPStatus.OK, *metrics(accept)),
+            "/readyz": lambda _: _health(ready),
+            "/livez": lambda _: _health(alive),
+        }
+        self._server = _Server(host, port, routes)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="http"
         )
@@ -62,51 +71,84 @@ class HttpServer:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def close(self) -> None:
-        """Stop listening; requests that run may take until their timeout, nobody waits for them."""
+        """Stop listening. Nobody waits for requests that still run."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def _health(ask: Ask) -> Answer:
+    try:
+        problems = list(ask())
+    except Exception as error:  # whatever it is, it is not health
+        problems = [f"cannot tell: {type(error).__name__}"]
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+    body = json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False) + "\n"
+    return status, body.encode(), "application/json"
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], handler: Any) -> None:
-        if ":" in address[0]:
-            import socket
+    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+        self.routes = routes
+        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
 
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client went away: nothing that an operator cares about."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
-    metrics: Callable[[str], tuple[bytes, str]]
-    checks: dict[str, Ask]
+    server: _Server
 
     def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if path == "/metrics":
-            body, content_type = self.metrics(self.headers.get("Accept", ""))
-            self._answer(HTTPStatus.OK, body, content_type)
-        elif path in self.checks:
-            problems = list(self.checks[path]())
-            status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-            body = json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False)
-            self._answer(status, body.encode() + b"\n", "application/json")
+        route = self.server.routes.get(urlsplit(self.path).path)
+        if route is None:
+            self._say(HTTPStatus.NOT_FOUND, "There are /metrics, /livez and /readyz.")
         else:
-            text = b"There are /metrics, /livez and /readyz.\n"
-            self._answer(HTTPStatus.NOT_FOUND, text, "text/plain; charset=utf-8")
+            self._answer(*route(self.headers.get("Accept", "")))
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD: nothing changes over HTTP.")
+
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def do_PATCH(self) -> None:
+        self.do_POST()
+
+    def do_DELETE(self) -> None:
+        self.do_POST()
+
+    def do_OPTIONS(self) -> None:
+        self.do_POST()
+
+    def _say(self, status: HTTPStatus, text: str) -> None:
+        self._answer(status, text.encode() + b"\n", "text/plain; charset=utf-8")
 
     def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
         self.send_response(status)
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
