@@ -1,0 +1,102 @@
+"""Events in, recommendations out: what the messages mean, apart from how they travel.
+
+A record from the jobs topic becomes an observation or a rejection in :func:`read_job`. A job
+event may come wrapped in another format; each format is one file that recognises its records
+and unwraps them to the job event of the contract, and one line in :data:`FORMATS`.
+
+Missing yet: Slurm's ``jobcomp/kafka`` records, field mapping, and joining the halves that
+``started`` and ``reported`` are reserved for.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from tunerd.core.observation import Observation
+from tunerd.events import cloudevents
+from tunerd.events.job import JobEvent, Limits, job_schema, read_content
+from tunerd.events.reasons import conflict, unknown_study
+from tunerd.events.recommendation import from_bytes, recommendation_schema, to_bytes
+from tunerd.events.rejection import (
+    MAX_EVENT_BYTES,
+    RejectedRecord,
+    Rejection,
+    kib,
+    rejected_record,
+)
+from tunerd.events.values import decode_object
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "JobEvent",
+    "Limits",
+    "RejectedRecord",
+    "Rejection",
+    "conflict",
+    "from_bytes",
+    "job_schema",
+    "read_job",
+    "recommendation_schema",
+    "rejected_record",
+    "to_bytes",
+    "unknown_study",
+]
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Format(Protocol):
+    """A way to wrap a job event. Neither method raises, whatever the record holds."""
+
+    name: str
+
+    def recognises(self, content: dict[str, Any], headers: dict[str, bytes]) -> bool:
+        """Whether this decoded record is in this format; header names are in lower case."""
+        ...
+
+    def unwrap(
+        self, content: dict[str, Any], headers: dict[str, bytes]
+    ) -> dict[str, Any] | Rejection:
+        """The job event inside, in the form of the contract."""
+        ...
+
+
+FORMATS: tuple[Format, ...] = (
+    cloudevents.Binary(),
+    cloudevents.Structured(),
+)
+"""The first that recognises a record unwraps it; one that none does is the plain job event."""
+
+DEFAULT_LIMITS = Limits()
+
+
+def read_job(
+    value: bytes | None,
+    headers: Headers,
+    now: datetime,
+    limits: Limits = DEFAULT_LIMITS,
+    size: int | None = None,
+) -> Observation | Rejection:
+    """What a record of the jobs topic says. Never raises, whatever the bytes are.
+
+    `now` has a zone; `size` is the original one in bytes of a record that the stream cut short.
+    The study need not exist: see :func:`unknown_study`.
+    """
+    if value is None:
+        return Rejection("value", "is missing (a tombstone); a job event is a JSON object")
+    original = len(value) if size is None else size
+    if original > MAX_EVENT_BYTES:
+        return Rejection("value", f"{kib(original)} is more than {kib(MAX_EVENT_BYTES)}")
+    content = decode_object(value)
+    if isinstance(content, Rejection):
+        return content
+    named = {name.lower(): text for name, text in headers} if headers else {}
+    for form in FORMATS:
+        if form.recognises(content, named):
+            unwrapped = form.unwrap(content, named)
+            if isinstance(unwrapped, Rejection):
+                return unwrapped
+            content = unwrapped
+            break
+    return read_content(content, now, limits)

@@ -1,0 +1,161 @@
+"""JSON from strangers: bytes to an object that can be stored anywhere, or the reason why not.
+
+The fast way is one msgspec call. Only when that fails, or what it read looks suspicious, does
+the slow way here read the bytes again, leniently, to find which field is at fault.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tunerd.events.rejection import Rejection
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "MIN_INTEGER",
+    "decode_object",
+    "describe",
+    "first_unstorable",
+    "step",
+]
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+"""What a database column and a float conversion take without overflow."""
+
+MAX_DEPTH = 32
+"""Levels of nesting in a field that nothing reads; whoever reads it back must not recurse far."""
+
+_QUOTED = 40
+_LONG_NUMBER = 25
+
+_decode = msgspec.json.Decoder().decode
+
+
+class _Unreadable:
+    """Stands in for a number that JSON or a float cannot hold."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+
+def decode_object(value: bytes) -> dict[str, Any] | Rejection:
+    """The JSON object in `value`: no NUL, no lone surrogate, every float finite; never raises.
+
+    Integers may still be of any size and nesting as deep as the interpreter allows:
+    :func:`first_unstorable` finds these where no declared type does.
+    """
+    try:
+        content = _decode(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _why_not_json(value)
+    if type(content) is not dict:
+        return Rejection("value", f"expected a JSON object, got {describe(content)}")
+    if b"\\u0000" in value and (fault := first_unstorable(content)) is not None:
+        return fault
+    return content
+
+
+def _why_not_json(value: bytes) -> Rejection:
+    if value.startswith(b"\xef\xbb\xbf"):
+        return Rejection("value", "starts with a byte-order mark; send plain UTF-8")
+    if value.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Rejection("value", "is UTF-16; send plain UTF-8")
+    if not value.strip():
+        return Rejection("value", "is empty; expected a JSON object")
+    try:
+        content = json.loads(
+            value.decode("utf-8", "surrogateescape"),
+            parse_int=_integer,
+            parse_float=_float,
+            parse_constant=lambda name: _Unreadable(f"{name} is not JSON; send null"),
+        )
+    except RecursionError:
+        return Rejection("value", f"is nested more than {MAX_DEPTH} levels deep")
+    except json.JSONDecodeError as error:
+        return Rejection("value", f"is not JSON: {error.msg} at character {error.pos + 1}")
+    if not isinstance(content, dict | _Unreadable):
+        return Rejection("value", f"expected a JSON object, got {describe(content)}")
+    if (fault := first_unstorable(content)) is not None:
+        return fault
+    return Rejection("value", "is not JSON")
+
+
+def _integer(digits: str) -> int | _Unreadable:
+    # Longer ones would raise in int(), which refuses more than 4,300 digits.
+    if len(digits) > _LONG_NUMBER:
+        return _Unreadable(f"a number of {len(digits.lstrip('-')):,} digits is too large")
+    return int(digits)
+
+
+def _float(digits: str) -> float | _Unreadable:
+    number = float(digits)
+    return number if abs(number) != float("inf") else _Unreadable("the number is too large")
+
+
+def first_unstorable(content: object, path: str = "") -> Rejection | None:
+    """The first place below `path` that a database or a float cannot hold, or None.
+
+    That is a text with NUL or a lone surrogate, an integer beyond 64 bits, and more than
+    MAX_DEPTH levels of nesting.
+    """
+    level: Iterator[tuple[str, object]] = iter([(path, content)])
+    for _ in range(MAX_DEPTH + 1):
+        below: list[tuple[str, object]] = []
+        for where, value in level:
+            if (problem := _problem(value)) is not None:
+                return Rejection(where or "value", problem)
+            if isinstance(value, dict):
+                for name, inner in value.items():
+                    below.append((step(where, name), inner))
+                    if (problem := _problem(name)) is not None:
+                        return Rejection(below[-1][0], f"its name: {problem}")
+            elif isinstance(value, list):
+                below.extend((f"{where}[{i}]", inner) for i, inner in enumerate(value))
+        if not below:
+            return None
+        level = iter(below)
+    top = next(level)[0].partition(".")[0].partition("[")[0]
+    return Rejection(top or "value", f"is nested more than {MAX_DEPTH} levels deep")
+
+
+def _problem(value: object) -> str | None:
+    if isinstance(value, _Unreadable):
+        return value.problem
+    if isinstance(value, str):
+        if "\0" in value:
+            return "contains the character NUL, which a database cannot store"
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            escaped = "\udc80" <= value[error.start] <= "\udcff"
+            return "is not UTF-8" if escaped else "contains half of a surrogate pair"
+    elif isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        return f"{describe(value)} is beyond 64 bits"
+    return None
+
+
+def step(path: str, name: str) -> str:
+    """`path` with the name of an object's entry added, short and printable."""
+    shown = name if name.isprintable() and len(name) <= 2 * _QUOTED else repr(name[:_QUOTED])
+    return f"{path}.{shown}" if path else shown
+
+
+def describe(value: object) -> str:
+    """What a value is, for a person, in a few characters of it at most."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        more = "…" if len(value) > _QUOTED else ""
+        return f"the text {value[:_QUOTED]!r}{more}" if value else "an empty text"
+    if isinstance(value, int):
+        # str() of more than 4,300 digits raises; a bit length never does.
+        digits = int(value.bit_length() * 0.30103) + 1
+        return f"the number {value}" if digits <= _LONG_NUMBER else f"a number of {digits} digits"
+    if isinstance(value, float):
+        return f"the number {value!r}"
+    return "a list" if isinstance(value, list | tuple) else "an object"
