@@ -6,7 +6,7 @@ constant time per job; at most :data:`MAX_TRIALS` configurations a context are k
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tunerd.core.observation import Ran, Value
 
-__all__ = ["MAX_TRIALS", "Estimate", "Evidence", "Trial", "estimate"]
+__all__ = ["MAX_TRIALS", "Estimate", "Evidence", "Trial", "estimate", "estimates"]
 
 MAX_TRIALS = 512
 """Configurations kept per context. The state is written whole whenever its context has a new job
@@ -69,6 +69,19 @@ def estimate(trial: Trial, noise: float, expected: float, spread: float) -> Esti
     own = trial.runs / max(noise, 1e-6) ** 2
     mean = (prior * expected + own * trial.mean) / (prior + own)
     return Estimate(mean, math.sqrt(1.0 / (prior + own)))
+
+
+def estimates(
+    trials: Sequence[Trial],
+    noise: float,
+    expected: NDArray[np.float64],
+    spread: NDArray[np.float64],
+) -> list[Estimate]:
+    """:func:`estimate` of each trial, given predictions (n,) in the same order."""
+    return [
+        estimate(trial, noise, float(e), float(s))
+        for trial, e, s in zip(trials, expected, spread, strict=True)
+    ]
 
 
 class Evidence:
@@ -137,15 +150,6 @@ class Evidence:
         most = max(fitting, key=lambda trial: (trial.unasked, trial.last_sequence))
         return dict(most.config)
 
-    def estimates(
-        self, expected: NDArray[np.float64], spread: NDArray[np.float64], noise: float
-    ) -> list[Estimate]:
-        """One estimate per :meth:`measured` configuration, given predictions in that order."""
-        return [
-            estimate(trial, noise, float(e), float(s))
-            for (_, trial), e, s in zip(self.measured(), expected, spread, strict=True)
-        ]
-
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
         return {"jobs": self.jobs, "trials": {k: asdict(t) for k, t in self.trials.items()}}
@@ -172,5 +176,3 @@ class Evidence:
             key=lambda item: item[1].last_sequence,
         )
         del self.trials[oldest[0]]
-
-

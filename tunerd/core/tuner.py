@@ -16,6 +16,7 @@ import numpy as np
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide
+from tunerd.core.evidence import estimates
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Ran, Scalar, Value
@@ -103,9 +104,7 @@ class Tuner:
             raise ValueError(f"expected observations from {self.sequence + 1}, got {first}..{last}")
         rows = self.features.rows(observations)
         self._predict_first(rows)
-        for observation, key, score in zip(
-            observations, rows.context_key, rows.score, strict=True
-        ):
+        for observation, key, score in zip(observations, rows.context_key, rows.score, strict=True):
             self._remember(observation, key, None if np.isnan(score) else float(score))
         self.sequence = last
         swapped = self._train(rows, np.arange(first, last + 1))
@@ -330,13 +329,11 @@ class Tuner:
         if self.study.objective.scale == "linear":
             scale = float(np.mean([abs(trial.mean) for _, trial, _ in inside]))
         noise = evidence.noise(scale)
-        estimates = evidence.estimates_of(
-            [t for _, t, _ in inside], outlook.mean, outlook.spread, noise
-        )
+        beliefs = estimates([t for _, t, _ in inside], noise, outlook.mean, outlook.spread)
         return [
             Rival(cid, trial, belief, float(feasible))
             for (cid, trial, _), belief, feasible in zip(
-                inside, estimates, outlook.feasible, strict=True
+                inside, beliefs, outlook.feasible, strict=True
             )
         ]
 
@@ -393,8 +390,10 @@ class Tuner:
         return Wanted(
             campaign.round,
             tuple(
-                (known.get(ask.candidate_id) or self._ask(space, ask.candidate_id, ask.config),
-                 ask.missing)
+                (
+                    known.get(ask.candidate_id) or self._ask(space, ask.candidate_id, ask.config),
+                    ask.missing,
+                )
                 for ask in missing
             ),
         )

@@ -1,0 +1,77 @@
+"""The tuner process: the tune stage in a process of its own, until its parent lets go of it.
+
+Reports go to standard output, one JSON object a line; standard input says nothing and ends when
+the parent does, however that came about.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from tunerd import logs
+from tunerd.errors import StoreUnavailableError
+from tunerd.reports import Ready, Report, dump_report
+from tunerd.settings import load_settings
+
+IDLE_S = 0.05
+"""Pause when there is nothing to do; part of the time from an event to its recommendation."""
+TROUBLE_S = 1.0
+
+
+class Pipe:
+    """The listener on the other end of standard output."""
+
+    def hear(self, report: Report, /) -> None:
+        """Write one line; a parent that is gone is noticed on standard input."""
+        try:
+            sys.stdout.buffer.write(dump_report(report) + b"\n")
+            sys.stdout.buffer.flush()
+        except OSError:
+            pass
+
+
+def main() -> int:
+    """Run until SIGTERM or the end of standard input."""
+    parser = argparse.ArgumentParser(prog="tunerd.tuner_main")
+    parser.add_argument("--settings", type=Path)
+    parser.add_argument("--set-aside", action="append", default=[])
+    arguments = parser.parse_args()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Ctrl-C on a terminal reaches the whole group; the parent then stops this process in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    settings = load_settings(arguments.settings, os.environ, check_studies=False)
+    log = logs.configure(settings.log)
+    from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
+
+    pipe = Pipe()
+    tune = Tune.open(settings, pipe, set_aside=arguments.set_aside, stop=stop.is_set)
+    pipe.hear(Ready())
+    while not stop.is_set():
+        try:
+            worked = tune.step()
+        except StoreUnavailableError as error:
+            log.warning("store unavailable", stage="tune", problem=str(error))
+            tune.forget()
+            stop.wait(TROUBLE_S)
+        else:
+            if not worked:
+                stop.wait(IDLE_S)
+    tune.close()
+    return 0
+
+
+def _end_with_parent() -> None:
+    while sys.stdin.buffer.read(1024):
+        pass
+    # Nothing to save: what is committed is committed, and an open transaction rolls back.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
