@@ -6,19 +6,15 @@ that a person can act on. Nothing here outlives the program that started it.
 """
 
 import contextlib
-import ctypes
 import os
 import random
-import signal
+import shutil
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["MissingServerError", "cache_folder", "die_with_parent", "free_ports", "wait_until"]
-
-PR_SET_PDEATHSIG = 1
+__all__ = ["MissingServerError", "cache_folder", "free_ports", "tied", "wait_until"]
 
 
 class MissingServerError(Exception):
@@ -60,10 +56,11 @@ def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:
         time.sleep(0.02)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that forked it ends (Linux only).
+def tied() -> list[str]:
+    """Return what to put before a command so that it dies with the thread that started it.
 
-    Runs between fork and exec. A test run that is itself killed leaves no server behind.
+    A test run that is itself killed then leaves no server behind (where there is ``setpriv``, so
+    on Linux). It is not a ``preexec_fn``: those are deprecated in programs with threads.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.servers import (
     MissingServerError,
     cache_folder,
-    die_with_parent,
     free_ports,
+    tied,
     wait_until,
 )
 
@@ -77,12 +77,11 @@ class KafkaServer:
         offset = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                _java(jars, "kafka.Kafka", str(config)),
+                tied() + _java(jars, "kafka.Kafka", str(config)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         wait_until(lambda: self._started(offset), START_TIMEOUT_S, f"Kafka starts ({self.log})")
 

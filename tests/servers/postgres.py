@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from tests.servers import MissingServerError, die_with_parent, free_ports, wait_until
+from tests.servers import MissingServerError, free_ports, tied, wait_until
 
 __all__ = ["Databases", "PostgresServer"]
 
@@ -68,14 +68,14 @@ class PostgresServer:
             options += ["fsync=off", "full_page_writes=off"]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", data, *(f"--{option}" for option in options)],
+                [*tied(), str(self._binaries / "postgres"), "-D", str(data)]
+                + [f"--{option}" for option in options],
                 cwd=self.folder,
                 user=self._user,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         wait_until(self._answers, START_TIMEOUT_S, f"PostgreSQL starts ({self.folder}/server.log)")
 
