@@ -1,0 +1,589 @@
+"""What a scheduler or a trainer imports: follow recommendations, choose, report what came out.
+
+One file that may be copied next to a submit script: it needs the standard library, and
+kafka-python only where it talks to Kafka. See ``docs/events.md`` for examples.
+
+    recommendations = Recommendations.follow_jsonl("/var/lib/tunerd/stream", "recommendations")
+    recommendations.poll()
+    choice = recommendations.choose(context_key("llm", features, context), job_id="4711")
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+__all__ = ["Choice", "JobReporter", "Recommendations", "context_key"]
+
+RECOMMENDATION_SCHEMA = "tunerd.recommendation/1"
+JOB_SCHEMA = "tunerd.job/1"
+STATUSES = (
+    "succeeded",
+    "out_of_memory",
+    "failed",
+    "timeout",
+    "cancelled",
+    "preempted",
+    "node_failure",
+)
+MAX_EVENT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to launch a job with, and what to send back in its event."""
+
+    config: dict[str, Any]
+    """A value for every parameter; of a ``baseline`` perhaps only for some."""
+    kind: str
+    """``exploit``, ``explore``, ``confirm``, ``incumbent`` or ``baseline``."""
+    recommendation_id: str
+    candidate_id: str | None
+    """None for incumbent and baseline."""
+
+
+class _Tail(Protocol):
+    def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]: ...
+    def current(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Recommendations:
+    """The newest recommendation per context key. Safe to share between threads.
+
+    Of each key only the highest revision counts, in whatever order messages come; withdrawn and
+    expired ones are not followed, and a null value frees the key.
+    """
+
+    def __init__(self, tail: _Tail | None = None) -> None:
+        """Without a tail, hand messages to :meth:`take` from a transport of your own."""
+        self._tail = tail
+        self._lock = threading.RLock()
+        self._messages: dict[str, dict[str, Any]] = {}
+        self._revisions: dict[str, int] = {}
+        self._rounds: dict[str, _Round] = {}
+        self.skipped = 0
+        """Messages that were not a recommendation of a version that this file knows."""
+
+    @classmethod
+    def follow_jsonl(cls, folder: str | Path, topic: str) -> "Recommendations":
+        """Follow a topic of tunerd's JSON-lines folder. The file need not exist yet."""
+        return cls(_JsonLines(Path(folder) / f"{topic}.jsonl"))
+
+    @classmethod
+    def follow_kafka(cls, bootstrap: str, topic: str, **options: Any) -> "Recommendations":
+        """Follow a Kafka topic; `options` go to kafka-python's consumer (security and the like).
+
+        Raises kafka.errors.KafkaError when no broker answers.
+        """
+        return cls(_Kafka(bootstrap, topic, options))
+
+    def poll(self, timeout_s: float = 0.0) -> int:
+        """Take what is new and return how many messages that was.
+
+        Waits up to `timeout_s` for the first one on Kafka, and never for a file.
+        """
+        with self._lock:
+            if self._tail is None:
+                return 0
+            taken = 0
+            for key, message in self._tail.read(timeout_s):
+                self.take(key, message)
+                taken += 1
+            return taken
+
+    def catch_up(self, timeout_s: float = 30.0) -> bool:
+        """Poll until everything that the topic held has been read; False when time ran out."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while True:
+                self.poll(timeout_s=0.2)
+                if self._tail is None or self._tail.current():
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+
+    def take(self, key: str | None, message: Any) -> None:
+        """Take one message of the topic, decoded; None is the null value that frees its key."""
+        with self._lock:
+            if message is None:
+                self._messages.pop(key or "", None)
+                self._rounds.pop(key or "", None)
+                return
+            if not _is_recommendation(message):
+                self.skipped += 1
+                return
+            name, revision = message["context_key"], message["revision"]
+            # An equal revision is taken again: a file that is read anew repeats its tombstones.
+            if revision >= self._revisions.get(name, revision):
+                self._revisions[name] = revision
+                self._messages[name] = message
+                self._count_round(name, message)
+
+    def _count_round(self, key: str, message: dict[str, Any]) -> None:
+        wanted = {c["candidate_id"]: c["wanted"] for c in _ranked(message) if c.get("wanted")}
+        if not wanted:
+            self._rounds.pop(key, None)
+            return
+        round_ = self._rounds.get(key)
+        if round_ is None or round_.number != message.get("round"):
+            round_ = self._rounds[key] = _Round(message.get("round"))
+        for candidate_id, runs in wanted.items():
+            # A revision says how many runs are still missing; what was launched counts from the
+            # most that the round asked for, or a job that ended would be launched again.
+            round_.runs[candidate_id] = max(runs, round_.runs.get(candidate_id, 0))
+
+    def find(self, context_key: str, now: datetime | None = None) -> dict[str, Any] | None:
+        """The message to follow: of this key, else of the study's empty context, else None."""
+        moment = datetime.now(UTC) if now is None else now
+        with self._lock:
+            for key in (context_key, context_key.partition("|")[0]):
+                message = self._messages.get(key)
+                if message is not None and _live(message, moment):
+                    return message
+            return None
+
+    def choose(
+        self,
+        context_key: str,
+        job_id: str,
+        *,
+        attempt: int = 1,
+        now: datetime | None = None,
+        launched: Mapping[str, int] | None = None,
+    ) -> Choice | None:
+        """What to launch this job with; None says that tunerd has nothing to say about it.
+
+        Candidates of a profiling round come first: each is chosen until it was launched as often
+        as it is wanted, best predicted first. This object counts its own answers, once per job id
+        and round (see :meth:`lost`); `launched` adds what others launched, by candidate id.
+        Otherwise the job id decides, so that schedulers need not talk to each other and the same
+        job gets the same answer. What no share claims goes to the incumbent, else to the
+        baseline. A retry (`attempt` above 1) gets these too: no job dies of a candidate twice.
+        """
+        with self._lock:
+            message = self.find(context_key, now)
+            if message is None:
+                return None
+            candidate = None
+            if attempt <= 1:
+                if round_ := self._rounds.get(message["context_key"]):
+                    candidate = round_.choose(message, job_id, launched or {})
+                candidate = candidate or _by_share(message, job_id)
+            return _choice(message, candidate)
+
+    def lost(self, job_id: str) -> None:
+        """This job ended and taught nothing (cancelled, preempted, never started).
+
+        In a profiling round its candidate is wanted once more.
+        """
+        with self._lock:
+            for round_ in self._rounds.values():
+                for jobs in round_.jobs.values():
+                    jobs.discard(job_id)
+
+    def close(self) -> None:
+        """Let go of the file or the broker."""
+        with self._lock:
+            if self._tail is not None:
+                self._tail.close()
+
+
+class _Round:
+    """What of a profiling round was launched already."""
+
+    def __init__(self, number: object) -> None:
+        self.number = number
+        self.runs: dict[str, int] = {}
+        self.jobs: dict[str, set[str]] = {}
+
+    def choose(
+        self, message: dict[str, Any], job_id: str, launched: Mapping[str, int]
+    ) -> dict[str, Any] | None:
+        wanted = [candidate for candidate in _ranked(message) if candidate.get("wanted")]
+        for candidate in wanted:
+            if job_id in self.jobs.get(candidate["candidate_id"], ()):
+                return candidate
+        for candidate in wanted:
+            name = candidate["candidate_id"]
+            jobs = self.jobs.setdefault(name, set())
+            if len(jobs) + launched.get(name, 0) < self.runs[name]:
+                jobs.add(job_id)
+                return candidate
+        return None
+
+
+def _is_recommendation(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("schema") != RECOMMENDATION_SCHEMA:
+        return False
+    candidates, incumbent = message.get("candidates"), message.get("incumbent")
+    return (
+        isinstance(message.get("revision"), int)
+        and isinstance(message.get("context_key"), str)
+        and isinstance(message.get("recommendation_id"), str)
+        and _time(message.get("valid_until")) is not None
+        and isinstance(candidates, list)
+        and all(map(_is_candidate, candidates))
+        and (incumbent is None or _has_config(incumbent))
+        and isinstance(message.get("baseline"), dict | None)
+    )
+
+
+def _has_config(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("config"), dict)
+
+
+def _is_candidate(candidate: Any) -> bool:
+    return (
+        _has_config(candidate)
+        and isinstance(candidate.get("candidate_id"), str)
+        and isinstance(candidate.get("kind"), str)
+        and isinstance(candidate.get("rank"), int)
+        and isinstance(candidate.get("share"), int | float)
+        and isinstance(candidate.get("wanted", 0), int)
+    )
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        time_ = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return time_ if time_.tzinfo else None
+
+
+def _live(message: dict[str, Any], now: datetime) -> bool:
+    valid_until = _time(message["valid_until"])
+    return message.get("state") == "active" and valid_until is not None and now < valid_until
+
+
+def _ranked(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return sorted(message["candidates"], key=lambda candidate: int(candidate["rank"]))
+
+
+def _by_share(message: dict[str, Any], job_id: str) -> dict[str, Any] | None:
+    digest = hashlib.sha256(f"{message['context_key']}|{job_id}".encode()).digest()
+    lot = int.from_bytes(digest[:8], "big") / 2**64
+    cumulated = 0.0
+    for candidate in _ranked(message):
+        cumulated += candidate["share"]
+        if lot < cumulated:
+            return candidate
+    return None
+
+
+def _choice(message: dict[str, Any], candidate: dict[str, Any] | None) -> Choice | None:
+    recommendation = message["recommendation_id"]
+    if candidate is not None:
+        return Choice(
+            candidate["config"], candidate["kind"], recommendation, candidate["candidate_id"]
+        )
+    if incumbent := message.get("incumbent"):
+        return Choice(incumbent["config"], "incumbent", recommendation, None)
+    if baseline := message.get("baseline"):
+        return Choice(baseline, "baseline", recommendation, None)
+    return None
+
+
+class _JsonLines:
+    """Reads a file to its last newline; one that was replaced or cut is read from the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+        self._offset = 0
+
+    def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:  # noqa: ARG002
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            status = os.fstat(file.fileno())
+            identity = (status.st_dev, status.st_ino)
+            if identity != self._identity or status.st_size < self._offset:
+                self._identity, self._offset = identity, 0
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # torn: whoever writes it has not finished
+                self._offset += len(line)
+                yield _output_line(line)
+
+    def current(self) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+
+def _output_line(line: bytes) -> tuple[str | None, Any]:
+    try:
+        record = json.loads(line)
+        return record["key"], record["value"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None, {}
+
+
+class _Kafka:
+    """Reads every partition from the beginning, without a consumer group."""
+
+    def __init__(self, bootstrap: str, topic: str, options: Mapping[str, Any]) -> None:
+        from kafka import KafkaConsumer
+
+        self._consumer = KafkaConsumer(
+            **{
+                "bootstrap_servers": bootstrap,
+                "group_id": None,
+                "enable_auto_commit": False,
+                "auto_offset_reset": "earliest",
+                # What a publisher that lost its lease left uncommitted is not for us.
+                "isolation_level": "read_committed",
+                "metadata_max_age_ms": 30_000,
+                **options,
+            }
+        )
+        # Without this, a subscription may see no partitions for minutes.
+        self._consumer.bootstrap(timeout_ms=30_000)
+        self._consumer.subscribe([topic])
+
+    def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:
+        batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=10_000)
+        for records in batches.values():
+            for record in records:
+                key = None if record.key is None else record.key.decode("utf-8", "replace")
+                yield key, _decoded(record.value)
+
+    def current(self) -> bool:
+        partitions = self._consumer.assignment()
+        if not partitions:
+            return False
+        ends = self._consumer.end_offsets(partitions)
+        return all(self._consumer.position(p) >= end for p, end in ends.items())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _decoded(value: bytes | None) -> Any:
+    try:
+        return None if value is None else json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+
+
+class JobReporter:
+    """Sends a completed job to tunerd."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], close: Callable[[], None], source: str
+    ) -> None:
+        """`send` returns once the event is safe; see :meth:`jsonl` and :meth:`kafka`."""
+        self._send = send
+        self._close = close
+        self._source = source
+
+    @classmethod
+    def jsonl(cls, folder: str | Path, topic: str, source: str = "") -> "JobReporter":
+        """Append to a topic of tunerd's JSON-lines folder; `source` names who sends."""
+        path = Path(folder) / f"{topic}.jsonl"
+        return cls(lambda event: _append(path, event), lambda: None, source)
+
+    @classmethod
+    def kafka(cls, bootstrap: str, topic: str, source: str = "", **options: Any) -> "JobReporter":
+        """Send to a Kafka topic; `options` go to kafka-python's producer."""
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(**{"bootstrap_servers": bootstrap, **options})
+        return cls(
+            lambda event: producer.send(topic, value=event).get(timeout=60), producer.close, source
+        )
+
+    def report(
+        self,
+        *,
+        study: str,
+        job_id: str,
+        status: str,
+        context: Mapping[str, Any],
+        config: Mapping[str, Any],
+        metrics: Mapping[str, Any] | None = None,
+        attempt: int = 1,
+        finished_at: datetime | None = None,
+        choice: Choice | None = None,
+        event_id: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Send one completed job and return its event id.
+
+        `fields` are the contract's others (`measured_s`, `gpus`, `user`, `labels`, …). A metric
+        that is not finite is sent as missing. The event id follows from study, job id and
+        attempt unless given, so that a report repeated by mistake cannot count twice. Raises
+        ValueError for what tunerd would reject, and what the stream raises when it cannot send.
+        """
+        if status not in STATUSES:
+            raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {status!r}")
+        finished = datetime.now(UTC) if finished_at is None else finished_at
+        if finished.tzinfo is None:
+            raise ValueError("finished_at: needs a zone, for instance datetime.now(UTC)")
+        event = {
+            "schema": JOB_SCHEMA,
+            "type": "completed",
+            "source": self._source,
+            "event_id": event_id or f"{study}/{job_id}/{attempt}",
+            "study": study,
+            "job_id": job_id,
+            "attempt": attempt,
+            "status": status,
+            "finished_at": finished.isoformat(),
+            "context": context,
+            "config": config,
+            "metrics": metrics or {},
+            "recommendation_id": choice and choice.recommendation_id,
+            "candidate_id": choice and choice.candidate_id,
+            **fields,
+        }
+        raw = json.dumps(_plain(event), allow_nan=False, separators=(",", ":")).encode()
+        if len(raw) > MAX_EVENT_BYTES:
+            raise ValueError(f"the event has {len(raw):,} bytes, more than {MAX_EVENT_BYTES:,}")
+        self._send(raw)
+        return str(event["event_id"])
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._close()
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it: tuples become lists, numpy's scalars numbers, NaN null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _append(path: Path, event: bytes) -> None:
+    """Append one line in one write, so that several senders never mix their lines."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        line = (b"\n" if torn else b"") + event + b"\n"
+        if os.write(descriptor, line) != len(line):
+            raise OSError(f"{path}: the disk is full; the event was not written whole")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def context_key(study: str, features: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    """The context key of the contract: ``study|name=value|…``, only ``study`` without features.
+
+    `features` is the ``[context]`` table of the study file as it stands there, or just the type
+    of each feature: ``{"gpu": "category", "n_gpus": {"type": "int", "key": {"bucket": 1.25}}}``.
+    """
+    parts = [study]
+    for name in sorted(features):
+        feature = features[name]
+        kind, key = (feature, "value") if isinstance(feature, str) else _feature(feature)
+        if key != "ignore":
+            parts.append(f"{name}={_key_text(_clean(context.get(name), kind), key)}")
+    return "|".join(parts)
+
+
+def _feature(feature: Mapping[str, Any]) -> tuple[str, Any]:
+    return feature["type"], feature.get("key", "value")
+
+
+def _key_text(value: bool | int | float | str | None, key: Any) -> str:
+    if value is None:
+        return "~"
+    if isinstance(key, Mapping) and isinstance(value, int | float):
+        value = _bucket_edge(value, key["bucket"])
+    if isinstance(value, str):
+        return quote(value, safe="").replace("~", "%7E")
+    return _number_text(value)
+
+
+def _number_text(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)
+
+
+def _bucket_edge(value: int | float, factor: float) -> float:
+    """The largest whole power of `factor` that is not above `value`, up to rounding (1e-9)."""
+    if value <= 0:
+        return -_bucket_edge(-value, factor) if value else 0.0
+    power = math.floor(math.log(value) / math.log(factor))
+    # The quotient of logarithms can be one off at exact powers.
+    for exponent in (power + 1, power):
+        if _power(factor, exponent) <= float(value) * (1 + 1e-9):
+            return _power(factor, exponent)
+    return _power(factor, power - 1)
+
+
+def _power(factor: float, exponent: int) -> float:
+    try:
+        return float(factor**exponent)
+    except OverflowError:
+        return math.inf
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+
+
+def _clean(value: Any, kind: str) -> bool | int | float | str | None:
+    """`value` in the feature's type; None where it is missing or of no use."""
+    if kind == "category":
+        return _category(value)
+    if kind == "bool":
+        if isinstance(value, str):
+            return {"true": True, "false": False}.get(value)
+        return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
+    if isinstance(value, bool):
+        return None
+    return _int(value) if kind == "int" else _float(value)
+
+
+def _category(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value if value.isascii() or not re.search("[\ud800-\udfff]", value) else None
+    if isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
+        return _number_text(value)
+    return str(value) if isinstance(value, int) and value in _INT64 else None
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and value in _INT64 else None
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return None
+    if not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number + 0.0 if math.isfinite(number) else None
