@@ -90,6 +90,7 @@ def _health(ask: Ask) -> Answer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 64  # with the usual 5, a burst waits for retransmissions
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
         self.routes = routes

@@ -91,7 +91,7 @@ def _read_toml(path: Path, named: bool, problems: list[Problem]) -> Tree:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
     except UnicodeDecodeError as error:
         problems.append(Problem(str(path), f"should be UTF-8; byte {error.start} is not"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
         problems.append(Problem(str(path), f"is not TOML: {error}"))
     return {}
 
@@ -197,8 +197,8 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
             continue
         try:
             secret = file.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8"
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
             problems.append(Problem(f"{section}.{key}", f"cannot read {file}: {why}"))
             continue
         if secret:

@@ -266,17 +266,19 @@ class Settings(BaseSettings):
     @classmethod
     def _derive(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Fill in the defaults that follow from ``data_dir`` and ``name``."""
-        fields = cls.model_fields
-        data_dir = Path(given.get("data_dir", fields["data_dir"].default))
-        name = given.get("name", fields["name"].default)
+        data_dir, name = given.get("data_dir"), given.get("name")
+        if not isinstance(data_dir, str | Path):  # absent, or wrong and reported by its own check
+            data_dir = cls.model_fields["data_dir"].default
+        if not isinstance(name, str):
+            name = cls.model_fields["name"].default
         stream = _table(given, "stream")
         kafka = _table(stream, "kafka") if isinstance(stream, dict) else stream
         store = _table(given, "store")
         for table, key, value in (
-            (stream, "folder", data_dir / "stream"),
+            (stream, "folder", Path(data_dir, "stream")),
             (kafka, "client_id", name),
             (kafka, "group", name),
-            (store, "url", f"sqlite:///{data_dir / 'tunerd.sqlite'}"),
+            (store, "url", f"sqlite:///{Path(data_dir, 'tunerd.sqlite')}"),
         ):
             if isinstance(table, dict):
                 table.setdefault(key, value)

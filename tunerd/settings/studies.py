@@ -18,9 +18,10 @@ def load_studies(folder: Path) -> tuple[Study, ...]:
     """
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "this cannot be the name of one"
         raise MisconfiguredError(
-            [Problem(str(folder), f"cannot read the folder of studies: {error.strerror}")]
+            [Problem(str(folder), f"cannot read the folder of studies: {why}")]
         ) from None
     return read_studies(files)
 

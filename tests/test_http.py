@@ -1,0 +1,151 @@
+"""HTTP: metrics and health, nothing else, and it cannot be hung."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tunerd.http import MOST_CLIENTS, HttpServer
+from tunerd.metrics import Metrics
+
+
+class Daemon:
+    """What the server asks."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def ready(self) -> list[str]:
+        return self.problems
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+def server(daemon: Daemon) -> Iterator[HttpServer]:
+    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=daemon.ready)
+    yield server
+    server.close()
+
+
+def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.headers["Content-Type"], response.read()
+    finally:
+        connection.close()
+
+
+def test_metrics(server: HttpServer) -> None:
+    status, content_type, body = ask(server, "/metrics?x=1")
+    assert status == 200
+    assert content_type.startswith("text/plain")
+    assert b"tunerd_build_info" in body
+
+
+def test_health(server: HttpServer, daemon: Daemon) -> None:
+    assert ask(server, "/livez")[0] == 200
+    status, content_type, body = ask(server, "/readyz")
+    assert (status, content_type) == (200, "application/json")
+    assert json.loads(body) == {"ok": True, "problems": []}
+    daemon.problems.append("ingest: the broker cannot be reached")
+    status, _, body = ask(server, "/readyz")
+    assert status == 503
+    assert json.loads(body) == {"ok": False, "problems": daemon.problems}
+    assert ask(server, "/livez")[0] == 200
+
+
+def test_health_that_cannot_be_told_is_bad() -> None:
+    def broken() -> list[str]:
+        raise RuntimeError("secret")
+
+    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=broken)
+    try:
+        status, _, body = ask(server, "/readyz")
+    finally:
+        server.close()
+    assert status == 503
+    assert b"RuntimeError" in body
+    assert b"secret" not in body
+
+
+@pytest.mark.parametrize("path", ["/", "/metricsx", "/metrics/", "/../metrics", "/x"])
+def test_everything_else_is_not_found(server: HttpServer, path: str) -> None:
+    assert ask(server, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_nothing_changes_over_http(server: HttpServer, method: str) -> None:
+    assert ask(server, "/metrics", method)[0] == 405
+
+
+def test_head_has_no_body(server: HttpServer) -> None:
+    status, content_type, body = ask(server, "/readyz", "HEAD")
+    assert (status, content_type, body) == (200, "application/json", b"")
+
+
+def test_it_is_silent(server: HttpServer, capfd: pytest.CaptureFixture[str]) -> None:
+    ask(server, "/metrics")
+    ask(server, "/none")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(b"\x16\x03\x01 no http\r\n\r\n")
+        client.recv(1000)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_slow_clients_do_not_keep_others_out_for_long(server: HttpServer) -> None:
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MOST_CLIENTS + 3)]
+    try:
+        for client in slow[: MOST_CLIENTS // 2]:
+            client.close()
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                assert ask(server, "/livez")[0] == 200
+                break
+            except (ConnectionError, http.client.HTTPException):
+                assert time.monotonic() < deadline
+    finally:
+        for client in slow:
+            client.close()
+
+
+def test_closing_frees_the_port_and_waits_for_nobody(daemon: Daemon) -> None:
+    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=daemon.ready)
+    with socket.create_connection(("127.0.0.1", server.port)):
+        ask(server, "/livez")
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 2
+    again = HttpServer("127.0.0.1", server.port, Metrics().render)
+    again.close()
+
+
+def test_a_port_that_is_taken_is_an_error(server: HttpServer) -> None:
+    before = threading.active_count()
+    with pytest.raises(OSError, match="in use"):
+        HttpServer("127.0.0.1", server.port, Metrics().render)
+    assert threading.active_count() == before
+
+
+def test_ipv6() -> None:
+    try:
+        server = HttpServer("::1", 0, Metrics().render)
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    try:
+        assert server.url == f"http://[::1]:{server.port}"
+        with socket.create_connection(("::1", server.port), timeout=5) as client:
+            client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.0 200")
+    finally:
+        server.close()
