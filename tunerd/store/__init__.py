@@ -1,0 +1,46 @@
+"""The store: everything that outlives a process, in one SQL database.
+
+``open_store`` gives a :class:`Store`. What the stages share, they share through it and through
+nothing else: history, positions, outbox, studies, what was learned, leases, operators' commands.
+"""
+
+from tunerd.store.commands import Command
+from tunerd.store.guard import InstanceGuard, folder_guard
+from tunerd.store.learned import (
+    CheckpointRow,
+    ContextRow,
+    DamagedCheckpointError,
+    StudyState,
+    TuneStep,
+)
+from tunerd.store.leases import Lease, study_lease
+from tunerd.store.observations import Added
+from tunerd.store.outbox import OutboxDepth, OutboxMessage
+from tunerd.store.overview import StudyOverview
+from tunerd.store.recommendations import RecommendationRow
+from tunerd.store.store import Store, Transaction, open_store
+from tunerd.store.studies import Generation, Published, StudyRow
+
+__all__ = [
+    "Added",
+    "CheckpointRow",
+    "Command",
+    "ContextRow",
+    "DamagedCheckpointError",
+    "Generation",
+    "InstanceGuard",
+    "Lease",
+    "OutboxDepth",
+    "OutboxMessage",
+    "Published",
+    "RecommendationRow",
+    "Store",
+    "StudyOverview",
+    "StudyRow",
+    "StudyState",
+    "Transaction",
+    "TuneStep",
+    "folder_guard",
+    "open_store",
+    "study_lease",
+]

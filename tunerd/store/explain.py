@@ -1,0 +1,48 @@
+"""What went wrong in the database, in one sentence that an operator can act on."""
+
+import sqlite3
+
+import sqlalchemy as sa
+
+__all__ = ["explain"]
+
+_SQLITE = {
+    sqlite3.SQLITE_FULL: "the disk is full; free some space",
+    sqlite3.SQLITE_BUSY: "another process has kept the database locked for too long",
+    sqlite3.SQLITE_LOCKED: "another connection has kept the database locked for too long",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that its folder exists and that "
+    "this user may write there",
+    sqlite3.SQLITE_READONLY: "the file is not writable for this user",
+    sqlite3.SQLITE_PERM: "this user may not use the file",
+    sqlite3.SQLITE_IOERR: "reading or writing the disk failed",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
+}
+
+_LONGEST = 300
+
+
+def explain(error: sa.exc.SQLAlchemyError, secret: str = "") -> str | None:
+    """One sentence about a database that cannot be used; None when the statement is at fault.
+
+    Args:
+        error: as SQLAlchemy raised it.
+        secret: the database's password, never repeated.
+    """
+    if isinstance(error, sa.exc.TimeoutError):
+        return "all connections have been busy for too long"
+    if not isinstance(error, sa.exc.DBAPIError):
+        return None
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        # The low byte is the kind; the rest says which operation failed.
+        return _SQLITE.get(code & 0xFF)
+    denied = getattr(cause, "sqlstate", None) == "42501"
+    kinds = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.InternalError)
+    if not (denied or error.connection_invalidated or isinstance(error, kinds)):
+        return None
+    text = " ".join(str(cause).split())
+    if secret:
+        text = text.replace(secret, "***")
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -1,0 +1,166 @@
+"""One daemon per store and per folder of streams: the second one is told who the first is.
+
+A file lock is held by the open file and vanishes with its process, however that ends; the file
+itself stays and names the last holder. On PostgreSQL it is an advisory lock of a connection.
+"""
+
+import fcntl
+import json
+import os
+import socket
+from abc import ABC, abstractmethod
+from datetime import datetime
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import sqlalchemy as sa
+
+from tunerd.errors import AlreadyRunningError, StoreUnavailableError
+from tunerd.store.engine import Database
+from tunerd.store.tables import daemons
+
+__all__ = ["InstanceGuard", "folder_guard", "store_guard"]
+
+
+class InstanceGuard(ABC):
+    """A claim. Held until released or until the process ends."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Make sure that the claim still stands; call it every few seconds.
+
+        Raises:
+            AlreadyRunningError: the connection was lost and another daemon was quicker.
+            StoreUnavailableError: the database cannot be reached.
+        """
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give it up; a second time does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def store_guard(database: Database, now: datetime) -> InstanceGuard:
+    """Claim a store: a lock file beside a SQLite file, an advisory lock on PostgreSQL.
+
+    Raises:
+        AlreadyRunningError: names the daemon that has it.
+        StoreUnavailableError: the lock cannot be had for another reason.
+    """
+    if database.path is not None:
+        path = database.path.with_name(database.path.name + ".lock")
+        return _FileGuard(path, f"store {database.place}", now)
+    return _AdvisoryGuard(database, now)
+
+
+def folder_guard(folder: Path, now: datetime) -> InstanceGuard:
+    """Claim a folder of streams, by a lock file in it.
+
+    Raises:
+        AlreadyRunningError: names the daemon that has it.
+        StoreUnavailableError: the lock file cannot be written.
+    """
+    return _FileGuard(folder / ".tunerd.lock", f"folder {folder}", now)
+
+
+def _taken(what: str, pid: object, host: object, since: object) -> AlreadyRunningError:
+    return AlreadyRunningError(
+        f"{what} is in use by another tunerd: process {pid} on {host}, since {since}; "
+        "stop that one, or give this one another"
+    )
+
+
+class _FileGuard(InstanceGuard):
+    def __init__(self, path: Path, what: str, now: datetime) -> None:
+        try:
+            # Not "w": that would empty the holder's file.
+            self._file: TextIOWrapper | None = path.open("a+")
+        except OSError as error:
+            raise StoreUnavailableError(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            text = self._file.read()
+            self._file.close()
+            try:
+                holder = json.loads(text)
+            except ValueError:
+                holder = {}
+            unknown = "unknown"
+            raise _taken(
+                what,
+                holder.get("pid", unknown),
+                holder.get("host", unknown),
+                holder.get("since", unknown),
+            ) from None
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now.isoformat()}
+        self._file.truncate(0)
+        self._file.write(json.dumps(holder))
+        self._file.flush()
+
+    def check(self) -> None:
+        """Nothing can take a file lock away."""
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _AdvisoryGuard(InstanceGuard):
+    _KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
+
+    def __init__(self, database: Database, now: datetime) -> None:
+        self._database = database
+        self._now = now
+        self._connection: sa.Connection | None = None
+        self._claim()
+
+    def _claim(self) -> None:
+        with self._database.explained():
+            # Detached: it leaves the pool, and closing it ends the session and with it the lock.
+            connection = self._database.engine.connect()
+            connection.detach()
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self._KEY})")
+            if not got.scalar_one():
+                row = connection.execute(sa.select(daemons)).one_or_none()
+                connection.close()
+                what = f"store {self._database.place}"
+                if row is None:
+                    raise _taken(what, "unknown", "unknown", "unknown")
+                raise _taken(what, row.pid, row.host, row.since.isoformat())
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
+            connection.execute(
+                self._database.insert(daemons)
+                .values(name="daemon", **holder)
+                .on_conflict_do_update(index_elements=["name"], set_=holder)
+            )
+        self._connection = connection
+
+    def check(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.exec_driver_sql("SELECT 1")
+                return
+            except sa.exc.DBAPIError:
+                self.release()
+        self._claim()
+
+    def release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

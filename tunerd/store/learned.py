@@ -1,0 +1,270 @@
+"""What the tune stage keeps: states, steps and checkpoints.
+
+A checkpoint is named by its content, so that a damaged one cannot be taken for a whole one, and
+a library that would abort the process over it never sees it.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.errors import TunerdError
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import checkpoints, context_states, studies, study_states, tune_steps
+from tunerd.store.texts import from_json, to_json
+
+__all__ = [
+    "CheckpointRow",
+    "ContextRow",
+    "DamagedCheckpointError",
+    "LearnedReads",
+    "LearnedWrites",
+    "StudyState",
+    "TuneStep",
+]
+
+
+class DamagedCheckpointError(TunerdError):
+    """Raised when a checkpoint's content does not match its name. Use an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyState:
+    """What a study remembers from step to step."""
+
+    state: dict[str, Any]
+    epoch: int
+    """Of the lease under which it was saved."""
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRow:
+    """What a study remembers of one context."""
+
+    context_key: str
+    state: Mapping[str, Any]
+    last_job_at: datetime | None
+    searched_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneStep:
+    """What one step of the tune stage did: enough to do it again."""
+
+    study: str
+    epoch: int
+    generation: int
+    sequence_from: int
+    """First observation that was learned."""
+    sequence_to: int
+    """Last one."""
+    seeds: Sequence[int]
+    model: str | None
+    """Checkpoint that served before the step."""
+    swapped_model: str | None = None
+    """Checkpoint that the step put in its place."""
+    contexts: Sequence[str] = ()
+    """Context keys that were searched."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Durations, scores of the predictions: for people and metrics."""
+    finished_at: datetime
+    step: int = 0
+    """Counts up from 1 within the study; given by the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A checkpoint without its content."""
+
+    name: str
+    created_at: datetime
+    size: int
+    """Bytes."""
+
+
+class LearnedReads(Reads):
+    """Recovering."""
+
+    def study_state(self, study: str) -> StudyState | None:
+        """What was saved last."""
+        statement = sa.select(study_states).where(study_states.c.study == study)
+        with self._reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            if row is None:
+                return None
+            return StudyState(from_json(row.state), row.epoch, row.saved_at)
+
+    def context_states(self, study: str, keys: Collection[str] | None = None) -> list[ContextRow]:
+        """What was saved last of these contexts, by key; of all of them by default."""
+        statement = sa.select(context_states).where(context_states.c.study == study)
+        if keys is not None:
+            statement = statement.where(context_states.c.context_key.in_(list(keys)))
+        with self._reading() as connection:
+            rows = connection.execute(statement.order_by(context_states.c.context_key))
+            return [
+                ContextRow(
+                    row.context_key, from_json(row.state), row.last_job_at, row.searched_sequence
+                )
+                for row in rows
+            ]
+
+    def steps(self, study: str, limit: int = 20) -> list[TuneStep]:
+        """The last steps, newest first."""
+        statement = (
+            sa.select(tune_steps)
+            .where(tune_steps.c.study == study)
+            .order_by(tune_steps.c.step.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(map(_step, connection.execute(statement)))
+
+    def checkpoint(self, study: str, name: str) -> bytes:
+        """The content of a checkpoint.
+
+        Raises:
+            LookupError: there is none with this name.
+            DamagedCheckpointError: it is not what was saved.
+        """
+        statement = sa.select(checkpoints.c.blob).where(
+            checkpoints.c.study == study, checkpoints.c.name == name
+        )
+        with self._reading() as connection:
+            found = connection.execute(statement).scalar_one_or_none()
+        if found is None:
+            raise LookupError(f"study {study!r} has no checkpoint {name}")
+        blob = bytes(found)
+        if _name(blob) != name:
+            raise DamagedCheckpointError(f"checkpoint {name} of study {study!r} is damaged")
+        return blob
+
+    def checkpoints(self, study: str) -> list[CheckpointRow]:
+        """What checkpoints there are, newest first."""
+        statement = (
+            sa.select(
+                checkpoints.c.name, checkpoints.c.created_at, sa.func.length(checkpoints.c.blob)
+            )
+            .where(checkpoints.c.study == study)
+            .order_by(checkpoints.c.created_at.desc(), checkpoints.c.name)
+        )
+        with self._reading() as connection:
+            return [CheckpointRow(*row) for row in connection.execute(statement)]
+
+
+class LearnedWrites(LearnedReads, Writes):
+    """Saving. Call ``fence`` first in the same transaction."""
+
+    def save_study_state(
+        self, study: str, state: Mapping[str, object], *, epoch: int, now: datetime
+    ) -> None:
+        """Replace what the study remembers; ``state`` is made of JSON values."""
+        values = {"epoch": epoch, "state": to_json(state, "state"), "saved_at": now}
+        self._connection.execute(
+            self._database.insert(study_states)
+            .values(study=study, **values)
+            .on_conflict_do_update(index_elements=["study"], set_=values)
+        )
+
+    def save_context_states(self, study: str, rows: Collection[ContextRow]) -> None:
+        """Replace what the study remembers of these contexts; others stay as they are."""
+        if not rows:
+            return
+        insert = self._database.insert(context_states)
+        changed = ("state", "last_job_at", "searched_sequence")
+        self._connection.execute(
+            insert.on_conflict_do_update(
+                index_elements=["study", "context_key"],
+                set_={name: insert.excluded[name] for name in changed},
+            ),
+            [
+                {
+                    "study": study,
+                    "context_key": row.context_key,
+                    "state": to_json(row.state, f"state of {row.context_key}"),
+                    "last_job_at": row.last_job_at,
+                    "searched_sequence": row.searched_sequence,
+                }
+                for row in rows
+            ],
+        )
+
+    def forget_contexts(self, study: str, keys: Collection[str]) -> None:
+        """Drop what the study remembers of these contexts; their revisions go on counting."""
+        self._connection.execute(
+            sa.delete(context_states).where(
+                context_states.c.study == study, context_states.c.context_key.in_(list(keys))
+            )
+        )
+
+    def save_step(self, step: TuneStep) -> int:
+        """Keep a step; returns its number."""
+        self._connection.execute(
+            sa.select(studies.c.name)
+            .where(studies.c.name == step.study)
+            .with_for_update(key_share=True)
+        )
+        last = self._connection.execute(
+            sa.select(sa.func.max(tune_steps.c.step)).where(tune_steps.c.study == step.study)
+        ).scalar_one()
+        number = int(last or 0) + 1
+        self._connection.execute(
+            sa.insert(tune_steps).values(
+                study=step.study,
+                step=number,
+                epoch=step.epoch,
+                generation=step.generation,
+                sequence_from=step.sequence_from,
+                sequence_to=step.sequence_to,
+                seeds=to_json(step.seeds, "seeds"),
+                model=step.model,
+                swapped_model=step.swapped_model,
+                contexts=to_json(step.contexts, "contexts"),
+                detail=to_json(step.detail, "detail"),
+                finished_at=step.finished_at,
+            )
+        )
+        return number
+
+    def save_checkpoint(self, study: str, blob: bytes, now: datetime) -> str:
+        """Keep a checkpoint; returns its name, ``sha256:…``. The same content is kept once."""
+        name = _name(blob)
+        self._connection.execute(
+            self._database.insert(checkpoints)
+            .values(study=study, name=name, blob=blob, created_at=now)
+            .on_conflict_do_nothing()
+        )
+        return name
+
+    def delete_checkpoints(self, study: str, names: Collection[str]) -> None:
+        """Drop checkpoints that nothing refers to any more."""
+        self._connection.execute(
+            sa.delete(checkpoints).where(
+                checkpoints.c.study == study, checkpoints.c.name.in_(list(names))
+            )
+        )
+
+
+def _name(blob: bytes) -> str:
+    return "sha256:" + hashlib.sha256(blob).hexdigest()
+
+
+def _step(row: sa.Row[Any]) -> TuneStep:
+    return TuneStep(
+        study=row.study,
+        epoch=row.epoch,
+        generation=row.generation,
+        sequence_from=row.sequence_from,
+        sequence_to=row.sequence_to,
+        seeds=tuple(from_json(row.seeds)),
+        model=row.model,
+        swapped_model=row.swapped_model,
+        contexts=tuple(from_json(row.contexts)),
+        detail=from_json(row.detail),
+        finished_at=row.finished_at,
+        step=row.step,
+    )

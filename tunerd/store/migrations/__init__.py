@@ -1,0 +1,1 @@
+"""How the schema came to be, one file per step; :mod:`tunerd.store.schema` runs them."""

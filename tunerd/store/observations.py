@@ -1,0 +1,261 @@
+"""History: what finished jobs said, each observation once, in a dense sequence per study.
+
+Batches of 500 go around SQLAlchemy's statement objects: with them the insert takes 12 µs a row
+instead of 5, and ingest is what a backlog of a million events waits for.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.core.observation import Observation, Status
+from tunerd.errors import StoreUnavailableError
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import observations, studies
+from tunerd.store.texts import from_json, text_problem, to_json
+
+__all__ = ["Added", "ObservationReads", "ObservationWrites"]
+
+_CHUNK = 1000
+"""Values in one statement; SQLite takes at most 32,766 parameters."""
+
+_COLUMNS = (
+    observations.c.study,
+    observations.c.source,
+    observations.c.event_id,
+    observations.c.job_id,
+    observations.c.status,
+    observations.c.finished_at,
+    observations.c.context,
+    observations.c.config,
+    observations.c.metrics,
+    observations.c.sequence,
+    observations.c.attempt,
+    observations.c.measured_s,
+    observations.c.gpus,
+    observations.c.username,
+    observations.c.recommendation_id,
+    observations.c.candidate_id,
+    observations.c.extra,
+    observations.c.content_hash,
+)
+"""In the order of the fields of Observation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a batch."""
+
+    fresh: tuple[Observation, ...]
+    """New ones in the order given, as given (without a sequence)."""
+    first_sequence: int
+    """Sequence of the first of them; the others follow without a gap."""
+    duplicates: int
+    """How many were known already, with the same content; dropped."""
+    conflicts: tuple[Observation, ...]
+    """Those whose id is known with other content; not stored."""
+
+    @property
+    def accepted(self) -> tuple[Observation, ...]:
+        """The new ones with their sequences."""
+        return tuple(
+            replace(observation, sequence=sequence)
+            for sequence, observation in enumerate(self.fresh, start=self.first_sequence)
+        )
+
+
+class ObservationReads(Reads):
+    """Reading history."""
+
+    def observations(self, study: str, *, after: int = 0, limit: int = 1000) -> list[Observation]:
+        """The first ``limit`` observations above sequence ``after``, in order."""
+        statement = (
+            sa.select(*_COLUMNS)
+            .where(observations.c.study == study, observations.c.sequence > after)
+            .order_by(observations.c.sequence)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(map(_observation, connection.execute(statement)))
+
+    def observations_at(self, study: str, sequences: Sequence[int]) -> list[Observation]:
+        """The observations with these sequences, in this order, repeated ones repeated.
+
+        Raises:
+            LookupError: one of them does not exist.
+        """
+        found: dict[int, Observation] = {}
+        wanted = sorted(set(sequences))
+        with self._reading() as connection:
+            for start in range(0, len(wanted), _CHUNK):
+                statement = sa.select(*_COLUMNS).where(
+                    observations.c.study == study,
+                    observations.c.sequence.in_(wanted[start : start + _CHUNK]),
+                )
+                for observation in map(_observation, connection.execute(statement)):
+                    found[observation.sequence] = observation
+        if len(found) < len(wanted):
+            missing = next(sequence for sequence in wanted if sequence not in found)
+            raise LookupError(f"study {study!r} has no observation with sequence {missing}")
+        return [found[sequence] for sequence in sequences]
+
+
+class ObservationWrites(ObservationReads, Writes):
+    """Adding to history."""
+
+    def add_observations(self, study: str, batch: Sequence[Observation], now: datetime) -> Added:
+        """Add what is new, numbered on from the study's last observation.
+
+        Locks the study's row: with several studies in one transaction, go in the order of names.
+
+        Args:
+            study: of all observations in the batch.
+            batch: any number; 500 at a time is quick.
+            now: when they were received.
+
+        Raises:
+            LookupError: the store has no such study.
+            ValueError: an observation holds what the store cannot keep; events are validated
+                before they come here.
+            StoreUnavailableError: another instance stored one of these events under another study
+                in this very moment; nothing was written, try again.
+        """
+        _check(study, batch)
+        row = self._connection.execute(
+            sa.select(studies.c.last_sequence)
+            .where(studies.c.name == study)
+            .with_for_update(key_share=True)
+        ).one_or_none()
+        if row is None:
+            raise LookupError(f"study {study!r} is not in the store; publish it first")
+        last = int(row.last_sequence)
+        fresh, duplicates, conflicts = self._sort_out(batch)
+        if fresh:
+            self._insert(study, fresh, last + 1, now)
+            self._connection.execute(
+                sa.update(studies)
+                .where(studies.c.name == study)
+                .values(last_sequence=last + len(fresh))
+            )
+        return Added(tuple(fresh), last + 1, duplicates, tuple(conflicts))
+
+    def _sort_out(
+        self, batch: Sequence[Observation]
+    ) -> tuple[list[Observation], int, list[Observation]]:
+        known: dict[tuple[str, str], str] = {}
+        for start in range(0, len(batch), _CHUNK):
+            known.update(self._known(batch[start : start + _CHUNK]))
+        fresh: list[Observation] = []
+        conflicts: list[Observation] = []
+        duplicates = 0
+        for observation in batch:
+            identity = (observation.source, observation.event_id)
+            content = known.get(identity)
+            if content is None:
+                known[identity] = observation.content_hash
+                fresh.append(observation)
+            elif content == observation.content_hash:
+                duplicates += 1
+            else:
+                conflicts.append(observation)
+        return fresh, duplicates, conflicts
+
+    def _known(self, batch: Sequence[Observation]) -> Iterable[tuple[tuple[str, str], str]]:
+        """Identity and content of those that history has.
+
+        A join, because SQLite reads the whole index for ``(a, b) IN (VALUES …)``: 20 ms a batch.
+        """
+        mark = self._database.placeholder
+        values = ",".join([f"({mark},{mark})"] * len(batch))
+        statement = (
+            f"WITH asked(source, event_id) AS (VALUES {values}) "  # noqa: S608 - marks only
+            "SELECT o.source, o.event_id, o.content_hash FROM asked JOIN observations o "
+            "ON o.source = asked.source AND o.event_id = asked.event_id"
+        )
+        asked = tuple(text for one in batch for text in (one.source, one.event_id))
+        rows = self._connection.exec_driver_sql(statement, asked)
+        return [((source, event_id), content) for source, event_id, content in rows]
+
+    def _insert(self, study: str, fresh: list[Observation], first: int, now: datetime) -> None:
+        native = self._database.native
+        received_at = native(now)
+        rows: list[Any] = []
+        for sequence, one in enumerate(fresh, start=first):
+            rows.append(
+                (
+                    study,
+                    one.source,
+                    one.event_id,
+                    one.job_id,
+                    one.status.value,
+                    native(one.finished_at),
+                    to_json(one.context, "context"),
+                    to_json(one.config, "config"),
+                    to_json(one.metrics, "metrics"),
+                    sequence,
+                    one.attempt,
+                    one.measured_s,
+                    one.gpus,
+                    one.user,
+                    one.recommendation_id,
+                    one.candidate_id,
+                    to_json(one.extra, "extra"),
+                    one.content_hash,
+                    received_at,
+                )
+            )
+        names = [column.name for column in _COLUMNS] + ["received_at"]
+        marks = ",".join([self._database.placeholder] * len(names))
+        statement = f"INSERT INTO observations ({','.join(names)}) VALUES ({marks})"  # noqa: S608
+        try:
+            self._connection.exec_driver_sql(statement, rows)
+        except sa.exc.IntegrityError as error:
+            raise StoreUnavailableError(
+                f"{self._database.place}: another instance stored one of these events just now"
+            ) from error
+
+
+def _check(study: str, batch: Sequence[Observation]) -> None:
+    """Refuse what one of the databases cannot keep. Costs 1 µs an observation."""
+    for one in batch:
+        texts = (one.source, one.event_id, one.job_id, one.user, one.content_hash)
+        problem = text_problem((*texts, one.recommendation_id, one.candidate_id))
+        if problem is None and one.study != study:
+            problem = f"is of study {one.study!r}, not of {study!r}"
+        if problem is None and not (_fits(one.attempt) and _fits(one.gpus or 0)):
+            problem = "has an attempt or gpus beyond 64 bits"
+        if problem is None and not isfinite(one.measured_s or 0.0):
+            problem = "has a measured_s that is not finite"
+        if problem is not None:
+            raise ValueError(f"event {one.event_id!r} of {one.source!r} {problem}")
+
+
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63
+
+
+def _observation(row: Any) -> Observation:
+    return Observation(
+        study=row[0],
+        source=row[1],
+        event_id=row[2],
+        job_id=row[3],
+        status=Status(row[4]),
+        finished_at=row[5],
+        context=from_json(row[6]),
+        config=from_json(row[7]),
+        metrics=from_json(row[8]),
+        sequence=row[9],
+        attempt=row[10],
+        measured_s=row[11],
+        gpus=row[12],
+        user=row[13],
+        recommendation_id=row[14],
+        candidate_id=row[15],
+        extra=from_json(row[16]),
+        content_hash=row[17],
+    )

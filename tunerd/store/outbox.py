@@ -1,0 +1,168 @@
+"""What has to be sent: written with the work that it follows from, settled once it is sent.
+
+A message is settled when the broker has it (``sent``), or when a newer revision of its
+recommendation took its place before it was sent (``superseded``). Settled rows stay a while for
+people to look at, and are pruned in small pieces.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import outbox
+from tunerd.store.texts import from_json, to_json
+
+__all__ = ["OutboxDepth", "OutboxMessage", "OutboxReads", "OutboxWrites"]
+
+_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxMessage:
+    """A message for an output topic."""
+
+    kind: str
+    """``recommendation``, ``rejected``: for metrics and people."""
+    message_id: str
+    """The same when the same message is sent again."""
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    study: str | None = None
+    context_key: str | None = None
+    """With the study: an unsent message for the same pair is superseded by this one."""
+    revision: int | None = None
+    created_at: datetime
+    id: int = 0
+    """Order of sending; given by the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxDepth:
+    """How much of a kind waits, and since when."""
+
+    unsent: int
+    oldest_at: datetime
+
+
+class OutboxReads(Reads):
+    """Looking into the outbox."""
+
+    def unsent(self, limit: int, max_bytes: int = 8 * 2**20) -> list[OutboxMessage]:
+        """The next messages to send, in order: at most ``limit``, and at most ``max_bytes`` of
+        values (but always one), so that a flood of rejected records cannot fill the memory."""
+        sizes = (
+            sa.select(outbox.c.id, sa.func.coalesce(sa.func.length(outbox.c.value), 0))
+            .where(outbox.c.settled_at.is_(None))
+            .order_by(outbox.c.id)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            ids: list[int] = []
+            for number, size in connection.execute(sizes):
+                max_bytes -= size
+                if ids and max_bytes < 0:
+                    break
+                ids.append(number)
+            if not ids:
+                return []
+            statement = (
+                sa.select(outbox)
+                .where(outbox.c.settled_at.is_(None), outbox.c.id.between(ids[0], ids[-1]))
+                .order_by(outbox.c.id)
+            )
+            return list(map(_message, connection.execute(statement)))
+
+    def outbox_depths(self) -> dict[str, OutboxDepth]:
+        """What waits to be sent, by kind."""
+        statement = (
+            sa.select(outbox.c.kind, sa.func.count(), sa.func.min(outbox.c.created_at))
+            .where(outbox.c.settled_at.is_(None))
+            .group_by(outbox.c.kind)
+        )
+        with self._reading() as connection:
+            return {
+                kind: OutboxDepth(count, oldest)
+                for kind, count, oldest in connection.execute(statement)
+            }
+
+
+class OutboxWrites(OutboxReads, Writes):
+    """Filling the outbox and emptying it."""
+
+    def enqueue(self, *messages: OutboxMessage) -> None:
+        """Put messages into the outbox; they go out in this order.
+
+        Unsent older ones for the same study and context key are superseded: a reader of a
+        compacted topic has no use for them.
+        """
+        for message in messages:
+            if message.study is not None and message.context_key is not None:
+                self._connection.execute(
+                    sa.update(outbox)
+                    .where(
+                        outbox.c.study == message.study,
+                        outbox.c.context_key == message.context_key,
+                        outbox.c.settled_at.is_(None),
+                    )
+                    .values(settled_at=message.created_at, outcome="superseded")
+                )
+            self._connection.execute(sa.insert(outbox), _row(message))
+
+    def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
+        """Settle messages that the broker has acknowledged."""
+        for start in range(0, len(ids), _CHUNK):
+            self._connection.execute(
+                sa.update(outbox)
+                .where(outbox.c.id.in_(ids[start : start + _CHUNK]))
+                .values(settled_at=now, outcome="sent")
+            )
+
+    def prune_outbox(self, before: datetime, limit: int = 1000) -> int:
+        """Delete at most ``limit`` messages that were settled before a time; returns how many."""
+        old = (
+            sa.select(outbox.c.id)
+            .where(outbox.c.settled_at.is_not(None), outbox.c.settled_at < before)
+            .order_by(outbox.c.settled_at)
+            .limit(limit)
+        )
+        return self._connection.execute(sa.delete(outbox).where(outbox.c.id.in_(old))).rowcount
+
+
+def _row(message: OutboxMessage) -> dict[str, object]:
+    return {
+        "kind": message.kind,
+        "message_id": message.message_id,
+        "topic": message.topic,
+        "key": message.key,
+        "value": message.value,
+        # Header values are bytes, which msgspec writes as base64.
+        "headers": to_json(message.headers, "headers"),
+        "study": message.study,
+        "context_key": message.context_key,
+        "revision": message.revision,
+        "created_at": message.created_at,
+    }
+
+
+def _message(row: sa.Row[Any]) -> OutboxMessage:
+    return OutboxMessage(
+        kind=row.kind,
+        message_id=row.message_id,
+        topic=row.topic,
+        key=None if row.key is None else bytes(row.key),
+        value=None if row.value is None else bytes(row.value),
+        headers=msgspec.convert(from_json(row.headers), tuple[tuple[str, bytes], ...]),
+        study=row.study,
+        context_key=row.context_key,
+        revision=row.revision,
+        created_at=row.created_at,
+        id=row.id,
+    )

@@ -1,0 +1,62 @@
+"""Numbers about everything, for ``tunerd status`` and metrics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.store.learned import LearnedReads, TuneStep
+from tunerd.store.studies import StudyReads, StudyRow
+from tunerd.store.tables import commands, context_states, recommendations
+
+__all__ = ["OverviewReads", "StudyOverview"]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOverview:
+    """A study in numbers."""
+
+    study: StudyRow
+    contexts: int
+    recommendations: Mapping[str, int]
+    """How many are in each state."""
+    pending_commands: int
+    last_step: TuneStep | None
+
+
+class OverviewReads(StudyReads, LearnedReads):
+    """Counting."""
+
+    def overview(self) -> list[StudyOverview]:
+        """All studies by name. Reads no history: costs the same however long that is."""
+        states: dict[str, dict[str, int]] = {}
+        for study, state, number in self._count(recommendations, recommendations.c.state):
+            states.setdefault(study, {})[state] = number
+        contexts = dict(self._count(context_states))
+        pending = dict(self._count(commands, where=commands.c.finished_at.is_(None)))
+        found = []
+        for row in self.studies():
+            last = self.steps(row.name, limit=1)
+            found.append(
+                StudyOverview(
+                    study=row,
+                    contexts=contexts.get(row.name, 0),
+                    recommendations=states.get(row.name, {}),
+                    pending_commands=pending.get(row.name, 0),
+                    last_step=last[0] if last else None,
+                )
+            )
+        return found
+
+    def _count(
+        self,
+        table: sa.Table,
+        *by: sa.Column[Any],
+        where: sa.ColumnElement[bool] | None = None,
+    ) -> list[Any]:
+        statement = sa.select(table.c.study, *by, sa.func.count()).group_by(table.c.study, *by)
+        if where is not None:
+            statement = statement.where(where)
+        with self._reading() as connection:
+            return [tuple(row) for row in connection.execute(statement)]

@@ -1,0 +1,109 @@
+"""What is recommended now, per study and context key, and how many revisions there were.
+
+A row is never deleted: its revision counts on after a withdrawal and after the tombstone, so that
+a reader who drops old revisions can rely on it.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import recommendations
+
+__all__ = ["RecommendationReads", "RecommendationRow", "RecommendationWrites"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationRow:
+    """The newest revision for a context key."""
+
+    study: str
+    context_key: str
+    revision: int
+    recommendation_id: str
+    state: str
+    """``active``, ``withdrawn``; ``observed`` and ``pending`` were not published."""
+    value: str
+    """The message as JSON text."""
+    proposal: str | None = None
+    """What waits for approval while the published one goes on: a message as JSON text."""
+    issued_at: datetime
+    valid_until: datetime
+    renew_at: datetime | None = None
+    """When the tune stage has to look at it again; None for never."""
+
+
+class RecommendationReads(Reads):
+    """Asking for recommendations."""
+
+    def recommendation(self, study: str, context_key: str) -> RecommendationRow | None:
+        """The newest revision for a context key."""
+        statement = sa.select(recommendations).where(
+            recommendations.c.study == study, recommendations.c.context_key == context_key
+        )
+        with self._reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            return None if row is None else _recommendation(row)
+
+    def recommendations(
+        self,
+        study: str,
+        *,
+        states: Collection[str] | None = None,
+        renew_before: datetime | None = None,
+    ) -> list[RecommendationRow]:
+        """A study's recommendations by context key.
+
+        Args:
+            study: name.
+            states: only those in one of these states.
+            renew_before: only those with a ``renew_at`` before this.
+        """
+        statement = sa.select(recommendations).where(recommendations.c.study == study)
+        if states is not None:
+            statement = statement.where(recommendations.c.state.in_(list(states)))
+        if renew_before is not None:
+            statement = statement.where(recommendations.c.renew_at < renew_before)
+        with self._reading() as connection:
+            rows = connection.execute(statement.order_by(recommendations.c.context_key))
+            return list(map(_recommendation, rows))
+
+
+class RecommendationWrites(RecommendationReads, Writes):
+    """Recommending. Call ``fence`` first in the same transaction."""
+
+    def next_revision(self, study: str, context_key: str) -> int:
+        """The revision for the next message: 1, 2, 3 … for as long as the store lives."""
+        statement = (
+            sa.select(recommendations.c.revision)
+            .where(recommendations.c.study == study, recommendations.c.context_key == context_key)
+            .with_for_update()
+        )
+        return int(self._connection.execute(statement).scalar_one_or_none() or 0) + 1
+
+    def save_recommendation(self, row: RecommendationRow) -> None:
+        """Replace what is recommended for a context key.
+
+        Raises:
+            ValueError: a newer revision stands there.
+        """
+        insert = self._database.insert(recommendations)
+        columns = [c.name for c in recommendations.c]
+        changed = {name: insert.excluded[name] for name in columns[2:]}
+        written = self._connection.execute(
+            insert.values({name: getattr(row, name) for name in columns}).on_conflict_do_update(
+                index_elements=["study", "context_key"],
+                set_=changed,
+                where=recommendations.c.revision <= insert.excluded.revision,
+            )
+        ).rowcount
+        if written != 1:
+            raise ValueError(f"{row.context_key}: a revision above {row.revision} stands there")
+
+
+def _recommendation(row: sa.Row[Any]) -> RecommendationRow:
+    return RecommendationRow(**row._mapping)

@@ -1,0 +1,81 @@
+"""Bringing a database's schema up to date, in one transaction that others wait for."""
+
+import threading
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.store.engine import Database
+
+__all__ = ["HEAD", "VERSION_TABLE", "check_schema", "upgrade_schema"]
+
+HEAD = "0001"
+"""The newest migration. Known here so that a start on an up-to-date store need not import Alembic
+(0.3 s); a test compares it with the migrations."""
+
+VERSION_TABLE = "tunerd_schema"
+"""Not Alembic's default name, in case the database is shared."""
+
+_alembic = threading.Lock()
+"""Alembic keeps its context in module globals."""
+
+
+def upgrade_schema(database: Database) -> None:
+    """Create or migrate what is older than this tunerd.
+
+    Raises:
+        MisconfiguredError: the schema is of a newer tunerd.
+        StoreUnavailableError: the database cannot be reached or this user may not change it.
+    """
+    with database.reading() as connection:
+        if _version(connection) == HEAD:
+            return
+    with _alembic, database.writing() as connection:
+        database.lock_schema(connection)
+        _migrate(connection, database)
+
+
+def check_schema(database: Database) -> None:
+    """Accept only the schema of this tunerd.
+
+    Raises:
+        MisconfiguredError: it is another one.
+    """
+    with database.reading() as connection:
+        version = _version(connection)
+    if version != HEAD:
+        found = f"has schema {version}" if version else "holds nothing of tunerd"
+        raise MisconfiguredError(
+            [Problem("store.url", f"{database.place} {found}, not {HEAD}; `tunerd run` upgrades")]
+        )
+
+
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").one_or_none()  # noqa: S608
+    return None if row is None else str(row[0])
+
+
+def _migrate(connection: sa.Connection, database: Database) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    version = _version(connection)
+    if version is not None and version not in known:
+        raise MisconfiguredError(
+            [
+                Problem(
+                    "store.url",
+                    f"{database.place} has schema {version}, made by a newer tunerd; "
+                    f"this one knows up to {HEAD}: install the newer tunerd again",
+                )
+            ]
+        )
+    command.upgrade(config, "head")

@@ -1,0 +1,155 @@
+"""The store as the rest of tunerd sees it.
+
+Reads are methods of :class:`Store`. Writes are methods of a :class:`Transaction`, which can read
+as well; a few that always stand alone are also offered by the store itself. Rows are locked in
+this order, so that no two transactions wait for each other: positions, leases, studies by name,
+recommendations.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from tunerd.store.commands import CommandReads, CommandWrites
+from tunerd.store.engine import Database
+from tunerd.store.guard import InstanceGuard, store_guard
+from tunerd.store.learned import LearnedReads, LearnedWrites
+from tunerd.store.leases import LeaseReads, LeaseWrites
+from tunerd.store.observations import ObservationReads, ObservationWrites
+from tunerd.store.outbox import OutboxReads, OutboxWrites
+from tunerd.store.overview import OverviewReads
+from tunerd.store.positions import PositionReads, PositionWrites
+from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
+from tunerd.store.schema import check_schema, upgrade_schema
+from tunerd.store.studies import Published, StudyReads, StudyWrites
+
+__all__ = ["Store", "Transaction", "open_store"]
+
+
+class Transaction(
+    OverviewReads,
+    ObservationWrites,
+    OutboxWrites,
+    PositionWrites,
+    StudyWrites,
+    LearnedWrites,
+    RecommendationWrites,
+    LeaseWrites,
+    CommandWrites,
+):
+    """All or nothing. Of no use after its ``with`` block."""
+
+
+class Store(
+    OverviewReads,
+    ObservationReads,
+    OutboxReads,
+    PositionReads,
+    StudyReads,
+    LearnedReads,
+    RecommendationReads,
+    LeaseReads,
+    CommandReads,
+):
+    """History, what was learned from it, and what is to be sent. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A transaction, committed at the end of the block; an exception rolls it back.
+
+        Raises:
+            StoreUnavailableError: wait and try the whole block again. If the connection broke
+                during the commit, it may have taken place; the compare-and-set of positions, the
+                ids of events and the epochs of leases make a repeat harmless.
+        """
+        with self._database.writing() as connection:
+            yield Transaction(self._database, connection)
+
+    def guard(self, now: datetime) -> InstanceGuard:
+        """Claim the store for this daemon.
+
+        Raises:
+            AlreadyRunningError: names the daemon that has it.
+        """
+        return store_guard(self._database, now)
+
+    def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
+        """See :meth:`Transaction.mark_sent`."""
+        with self.transaction() as tx:
+            tx.mark_sent(ids, now)
+
+    def prune_outbox(self, before: datetime, limit: int = 1000) -> int:
+        """See :meth:`Transaction.prune_outbox`."""
+        with self.transaction() as tx:
+            return tx.prune_outbox(before, limit)
+
+    def publish_generation(
+        self,
+        study: str,
+        content_hash: str,
+        text: str,
+        who: str,
+        now: datetime,
+        *,
+        force: bool = False,
+    ) -> Published:
+        """See :meth:`Transaction.publish_generation`."""
+        with self.transaction() as tx:
+            return tx.publish_generation(study, content_hash, text, who, now, force=force)
+
+    def take_lease(self, name: str, owner: str, ttl_s: float) -> int | None:
+        """See :meth:`Transaction.take_lease`."""
+        with self.transaction() as tx:
+            return tx.take_lease(name, owner, ttl_s)
+
+    def renew_lease(self, name: str, owner: str, epoch: int, ttl_s: float) -> bool:
+        """See :meth:`Transaction.renew_lease`."""
+        with self.transaction() as tx:
+            return tx.renew_lease(name, owner, epoch, ttl_s)
+
+    def release_lease(self, name: str, owner: str, epoch: int) -> None:
+        """See :meth:`Transaction.release_lease`."""
+        with self.transaction() as tx:
+            tx.release_lease(name, owner, epoch)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_store(url: str, password: str | None = None, *, upgrade: bool = True) -> Store:
+    """Open a store.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://USER@HOST:PORT/DATABASE``.
+        password: for PostgreSQL.
+        upgrade: make the file and bring the schema up to date. Without it (a command that only
+            looks), a store that is missing or of another version is an error.
+
+    Raises:
+        MisconfiguredError: the URL is wrong, or the schema is of a newer tunerd.
+        StoreUnavailableError: the database cannot be reached.
+    """
+    database = Database(url, password, create=upgrade)
+    try:
+        (upgrade_schema if upgrade else check_schema)(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database)

@@ -1,0 +1,263 @@
+"""The schema as it is today. The migrations lead here; a test holds the two together.
+
+JSON is kept as text: nothing inside it is queried, text gives back exactly what was written, and
+both databases treat it alike.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from tunerd.store.engine import instant_text
+
+__all__ = [
+    "Instant",
+    "checkpoints",
+    "commands",
+    "context_states",
+    "daemons",
+    "generations",
+    "leases",
+    "metadata",
+    "observations",
+    "outbox",
+    "positions",
+    "recommendations",
+    "studies",
+    "study_states",
+    "tune_steps",
+]
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment: TIMESTAMP WITH TIME ZONE, in SQLite ISO 8601 text in UTC. Comes back in UTC."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
+        """The column's type."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(sa.TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(sa.Text())
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> object:
+        """Towards the database."""
+        if value is None:
+            return None
+        text = instant_text(value)
+        return value if dialect.name == "postgresql" else text
+
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        """From the database."""
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        assert isinstance(value, datetime)
+        return value.astimezone(UTC)
+
+
+_SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""SQLite counts up only what is called INTEGER."""
+
+metadata = sa.MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+
+def _study(*, primary_key: bool = False) -> sa.Column[str]:
+    return sa.Column(
+        "study", sa.Text, sa.ForeignKey("studies.name"), primary_key=primary_key, nullable=False
+    )
+
+
+studies = sa.Table(
+    "studies",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("last_sequence", sa.BigInteger, nullable=False),
+    sa.Column("learned_sequence", sa.BigInteger, nullable=False),
+)
+
+generations = sa.Table(
+    "generations",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("generation", sa.BigInteger, primary_key=True),
+    sa.Column("content_hash", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("published_at", Instant, nullable=False),
+    sa.Column("published_by", sa.Text, nullable=False),
+)
+
+observations = sa.Table(
+    "observations",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("content_hash", sa.Text, nullable=False),
+    sa.Column("job_id", sa.Text, nullable=False),
+    sa.Column("attempt", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("finished_at", Instant, nullable=False),
+    sa.Column("received_at", Instant, nullable=False),
+    sa.Column("measured_s", sa.Double),
+    sa.Column("gpus", sa.BigInteger),
+    sa.Column("username", sa.Text),
+    sa.Column("recommendation_id", sa.Text),
+    sa.Column("candidate_id", sa.Text),
+    sa.Column("context", sa.Text, nullable=False),
+    sa.Column("config", sa.Text, nullable=False),
+    sa.Column("metrics", sa.Text, nullable=False),
+    sa.Column("extra", sa.Text, nullable=False),
+    sa.UniqueConstraint("source", "event_id"),
+)
+
+positions = sa.Table(
+    "positions",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("headers", sa.Text, nullable=False),
+    sa.Column("study", sa.Text),
+    sa.Column("context_key", sa.Text),
+    sa.Column("revision", sa.BigInteger),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("settled_at", Instant),
+    sa.Column("outcome", sa.Text),
+    # An id is never given twice, even after everything was pruned: mark_sent goes by id.
+    sqlite_autoincrement=True,
+)
+_waiting = outbox.c.settled_at.is_(None)
+sa.Index("ix_outbox_waiting", outbox.c.id, sqlite_where=_waiting, postgresql_where=_waiting)
+sa.Index(
+    "ix_outbox_waiting_key",
+    outbox.c.study,
+    outbox.c.context_key,
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
+)
+_settled = outbox.c.settled_at.is_not(None)
+sa.Index("ix_outbox_settled", outbox.c.settled_at, sqlite_where=_settled, postgresql_where=_settled)
+
+recommendations = sa.Table(
+    "recommendations",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("context_key", sa.Text, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("recommendation_id", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("proposal", sa.Text),
+    sa.Column("issued_at", Instant, nullable=False),
+    sa.Column("valid_until", Instant, nullable=False),
+    sa.Column("renew_at", Instant),
+)
+
+tune_steps = sa.Table(
+    "tune_steps",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("step", sa.BigInteger, primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("sequence_from", sa.BigInteger, nullable=False),
+    sa.Column("sequence_to", sa.BigInteger, nullable=False),
+    sa.Column("seeds", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("swapped_model", sa.Text),
+    sa.Column("contexts", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("finished_at", Instant, nullable=False),
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("created_at", Instant, nullable=False),
+    # Last: SQLite reads a row from the front, and nobody who asks for the time wants the blob.
+    sa.Column("blob", sa.LargeBinary, nullable=False),
+)
+
+# Beside `studies`, not in it: ingest rewrites that row with every batch.
+study_states = sa.Table(
+    "study_states",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("saved_at", Instant, nullable=False),
+)
+
+context_states = sa.Table(
+    "context_states",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("context_key", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("last_job_at", Instant),
+    sa.Column("searched_sequence", sa.BigInteger, nullable=False),
+)
+
+commands = sa.Table(
+    "commands",
+    metadata,
+    sa.Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    _study(),
+    sa.Column("command", sa.Text, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("at", Instant, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.Column("result", sa.Text),
+    sqlite_autoincrement=True,
+)
+_pending = commands.c.finished_at.is_(None)
+sa.Index("ix_commands_pending", commands.c.study, sqlite_where=_pending, postgresql_where=_pending)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text),
+    sa.Column("expires_at", Instant, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+)
+
+daemons = sa.Table(
+    "daemons",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("since", Instant, nullable=False),
+)

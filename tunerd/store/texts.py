@@ -1,0 +1,60 @@
+"""What may go into a text column: JSON that comes back as it went in, and text that both take."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["from_json", "text_problem", "to_json"]
+
+
+def to_json(value: object, what: str) -> str:
+    """JSON text of ``value``.
+
+    Raises:
+        ValueError: ``what`` holds something that JSON cannot hold (NaN, infinity, a lone surrogate,
+            an object that is no JSON value).
+    """
+    try:
+        text = msgspec.json.encode(value, enc_hook=_plain).decode()
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ValueError(f"{what} cannot be kept as JSON: {error}") from error
+    # msgspec writes NaN and infinity as null; only then is a closer look worth its time.
+    if "null" in text and not _finite(value):
+        raise ValueError(f"{what} cannot be kept as JSON: it holds NaN or infinity")
+    return text
+
+
+def from_json(text: str) -> Any:
+    """What :func:`to_json` was given; tuples come back as lists."""
+    return msgspec.json.decode(text)
+
+
+def text_problem(texts: Iterable[str | None]) -> str | None:
+    """What keeps one of these texts out of a text column (PostgreSQL's; SQLite would take it)."""
+    whole = "".join(text for text in texts if text)
+    if "\0" in whole:
+        return "holds a NUL character, which no text column can keep"
+    if not whole.isascii():
+        try:
+            whole.encode()
+        except UnicodeEncodeError:
+            return "holds a lone surrogate, which is not text"
+    return None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return True
