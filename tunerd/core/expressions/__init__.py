@@ -1,0 +1,78 @@
+"""The small, safe language of a study's constraints, derived values and conditions.
+
+Text is parsed into a tree (:mod:`.syntax`), checked for mistakes that can be seen without values
+(:mod:`.kinds`), and evaluated on whole numpy arrays (:mod:`.arrays`); nothing is ever ``eval``ed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tunerd.core.expressions.arrays import Column, constant, evaluate, looked_up
+from tunerd.core.expressions.kinds import Kind, NameKind, check, suggestion
+from tunerd.core.expressions.syntax import (
+    RESERVED,
+    ExpressionError,
+    Logic,
+    Name,
+    Node,
+    children,
+    parse,
+)
+from tunerd.core.expressions.syntax import Attribute as _Attribute
+
+__all__ = [
+    "RESERVED",
+    "Column",
+    "Expression",
+    "ExpressionError",
+    "Kind",
+    "NameKind",
+    "constant",
+    "looked_up",
+    "names_in",
+    "parse",
+    "parse_expression",
+    "suggestion",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed and checked expression."""
+
+    text: str
+    node: Node
+    kind: Kind
+    names: frozenset[str]
+    """Parameters, derived values and context features that it reads."""
+
+    def evaluate(self, columns: Mapping[str, Column]) -> Column:
+        """Return its value in every configuration that ``columns`` hold, by name."""
+        return evaluate(self.node, columns)
+
+    def conjuncts(self) -> tuple["Expression", ...]:
+        """The parts joined by ``and`` at the top: all must hold, each can be tested alone."""
+        if not isinstance(self.node, Logic) or self.node.operator != "and":
+            return (self,)
+        parts = (
+            Expression(self.text, operand, Kind("bool"), names_in(operand))
+            for operand in self.node.operands
+        )
+        return tuple(conjunct for part in parts for conjunct in part.conjuncts())
+
+
+def parse_expression(text: str, names: Mapping[str, NameKind]) -> Expression:
+    """Parse and check an expression over ``names``; raises :class:`ExpressionError`."""
+    node = parse(text)
+    return Expression(text, node, check(node, names, text), names_in(node))
+
+
+def names_in(node: Node) -> frozenset[str]:
+    """Return every name that a tree reads."""
+    found, waiting = set(), [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Name | _Attribute):
+            found.add(current.name)
+        waiting += children(current)
+    return frozenset(found)

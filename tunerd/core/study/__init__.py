@@ -1,0 +1,60 @@
+"""Studies: the file that a person writes, checked, compiled and frozen.
+
+:mod:`.file` has the keys, :mod:`.read` and :mod:`.compile` find every mistake at once,
+:mod:`.parts` and :mod:`.study` are what the rest of tunerd works with.
+"""
+
+import hashlib
+import json
+
+from tunerd.core.context import Bucket
+from tunerd.core.study.compile import compile_study
+from tunerd.core.study.file import StudyFile
+from tunerd.core.study.parts import (
+    Baseline,
+    Constraint,
+    ContextFeature,
+    Derived,
+    Guard,
+    Objective,
+    Parameter,
+    PredictorOptions,
+    SearchOptions,
+)
+from tunerd.core.study.read import read
+from tunerd.core.study.study import Study
+from tunerd.errors import MisconfiguredError
+
+__all__ = [
+    "Baseline",
+    "Bucket",
+    "Constraint",
+    "ContextFeature",
+    "Derived",
+    "Guard",
+    "Objective",
+    "Parameter",
+    "PredictorOptions",
+    "SearchOptions",
+    "Study",
+    "StudyFile",
+    "parse_study",
+]
+
+
+def parse_study(text: str, file: str = "study.toml") -> Study:
+    """Return the study that a file describes; ``file`` is what mistakes are reported under.
+
+    Raises:
+        MisconfiguredError: with every mistake in the text.
+    """
+    reading = read(text, file)
+    if reading.table is None:
+        raise MisconfiguredError(reading.problems)
+    fields = compile_study(reading)
+    if reading.problems:
+        raise MisconfiguredError(reading.problems)
+    # The order of keys stays in: it is the order of parameters, and so of what is random.
+    canonical = json.dumps(reading.data, separators=(",", ":"))
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    return Study(**fields, text=text, content_hash=f"sha256:{digest}")

@@ -1,0 +1,229 @@
+"""The study file: what a person writes. One field here is one key of the reference.
+
+Shapes and types only; what the keys mean together is checked in :mod:`.compile`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "BaselineTable",
+    "BucketTable",
+    "FeatureTable",
+    "GuardTable",
+    "ObjectiveTable",
+    "ParameterTable",
+    "PredictorTable",
+    "SearchTable",
+    "StudyFile",
+]
+
+Number = int | float
+Text = Annotated[str, Field(min_length=1, max_length=1_000)]
+Value = bool | int | float | str
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Table(BaseModel):
+    """Base of all tables: frozen, nothing converted, unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ObjectiveTable(Table):
+    """What to make better: one number that every good job reports."""
+
+    metric: Text = Field(description="Name of the metric in the events.")
+    goal: Literal["maximize", "minimize"] = Field(description="Which way is better.")
+    unit: str = Field(default="", description="Unit, for people.", max_length=100)
+    scale: Literal["log", "linear"] = Field(
+        default="log",
+        description='"log" compares by ratios and needs a positive metric; "linear" otherwise.',
+    )
+
+
+class GuardTable(Table):
+    """A metric that must stay within a bound; a run that breaks it counts as not having run."""
+
+    max: Number | None = Field(default=None, description="Largest value allowed.")
+    min: Number | None = Field(default=None, description="Smallest value allowed.")
+    unit: str = Field(default="", description="Unit, for people.", max_length=100)
+
+
+class BucketTable(Table):
+    """Values within a factor share a context key."""
+
+    bucket: float = Field(
+        gt=1.001,
+        le=1e6,
+        description="Factor from one bucket to the next: 1.25 puts 100 and 105 together.",
+    )
+
+
+class FeatureTable(Table):
+    """One thing that a job brings and nobody tunes."""
+
+    type: Literal["int", "float", "category", "bool"] = Field(
+        description="What it holds. A category is open: values it has never seen are fine."
+    )
+    scale: Literal["linear", "log"] = Field(
+        default="linear", description='"log" for numbers whose ratios matter.'
+    )
+    key: Literal["value", "ignore"] | BucketTable = Field(
+        default="value",
+        description='How it enters the context key: "value", "ignore", or { bucket = 1.25 }.',
+    )
+
+
+class ParameterTable(Table):
+    """One thing to tune: a list of values, or a range."""
+
+    type: Literal["int", "float", "category", "bool"] = Field(description="What it holds.")
+    values: list[Value] | None = Field(
+        default=None,
+        description="Its values, in the order in which they are shown. A bool needs none.",
+        min_length=1,
+    )
+    low: Number | None = Field(
+        default=None,
+        description="Start of a range of numbers. Without `step`, an int range holds every integer"
+        " (above 32,768 of them: 257 spread over the scale), a float range is searched on 33"
+        " points spread over the scale, and at the values of the baselines.",
+    )
+    high: Number | None = Field(default=None, description="End of the range; it belongs to it.")
+    step: Number | None = Field(
+        default=None,
+        gt=0,
+        description="Distance between the values of a range, counted from `low`, exactly:"
+        " values are kept by their place and printed as written.",
+    )
+    scale: Literal["linear", "log"] = Field(
+        default="linear",
+        description='"log" for numbers whose ratios matter; they must be positive.',
+    )
+    repeat: int | None = Field(
+        default=None,
+        ge=2,
+        le=4_096,
+        description="How many of it there are, for instance one per layer; a configuration then"
+        " holds a list.",
+    )
+
+
+class BaselineTable(Table):
+    """What people launch without tunerd."""
+
+    when: Text | None = Field(
+        default=None,
+        description="Condition on the context; the first baseline whose condition holds counts.",
+    )
+    config: dict[str, Value | list[Value]] = Field(
+        description="Parameter values. What is omitted is what unasked jobs most often use."
+        " A single value for a repeat parameter stands for all positions."
+    )
+
+
+class SearchTable(Table):
+    """How candidates are looked for."""
+
+    searcher: str = Field(default="reinforce", description="Name of the searcher.")
+    seeds: list[Seed] = Field(
+        default=[1, 2, 3],
+        min_length=1,
+        max_length=64,
+        description="One search per seed; their best are merged.",
+    )
+    steps: int = Field(default=150, ge=1, le=100_000, description="Steps of one search.")
+    batch: int = Field(default=64, ge=2, le=65_536, description="Configurations tried per step.")
+    learning_rate: float = Field(
+        default=0.1, gt=0, le=10, description="Step size of a learned policy."
+    )
+    evaluations: int = Field(
+        default=10_000, ge=1, le=10_000_000, description="Predictions that one search may ask for."
+    )
+    keep: int = Field(
+        default=8, ge=1, le=1_000, description="Best configurations that a search returns."
+    )
+    optimism: float = Field(
+        default=0.5,
+        ge=0,
+        le=100,
+        description="How many standard deviations of the prediction count in favour of trying.",
+    )
+
+
+class PredictorTable(Table):
+    """How speed is predicted from configurations."""
+
+    name: str = Field(default="boosted_trees", description="Name of the predictor.")
+    members: int = Field(
+        default=4, ge=1, le=64, description="Models whose disagreement is the spread."
+    )
+    trees: int = Field(default=150, ge=1, le=10_000, description="Trees of one member.")
+    seed: Seed = Field(default=0, description="Seed of what is random in learning.")
+
+
+class StudyFile(Table):
+    """A study: an objective, a context, parameters, and the rules between them."""
+
+    model_config = ConfigDict(title="tunerd study, version 1")
+
+    schema_version: Literal[1] = Field(alias="schema", description="Version of this file format.")
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,62}$",
+        description="Name of the study, in events, keys and metrics.",
+    )
+    mode: Literal["observe", "approve", "publish"] = Field(
+        default="observe",
+        description='"observe" only says what it would recommend, "approve" publishes what a person'
+        ' approved, "publish" publishes.',
+    )
+    explore_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of a context's jobs for everything new together.",
+    )
+    min_feasible: float = Field(
+        default=0.8, ge=0, le=1, description="Below this probability to run nothing is recommended."
+    )
+    objective: ObjectiveTable = Field(description="What to make better.")
+    guards: dict[str, GuardTable] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Metrics that must stay within a bound, by name.",
+    )
+    context: dict[str, FeatureTable] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="What a job brings and nobody tunes, by name.",
+    )
+    lookup: dict[str, dict[str, dict[str, Number]]] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Numbers that describe a category of the context: feature, value, name, number."
+        " Expressions read them as feature.name.",
+    )
+    parameters: dict[str, ParameterTable] = Field(
+        description="What may be tuned, by name.", min_length=1, max_length=4_096
+    )
+    derived: dict[str, Text] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Values that follow from others, as expressions.",
+    )
+    constraints: dict[str, Text] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Expressions that must be true; undefined counts as not true.",
+    )
+    baseline: list[BaselineTable] = Field(
+        default_factory=list, max_length=1_000, description="What people launch without tunerd."
+    )
+    search: SearchTable = Field(
+        default_factory=SearchTable, description="How candidates are looked for."
+    )
+    predictor: PredictorTable = Field(
+        default_factory=PredictorTable, description="How speed is predicted."
+    )

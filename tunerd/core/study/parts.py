@@ -1,0 +1,180 @@
+"""What a study consists of, checked and frozen."""
+
+import bisect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from tunerd.core.context import Bucket, ValueType, clean_value
+from tunerd.core.expressions import Expression
+from tunerd.core.observation import Scalar, Value
+
+__all__ = [
+    "Baseline",
+    "Constraint",
+    "ContextFeature",
+    "Derived",
+    "Guard",
+    "Objective",
+    "Parameter",
+    "PredictorOptions",
+    "SearchOptions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The metric to make better."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"]
+    unit: str
+    scale: Literal["log", "linear"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A metric that must stay within a bound."""
+
+    metric: str
+    min: float | None
+    max: float | None
+    unit: str
+
+    def broken_by(self, value: float | None) -> bool:
+        """Whether a reported value is outside; one that was not reported breaks nothing."""
+        if value is None or math.isnan(value):
+            return False
+        too_small = self.min is not None and value < self.min
+        return too_small or (self.max is not None and value > self.max)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFeature:
+    """What a job brings and nobody tunes."""
+
+    name: str
+    type: ValueType
+    scale: Literal["linear", "log"]
+    key: Literal["value", "ignore"] | Bucket
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What may be tuned."""
+
+    name: str
+    type: ValueType
+    scale: Literal["linear", "log"]
+    choices: tuple[bool | int | float | str, ...]
+    """Its values as printed; a configuration is kept as indices into this."""
+    repeat: int = 1
+    """How many of it there are; 1 is a plain value, more a list."""
+
+    @property
+    def repeated(self) -> bool:
+        return self.repeat > 1
+
+    def index(self, value: object) -> int | None:
+        """Return the place of one value among the choices; ``None`` when it is not one.
+
+        Values are brought into the type first, as in a context. A float may be off by a
+        millionth, as what passed through 32 bits or through ``0.77 + 6 * 0.01`` is.
+        """
+        clean = clean_value(value, self.type)
+        if clean is None:
+            return None
+        if self.type == "float":
+            return self._nearest(float(clean))
+        return self._places.get(clean)
+
+    def clean(self, value: object) -> Value:
+        """Bring a raw value into the type, inside the choices or not; ``None`` if unusable.
+
+        A value that is a choice up to rounding becomes that choice. For a repeat parameter: a
+        list, a single value standing for all positions; ``None`` if the length is wrong.
+        """
+        if not self.repeated:
+            return self._clean_one(value)
+        values = value if isinstance(value, list | tuple) else [value] * self.repeat
+        if len(values) != self.repeat or value is None:
+            return None
+        return [self._clean_one(item) for item in values]
+
+    def _clean_one(self, value: object) -> Scalar:
+        place = self.index(value)
+        return clean_value(value, self.type) if place is None else self.choices[place]
+
+    @cached_property
+    def _places(self) -> dict[Scalar, int]:
+        return {choice: place for place, choice in enumerate(self.choices)}
+
+    @cached_property
+    def _sorted(self) -> list[tuple[float, int]]:
+        return sorted((float(choice), place) for place, choice in enumerate(self.choices))
+
+    def _nearest(self, value: float) -> int | None:
+        grid = self._sorted
+        at = bisect.bisect_left(grid, (value, -1))
+        near = min(grid[max(at - 1, 0) : at + 1], key=lambda point: abs(point[0] - value))
+        gap = min(
+            (
+                abs(near[0] - other)
+                for other, _ in grid[max(at - 2, 0) : at + 2]
+                if other != near[0]
+            ),
+            default=1.0,
+        )
+        tolerance = min(1e-6 * abs(near[0]) if near[0] else 1e-6 * gap, 1e-3 * gap)
+        return near[1] if abs(near[0] - value) <= tolerance else None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A value that follows from others."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A rule that every configuration keeps."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What people launch without tunerd in some contexts."""
+
+    when: Expression | None
+    config: Mapping[str, Value]
+    """As printed in the space; may lack parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How candidates are looked for (study file: ``[search]``)."""
+
+    searcher: str
+    seeds: tuple[int, ...]
+    steps: int
+    batch: int
+    learning_rate: float
+    evaluations: int
+    keep: int
+    optimism: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorOptions:
+    """How speed is predicted (study file: ``[predictor]``)."""
+
+    name: str
+    members: int
+    trees: int
+    seed: int

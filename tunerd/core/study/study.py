@@ -1,0 +1,170 @@
+"""A study: one tuning problem, checked and frozen, and what it knows about contexts and metrics."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from tunerd.core.context import Bucket, BucketValue, canonical_context_key, clean_value
+from tunerd.core.expressions import Column, constant
+from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
+from tunerd.core.study.columns import context_columns, parameter_columns
+from tunerd.core.study.parts import (
+    Baseline,
+    Constraint,
+    ContextFeature,
+    Derived,
+    Guard,
+    Objective,
+    Parameter,
+    PredictorOptions,
+    SearchOptions,
+)
+
+__all__ = ["Study"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One generation of a study; :func:`tunerd.core.study.parse_study` makes it from a file."""
+
+    name: str
+    mode: Literal["observe", "approve", "publish"]
+    explore_share: float
+    min_feasible: float
+    objective: Objective
+    guards: tuple[Guard, ...]
+    context: tuple[ContextFeature, ...]
+    lookups: Mapping[str, Mapping[str, Mapping[str, float]]]
+    """Feature → value → attribute → number."""
+    parameters: tuple[Parameter, ...]
+    derived: tuple[Derived, ...]
+    """Each needs only earlier ones."""
+    constraints: tuple[Constraint, ...]
+    baselines: tuple[Baseline, ...]
+    search: SearchOptions
+    predictor: PredictorOptions
+    text: str
+    """The file as it was written."""
+    content_hash: str
+    """``sha256:…`` of what the file says; comments and white space say nothing."""
+
+    # ── context ──────────────────────────────────────────────────────────────────────────────
+
+    def context_key(self, context: Mapping[str, object]) -> str:
+        """Return the canonical key of a context (contract: context key).
+
+        Values are brought into the study's types first; what the study does not know is not part
+        of the key.
+        """
+        values: dict[str, Scalar | BucketValue] = {}
+        for feature in self.context:
+            if feature.key == "ignore":
+                continue
+            value = clean_value(context.get(feature.name), feature.type)
+            if isinstance(feature.key, Bucket) and isinstance(value, int | float):
+                values[feature.name] = BucketValue(value, feature.key.factor)
+            else:
+                values[feature.name] = value
+        return canonical_context_key(self.name, values)
+
+    def clean_context(self, context: Mapping[str, object]) -> dict[str, Scalar]:
+        """Return every feature of the study in its type; ``None`` where unusable or absent."""
+        return {f.name: clean_value(context.get(f.name), f.type) for f in self.context}
+
+    def baseline(self, context: Mapping[str, object]) -> dict[str, Value] | None:
+        """Return the first baseline whose condition holds, possibly partial; ``None`` if none."""
+        columns = self._constants(context)
+        for baseline in self.baselines:
+            if baseline.when is None or bool(baseline.when.evaluate(columns).satisfied()):
+                return dict(baseline.config)
+        return None
+
+    def _constants(self, context: Mapping[str, object]) -> dict[str, Column]:
+        return {
+            feature.name: constant(
+                clean_value(context.get(feature.name), feature.type),
+                self.lookups.get(feature.name),
+            )
+            for feature in self.context
+        }
+
+    # ── what a job says ──────────────────────────────────────────────────────────────────────
+
+    def score(self, metrics: Mapping[str, float]) -> float | None:
+        """Return the oriented objective, larger is better; ``None`` if absent or not usable.
+
+        On a log scale that is ± the natural logarithm of the metric, which must be positive.
+        """
+        value = metrics.get(self.objective.metric)
+        if value is None or isinstance(value, bool) or not math.isfinite(value):
+            return None
+        if self.objective.scale == "log":
+            if value <= 0:
+                return None
+            value = math.log(value)
+        return float(value) * self._sign
+
+    def metric_value(self, score: float) -> float:
+        """Return the metric that a score stands for, in the objective's unit."""
+        value = score * self._sign
+        if self.objective.scale == "linear":
+            return value
+        try:
+            return math.exp(value)
+        except OverflowError:
+            return math.inf
+
+    def gain(self, score: float, reference: float) -> float:
+        """Return the relative gain in the raw metric: 0.042 is 4.2 % better, whatever the goal.
+
+        0 where the reference metric is 0 and nothing can be said in percent.
+        """
+        if self.objective.scale == "log":
+            ratio = math.exp(min((score - reference) * self._sign, 700.0))
+            return (ratio - 1) * self._sign
+        base = abs(self.metric_value(reference))
+        return (score - reference) / base if base else 0.0
+
+    @cached_property
+    def _sign(self) -> int:
+        return 1 if self.objective.goal == "maximize" else -1
+
+    def guard_broken(self, metrics: Mapping[str, float]) -> str | None:
+        """Return the metric of the first guard that a run broke, ``None`` if none."""
+        for guard in self.guards:
+            if guard.broken_by(metrics.get(guard.metric)):
+                return guard.metric
+        return None
+
+    def ran(self, observation: Observation) -> Ran:
+        """Return what a job says about whether its configuration runs (design: what a job
+        teaches)."""
+        status = observation.status
+        if status is Status.OUT_OF_MEMORY or self.guard_broken(observation.metrics) is not None:
+            return Ran.NO
+        if status is Status.SUCCEEDED or self.score(observation.metrics) is not None:
+            return Ran.YES
+        return Ran.WEAK_NO if status in (Status.FAILED, Status.TIMEOUT) else Ran.UNKNOWN
+
+    # ── many jobs at once ────────────────────────────────────────────────────────────────────
+
+    def columns(
+        self, contexts: Sequence[Mapping[str, object]], configs: Sequence[Mapping[str, object]]
+    ) -> dict[str, Column]:
+        """Return context, parameters and derived values of n raw jobs as columns of n rows.
+
+        Values need not be in the space; what is absent or not of its type is undefined, and so is
+        what is derived from it. Texts that the study does not list are added to the column's.
+        """
+        columns = context_columns(self.context, self.lookups, contexts)
+        columns |= parameter_columns(self.parameters, configs)
+        return columns | self.derive(columns)
+
+    def derive(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the derived values that follow from columns of context and parameters."""
+        known = dict(columns)
+        for derived in self.derived:
+            known[derived.name] = derived.expression.evaluate(known)
+        return {derived.name: known[derived.name] for derived in self.derived}
