@@ -1,0 +1,5 @@
+"""``python -m tunerd`` is ``tunerd``."""
+
+from tunerd.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""The command line: one file per group of commands, imported when the command is used.
+
+``tunerd --help`` imports click and nothing else. Exit codes are those of the daemon, for every
+command: 0 stopped (or done), 1 crashed, 2 misconfigured or used wrongly.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tunerd import __version__
+from tunerd.errors import AlreadyRunningError, MisconfiguredError, TunerdError
+
+__all__ = ["CRASHED", "MISCONFIGURED", "STOPPED", "main", "run"]
+
+STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
+
+COMMANDS = {
+    "run": ("run", "Run the daemon until it is told to stop."),
+    "check": ("check", "Validate settings and studies, and say what is in them."),
+    "status": ("status", "Show what the daemon does and has found."),
+    "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
+    "campaign": ("campaign", "Ask for profiling rounds in one context."),
+    "approve": ("approve", "Approve recommendations of studies in mode approve."),
+    "cluster": ("cluster", "Run a simulated cluster that sends events and follows advice."),
+    "schema": ("check", "Print the JSON Schema of what others write and read."),
+}
+"""Command: module of this package that has it, and what it does."""
+
+
+class _Commands(click.Group):
+    """Commands that are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"tunerd.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tunerd")
+def cli() -> None:
+    """A service that makes a cluster tune itself.
+
+    It listens to finished jobs, learns to predict their speed from how they were configured,
+    searches for faster configurations and tells the schedulers.
+    """
+
+
+def main() -> None:
+    """Entry point of the ``tunerd`` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        done: Any = cli.main(list(arguments), prog_name="tunerd", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return MISCONFIGURED
+    except click.Abort:
+        click.echo("tunerd: interrupted", err=True)
+        return CRASHED
+    except MisconfiguredError as error:
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        return MISCONFIGURED
+    except AlreadyRunningError as error:
+        click.echo(f"tunerd: {error}", err=True)
+        return MISCONFIGURED
+    except TunerdError as error:
+        click.echo(f"tunerd: {error}", err=True)
+        return CRASHED
+    return done if isinstance(done, int) else STOPPED

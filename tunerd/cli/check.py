@@ -1,0 +1,222 @@
+"""``tunerd check`` and ``tunerd schema``: contracts, before anything runs."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, read_settings, settings_option
+from tunerd.errors import MisconfiguredError, NothingFeasibleError, Problem
+
+if TYPE_CHECKING:
+    from tunerd.core.study import Study
+    from tunerd.settings import Settings
+
+__all__ = ["check", "schema"]
+
+MOST_COUNTED = 1_000_000
+"""Feasible configurations are counted up to here; more would take seconds and much memory."""
+
+
+@click.command()
+@settings_option
+@click.argument("studies", nargs=-1, metavar="[STUDY.toml]...", type=click.Path(path_type=Path))
+@click.option(
+    "--context",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With one STUDY.toml: count the configurations that are feasible in this context.",
+)
+@json_option
+def check(
+    file: Path | None, studies: tuple[Path, ...], context: tuple[str, ...], as_json: bool
+) -> int:
+    """Validate the settings and the studies in their folder, or just these STUDY.toml files.
+
+    Says everything that is wrong at once, with file, key and what would be right. Exit code 0
+    when all is well, else 2.
+    """
+    if context and len(studies) != 1:
+        raise click.UsageError("--context needs exactly one STUDY.toml")
+    problems: list[Problem] = []
+    settings, found = _read(file, studies, problems)
+    summaries = [_summary(study) for study in found]
+    if context and found:
+        summaries[0]["feasible"] = _feasible(found[0], context)
+    if as_json:
+        report = {
+            "ok": not problems,
+            "problems": [{"where": p.where, "message": p.message} for p in problems],
+            "studies": summaries,
+        }
+        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        for problem in problems:
+            click.echo(str(problem), err=True)
+        for summary in summaries:
+            click.echo(_told(summary))
+        if not problems:
+            click.echo(_all_well(settings, len(found)))
+    return 2 if problems else 0
+
+
+def _read(
+    file: Path | None, files: Sequence[Path], problems: list[Problem]
+) -> "tuple[Settings | None, Sequence[Study]]":
+    """Settings (unless only studies are asked for) and studies; mistakes go to ``problems``."""
+    from tunerd.settings.studies import load_studies, read_studies
+
+    settings = None
+    if file is not None or not files:
+        try:
+            settings = read_settings(file, check_studies=not files)
+        except MisconfiguredError as error:
+            problems += error.problems
+    try:
+        if files:
+            return settings, read_studies(files)
+        if settings is not None and settings.studies.exists():
+            return settings, load_studies(settings.studies)
+    except MisconfiguredError as error:
+        problems += error.problems
+    return settings, ()
+
+
+def _summary(study: "Study") -> dict[str, Any]:
+    return {
+        "name": study.name,
+        "mode": study.mode,
+        "objective": f"{study.objective.goal} {study.objective.metric}",
+        "unit": study.objective.unit,
+        "context": [feature.name for feature in study.context],
+        "parameters": {
+            parameter.name: len(parameter.choices) ** parameter.repeat
+            for parameter in study.parameters
+        },
+        "configurations": math.prod(
+            len(parameter.choices) ** parameter.repeat for parameter in study.parameters
+        ),
+        "constraints": [constraint.name for constraint in study.constraints],
+        "guards": [guard.metric for guard in study.guards],
+        "baselines": len(study.baselines),
+        "content_hash": study.content_hash,
+    }
+
+
+def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
+    """How many configurations are feasible in a context; ``None`` for too many to count."""
+    from tunerd.cli.contexts import parse_context
+    from tunerd.core.space import Space
+
+    context = parse_context(study, given)
+    try:
+        table = Space(study, context).table(MOST_COUNTED)
+    except NothingFeasibleError as error:
+        return {"context": context, "configurations": 0, "why": str(error)}
+    return {"context": context, "configurations": None if table is None else len(table)}
+
+
+def _told(summary: dict[str, Any]) -> str:
+    unit = f" ({summary['unit']})" if summary["unit"] else ""
+    lines = [
+        f"{summary['name']}: {summary['objective']}{unit}, mode {summary['mode']}",
+        f"  context         {', '.join(summary['context']) or 'none'}",
+        f"  parameters      {', '.join(summary['parameters'])}",
+        f"  configurations  {_number(summary['configurations'])} before constraints",
+        f"  constraints     {', '.join(summary['constraints']) or 'none'}",
+        f"  guards          {', '.join(summary['guards']) or 'none'}",
+        f"  baselines       {summary['baselines'] or 'none: what unasked jobs most often use'}",
+    ]
+    feasible = summary.get("feasible")
+    if feasible:
+        count = feasible["configurations"]
+        told = f"more than {_number(MOST_COUNTED)}" if count is None else _number(count)
+        lines.append(f"  feasible here   {told}")
+        if "why" in feasible:
+            lines.append(f"    {feasible['why']}")
+    return "\n".join(lines)
+
+
+def _number(count: int) -> str:
+    return (
+        f"{count:,}" if count < 10**9 else f"{float(count):.1e}" if count < 10**300 else "10^300+"
+    )
+
+
+def _all_well(settings: "Settings | None", count: int) -> str:
+    studies = "1 study" if count == 1 else f"{count} studies"
+    if settings is None:
+        return f"{studies}, nothing wrong."
+    if count == 0:
+        return f"Nothing wrong, but nothing to do: {settings.studies} has no study (*.toml)."
+    return f"{settings.name}: {studies} in {settings.studies}, nothing wrong."
+
+
+def _settings_schema() -> dict[str, Any]:
+    from tunerd.settings import Settings
+
+    return Settings.model_json_schema()
+
+
+def _study_schema() -> dict[str, Any]:
+    from tunerd.core.study import StudyFile
+
+    return StudyFile.model_json_schema()
+
+
+def _job_schema() -> dict[str, Any]:
+    from tunerd.events import job_schema
+
+    return job_schema()
+
+
+def _recommendation_schema() -> dict[str, Any]:
+    from tunerd.events import recommendation_schema
+
+    return recommendation_schema()
+
+
+def _settings_page() -> str:
+    from tunerd.settings.reference import settings_page
+
+    return settings_page()
+
+
+def _metrics_page() -> str:
+    from tunerd.metrics import metrics_page
+
+    return metrics_page()
+
+
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "settings": _settings_schema,
+    "study": _study_schema,
+    "job": _job_schema,
+    "recommendation": _recommendation_schema,
+}
+PAGES: dict[str, Callable[[], str]] = {"settings": _settings_page, "metrics": _metrics_page}
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(dict.fromkeys([*SCHEMAS, *PAGES]))))
+@click.option("--markdown", is_flag=True, help="The page of the documentation instead.")
+def schema(name: str, markdown: bool) -> None:
+    """Print the JSON Schema of the settings, study files, job events or recommendations.
+
+    With --markdown, the page that lists all settings or metrics.
+    """
+    if markdown:
+        if name not in PAGES:
+            raise click.UsageError(f"there is a page of {' and of '.join(PAGES)}, not of {name}")
+        click.echo(PAGES[name](), nl=False)
+        return
+    if name not in SCHEMAS:
+        raise click.UsageError(f"{name} have no JSON Schema; add --markdown")
+    text = json.dumps({"$schema": _DIALECT} | SCHEMAS[name](), indent=2, ensure_ascii=False)
+    click.echo(text.replace("``", "`"))
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,0 +1,56 @@
+"""``--context name=value``: one job's context as a study sees it."""
+
+import difflib
+from collections.abc import Sequence
+
+import click
+
+from tunerd.core.context import MISSING, clean_value
+from tunerd.core.observation import Scalar
+from tunerd.core.study import Study
+
+__all__ = ["parse_context"]
+
+_SHOULD_BE = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "category": "text",
+}
+
+
+def parse_context(study: Study, given: Sequence[str]) -> dict[str, Scalar]:
+    """Bring ``name=value`` texts into the study's types; every feature has to be named.
+
+    ``name=~`` says that jobs of this context come without the feature.
+
+    Raises:
+        click.UsageError: with everything that is wrong.
+    """
+    features = {feature.name: feature for feature in study.context}
+    context: dict[str, Scalar] = {}
+    wrong: list[str] = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            wrong.append(f"{text}: should be name=value")
+        elif name not in features:
+            close = difflib.get_close_matches(name, features, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(features)}"
+            wrong.append(f"{text}: study {study.name} has no context feature {name}; {hint}")
+        elif name in context:
+            wrong.append(f"{text}: {name} is given twice")
+        else:
+            feature = features[name]
+            context[name] = None if value == MISSING else clean_value(value, feature.type)
+            if context[name] is None and value != MISSING:
+                wrong.append(f"{text}: {name} should be {_SHOULD_BE[feature.type]}")
+    named = {text.partition("=")[0] for text in given}
+    missing = [name for name in features if name not in named]
+    if missing:
+        wrong.append(
+            f"missing: {', '.join(missing)} (say {missing[0]}={MISSING} if jobs come without it)"
+        )
+    if wrong:
+        raise click.UsageError("--context: " + "\n  ".join(wrong))
+    return context

@@ -1,0 +1,76 @@
+"""Asking a daemon how it is, over HTTP, without waiting long for one that is not there."""
+
+import http.client
+import json
+import math
+import re
+from typing import Any
+
+from tunerd.settings.model import HttpSettings
+
+__all__ = ["Samples", "probe"]
+
+TIMEOUT_S = 1.0
+MOST_BYTES = 16 * 2**20
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Samples:
+    """What ``/metrics`` said; only as much of the format as tunerd itself writes."""
+
+    def __init__(self, text: str = "") -> None:
+        self._values: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for name, labels, value in _SAMPLE.findall(text):
+            found = dict(_LABEL.findall(labels))
+            self._values.setdefault(name, []).append((found, float(value)))
+
+    def of(self, name: str, **labels: str) -> float | None:
+        """The value of one sample; None when there is none, or it is not a number."""
+        for found, value in self._values.get(name, []):
+            if found == labels:
+                return None if math.isnan(value) else value
+        return None
+
+    def one(self, name: str) -> float | None:
+        """The value of a sample without labels."""
+        return self.of(name)
+
+
+def probe(settings: HttpSettings) -> dict[str, Any]:
+    """Whether a daemon answers, whether it is ready, what is wrong; and its metrics.
+
+    ``running`` is None when nobody can tell, because it does not listen or its port is not known.
+    """
+    told: dict[str, Any] = {"url": None, "running": None, "ready": None, "problems": []}
+    if not settings.enabled:
+        return told | {"problems": ["http.enabled is false: cannot ask it"], "metrics": Samples()}
+    if settings.port == 0:
+        problem = "http.port is 0: it took a free port and logged which"
+        return told | {"problems": [problem], "metrics": Samples()}
+    host = _EVERYWHERE.get(settings.host, settings.host)
+    told["url"] = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    try:
+        ready, body = _get(host, settings.port, "/readyz")
+        _, metrics = _get(host, settings.port, "/metrics")
+    except (OSError, http.client.HTTPException):
+        return told | {"running": False, "metrics": Samples()}
+    try:
+        problems = list(map(str, json.loads(body)["problems"]))
+        samples = Samples(metrics.decode())
+    except (ValueError, KeyError, TypeError):
+        problem = "something else than tunerd answers there"
+        return told | {"running": False, "problems": [problem], "metrics": Samples()}
+    told |= {"running": True, "ready": ready == http.client.OK, "problems": problems}
+    return told | {"metrics": samples}
+
+
+def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read(MOST_BYTES)
+    finally:
+        connection.close()

@@ -1,0 +1,83 @@
+"""Options that several commands share."""
+
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
+    from tunerd.settings import Settings
+    from tunerd.store import Store
+
+__all__ = [
+    "json_option",
+    "next_step",
+    "open_the_store",
+    "read_settings",
+    "settings_option",
+    "who",
+    "why_option",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_option(command: F) -> F:
+    """``--settings FILE``."""
+    return click.option(
+        "--settings",
+        "file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Settings file; else $TUNERD_SETTINGS, else tunerd.toml here if there is one.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="For programs.")(command)
+
+
+def why_option(command: F) -> F:
+    """``--why TEXT``."""
+    return click.option(
+        "--why", default="", metavar="TEXT", help="Reason; kept with who asked and when."
+    )(command)
+
+
+def read_settings(file: Path | None, *, check_studies: bool = False) -> "Settings":
+    """The settings; raises MisconfiguredError. Commands that only look need no sound studies."""
+    from tunerd.settings import load_settings
+
+    return load_settings(file, os.environ, check_studies=check_studies)
+
+
+def open_the_store(settings: "Settings", *, upgrade: bool = True) -> "Store":
+    """The store that the settings name; without ``upgrade`` one that is there and up to date."""
+    from tunerd.store import open_store
+
+    password = settings.store.password
+    secret = password.get_secret_value() if password else None
+    return open_store(settings.store.url, secret, upgrade=upgrade)
+
+
+def next_step(settings: "Settings", study: str) -> str:
+    """When a command that was put into the store is carried out."""
+    from tunerd.cli.daemon_probe import probe
+
+    if probe(settings.http)["running"] is False:
+        return f"No daemon answers here: it is carried out by the next one that tunes {study}."
+    return f"It is carried out in the next step on {study}; `tunerd status {study}` shows it."
+
+
+def who() -> str:
+    """Who types: ``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,119 @@
+"""``tunerd status``: what the daemon does and has found, from its store and its HTTP port."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+if TYPE_CHECKING:
+    from tunerd.settings import Settings
+    from tunerd.store import RecommendationRow, Store, StudyOverview
+
+__all__ = ["status"]
+
+STEPS_LOOKED_AT = 20
+"""Steps to look back for the last one that scored predictions."""
+
+
+@click.command()
+@settings_option
+@click.argument("study", required=False)
+@json_option
+def status(file: Path | None, study: str | None, as_json: bool) -> None:
+    """Show what the daemon does and has found; with STUDY also what it recommends.
+
+    Reads the store, and asks the daemon on its HTTP port how it is.
+    """
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        report = _report(settings, store, study)
+    if as_json:
+        click.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+    else:
+        from tunerd.cli.status_view import show
+
+        show(report)
+
+
+def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str, Any]:
+    from tunerd.cli.daemon_probe import probe
+
+    overviews = store.overview()
+    if study is not None:
+        overviews = [overview for overview in overviews if overview.study.name == study]
+        if not overviews:
+            raise click.UsageError(f"the store knows no study {study}")
+    daemon = probe(settings.http)
+    metrics = daemon.pop("metrics")
+    report: dict[str, Any] = {
+        "name": settings.name,
+        "store": settings.store.url,
+        "stream": settings.stream.kind,
+        "daemon": daemon,
+        "lag_records": metrics.one("tunerd_stream_lag_records"),
+        "outbox": {
+            kind: {"unsent": depth.unsent, "oldest_at": depth.oldest_at}
+            for kind, depth in store.outbox_depths().items()
+        },
+        "studies": [_study(store, overview, metrics) for overview in overviews],
+        "commands": [
+            {"id": c.id, "study": c.study, "command": c.command, "who": c.who, "at": c.at}
+            for c in store.commands(study)
+        ],
+    }
+    if study is not None:
+        rows = store.recommendations(study)
+        report["recommendations"] = [_recommendation(row) for row in rows]
+    return report
+
+
+def _study(store: "Store", overview: "StudyOverview", metrics: Any) -> dict[str, Any]:
+    row, last = overview.study, overview.last_step
+    name = row.name
+    steps = store.steps(name, STEPS_LOOKED_AT)
+    scores = next((found for step in steps if (found := step.detail.get("scores"))), None)
+    generation = store.generation(name)
+    return {
+        "name": name,
+        "mode": _mode(generation.text) if generation else None,
+        "generation": row.generation,
+        "content_hash": generation.content_hash if generation else None,
+        "observations": row.last_sequence,
+        "learned": row.learned_sequence,
+        "contexts": overview.contexts,
+        "steps": last.step if last else 0,
+        "last_step_at": last.finished_at if last else None,
+        "recommendations": dict(overview.recommendations),
+        "pending_commands": overview.pending_commands,
+        "scores": scores,
+        "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
+        "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
+        "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
+    }
+
+
+def _mode(text: str) -> str:
+    mode: str = tomllib.loads(text).get("mode", "observe")
+    return mode
+
+
+def _recommendation(row: "RecommendationRow") -> dict[str, Any]:
+    """A recommendation in short. What waits for approval is told under ``proposal``."""
+    value = json.loads(row.value)
+    return {
+        "context_key": row.context_key,
+        "state": row.state,
+        "revision": row.revision,
+        "recommendation_id": row.recommendation_id,
+        "issued_at": row.issued_at,
+        "valid_until": row.valid_until,
+        "reason": value.get("reason"),
+        "round": value.get("round"),
+        "candidates": value.get("candidates", []),
+        "incumbent": value.get("incumbent"),
+        "proposal": None if row.proposal is None else json.loads(row.proposal),
+    }
