@@ -41,12 +41,12 @@ _EXPECTED = {
     "event_id": _ID,
     "study": _ID,
     "job_id": _ID,
-    "attempt": "a whole number of at least 1, or null",
+    "attempt": f"a whole number from 1 to {MAX_INT32:,} or null",
     "submitted_at": f"{_TIME}, or null",
     "started_at": f"{_TIME}, or null",
     "finished_at": _TIME,
     "measured_s": "a number of seconds, not negative, or null",
-    "gpus": "a whole number, not negative, or null",
+    "gpus": f"a whole number from 0 to {MAX_INT32:,} or null",
     "user": _NOTE,
     "nodes": "a list of texts or null",
     "context": _OBJECT,
@@ -188,4 +188,4 @@ def conflict(event_id: str, source: str) -> Rejection:
 def did_you_mean(name: str, right: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the closest of `right`, or nothing."""
     close = difflib.get_close_matches(name[:MAX_NAME], list(right), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean '{close[0]}'?" if close else ""

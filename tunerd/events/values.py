@@ -5,7 +5,7 @@ the slow way here read the bytes again, leniently, to find which field is at fau
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ MAX_DEPTH = 32
 """Levels of nesting in a field that nothing reads; whoever reads it back must not recurse far."""
 
 _QUOTED = 40
+_LONG_PATH = 160
 _LONG_NUMBER = 25
 
 _decode = msgspec.json.Decoder().decode
@@ -61,8 +62,8 @@ def decode_object(value: bytes) -> dict[str, Any] | Rejection:
 def _why_not_json(value: bytes) -> Rejection:
     if value.startswith(b"\xef\xbb\xbf"):
         return Rejection("value", "starts with a byte-order mark; send plain UTF-8")
-    if value.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Rejection("value", "is UTF-16; send plain UTF-8")
+    if value.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in value[:4]:
+        return Rejection("value", "is binary, UTF-16 or UTF-32; send JSON in plain UTF-8")
     if not value.strip():
         return Rejection("value", "is empty; expected a JSON object")
     try:
@@ -75,12 +76,23 @@ def _why_not_json(value: bytes) -> Rejection:
     except RecursionError:
         return Rejection("value", f"is nested more than {MAX_DEPTH} levels deep")
     except json.JSONDecodeError as error:
-        return Rejection("value", f"is not JSON: {error.msg} at character {error.pos + 1}")
+        if (at := _first_foreign_byte(value)) is not None:
+            return Rejection("value", f"is neither JSON nor UTF-8, from byte {at + 1} on")
+        what = error.msg.removesuffix(" at")
+        return Rejection("value", f"is not JSON: {what} at character {error.pos + 1}")
     if not isinstance(content, dict | _Unreadable):
         return Rejection("value", f"expected a JSON object, got {describe(content)}")
     if (fault := first_unstorable(content)) is not None:
         return fault
     return Rejection("value", "is not JSON")
+
+
+def _first_foreign_byte(value: bytes) -> int | None:
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
 
 
 def _integer(digits: str) -> int | _Unreadable:
@@ -95,30 +107,36 @@ def _float(digits: str) -> float | _Unreadable:
     return number if abs(number) != float("inf") else _Unreadable("the number is too large")
 
 
-def first_unstorable(content: object, path: str = "") -> Rejection | None:
-    """The first place below `path` that a database or a float cannot hold, or None.
+def first_unstorable(content: object) -> Rejection | None:
+    """The first place in `content` that a database or a float cannot hold, or None.
 
     That is a text with NUL or a lone surrogate, an integer beyond 64 bits, and more than
     MAX_DEPTH levels of nesting.
     """
-    level: Iterator[tuple[str, object]] = iter([(path, content)])
+    if (problem := _problem(content)) is not None:
+        return Rejection("value", problem)
+    level: list[tuple[str, object]] = [("", content)]
     for _ in range(MAX_DEPTH + 1):
         below: list[tuple[str, object]] = []
-        for where, value in level:
-            if (problem := _problem(value)) is not None:
-                return Rejection(where or "value", problem)
-            if isinstance(value, dict):
-                for name, inner in value.items():
-                    below.append((step(where, name), inner))
-                    if (problem := _problem(name)) is not None:
-                        return Rejection(below[-1][0], f"its name: {problem}")
-            elif isinstance(value, list):
-                below.extend((f"{where}[{i}]", inner) for i, inner in enumerate(value))
+        for where, container in level:
+            for name, value in _entries(container):
+                if isinstance(name, str) and (problem := _problem(name)) is not None:
+                    return Rejection(step(where, name), f"its name: {problem}")
+                if (problem := _problem(value)) is not None:
+                    return Rejection(step(where, name), problem)
+                if isinstance(value, dict | list):
+                    below.append((step(where, name), value))
         if not below:
             return None
-        level = iter(below)
-    top = next(level)[0].partition(".")[0].partition("[")[0]
+        level = below
+    top = level[0][0].partition(".")[0].partition("[")[0]
     return Rejection(top or "value", f"is nested more than {MAX_DEPTH} levels deep")
+
+
+def _entries(container: object) -> Iterable[tuple[str | int, object]]:
+    if isinstance(container, dict):
+        return container.items()
+    return enumerate(container) if isinstance(container, list) else ()
 
 
 def _problem(value: object) -> str | None:
@@ -137,8 +155,12 @@ def _problem(value: object) -> str | None:
     return None
 
 
-def step(path: str, name: str) -> str:
-    """`path` with the name of an object's entry added, short and printable."""
+def step(path: str, name: str | int) -> str:
+    """`path` with an entry's name or a list's index added, printable and of bounded length."""
+    if len(path) > _LONG_PATH:
+        return path  # deep below long names: thousands of such paths must not fill the memory
+    if isinstance(name, int):
+        return f"{path}[{name}]"
     shown = name if name.isprintable() and len(name) <= 2 * _QUOTED else repr(name[:_QUOTED])
     return f"{path}.{shown}" if path else shown
 
@@ -154,7 +176,8 @@ def describe(value: object) -> str:
         return f"the text {value[:_QUOTED]!r}{more}" if value else "an empty text"
     if isinstance(value, int):
         # str() of more than 4,300 digits raises; a bit length never does.
-        digits = int(value.bit_length() * 0.30103) + 1
+        digits = int(value.bit_length() * 0.30103)
+        digits += abs(value) >= 10**digits
         return f"the number {value}" if digits <= _LONG_NUMBER else f"a number of {digits} digits"
     if isinstance(value, float):
         return f"the number {value!r}"
