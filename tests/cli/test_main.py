@@ -1,0 +1,97 @@
+"""The front door: help costs nothing, exit codes mean something."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Said
+from tunerd import __version__
+from tunerd.cli import COMMANDS
+
+Tunerd = Callable[..., Said]
+
+HEAVY = ("lightgbm", "torch", "kafka", "matplotlib", "sqlalchemy")
+IMPORTED = """
+import sys
+from tunerd.cli import run
+code = run(sys.argv[1:])
+heavy = [name for name in {heavy!r} if name in sys.modules]
+sys.exit(f"imported {{heavy}}" if heavy else code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(heavy=HEAVY), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: tunerd" in done.stdout
+
+
+def test_help_is_quick() -> None:
+    """Processor time of the best of three: the machine may be busy with other tests."""
+    taken = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "tunerd", "--help"], stdout=-3, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(taken) < 0.5
+
+
+def test_the_program_is_installed() -> None:
+    program = Path(sys.executable).with_name("tunerd")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tunerd, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nope"], ["run", "--nope"], ["run", "--stages", "ingest,tun"], ["schema", "x"], []],
+)
+def test_wrong_use_is_misconfigured(tunerd: Tunerd, arguments: list[str]) -> None:
+    said = tunerd(*arguments)
+    assert said.code == 2
+    assert "Usage: tunerd" in said.err
+
+
+def test_mistakes_are_told_without_a_traceback(tunerd: Tunerd, tmp_path: Path) -> None:
+    (tmp_path / "tunerd.toml").write_text("[htpp]\n[lgo]\n")
+    for command in ("run", "status", "check", "approve"):
+        said = tunerd(command, "--settings", tmp_path / "tunerd.toml")
+        assert said.code == 2
+        assert "did you mean http?" in said.err
+        assert "did you mean log?" in said.err
+        assert "Traceback" not in said.err
+
+
+def test_settings_may_be_named_by_the_environment(
+    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNERD_SETTINGS", str(tmp_path / "none.toml"))
+    assert "none.toml: there is no such file" in tunerd("check").err
+
+
+def test_a_reader_that_stops_reading_is_no_crash() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tunerd", "schema", "settings"],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert "Traceback" not in done.stderr

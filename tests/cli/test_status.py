@@ -1,0 +1,137 @@
+"""``tunerd status``, with and without a daemon that answers."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Installation, Said
+from tunerd.http import HttpServer
+from tunerd.metrics import Metrics
+from tunerd.reports import Lagging, SetAside, Stepped
+from tunerd.store import RecommendationRow, TuneStep
+
+Tunerd = Callable[..., Said]
+
+NOW = datetime.now(UTC)
+VALUE = """{"recommendation_id": "r-1", "reason": "it is faster", "candidates": [{"rank": 1,
+"kind": "exploit", "share": 0.1, "wanted": 0, "config": {"tp": 2, "pp": [1, 2]},
+"gain": {"median": 0.042, "low": 0.01}}], "round": null}"""
+
+
+@pytest.fixture
+def daemon(installation: Installation) -> Iterator[list[str]]:
+    """Something that answers as a daemon does; its problems."""
+    problems: list[str] = []
+    metrics = Metrics()
+    metrics.hear(Lagging(records=1234))
+    metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042))
+    metrics.hear(SetAside(study="llm"))
+    server = HttpServer("127.0.0.1", 0, metrics.render, ready=lambda: problems)
+    installation.file.write_text(f"[http]\nport = {server.port}\n")
+    yield problems
+    server.close()
+
+
+def recommend(installation: Installation, *, state: str, proposal: str | None = None) -> None:
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.save_recommendation(
+            RecommendationRow(
+                study="llm",
+                context_key="llm|gpu=H100|n_gpus=8",
+                revision=1,
+                recommendation_id="r-1",
+                state=state,
+                value=VALUE,
+                proposal=proposal,
+                issued_at=NOW,
+                valid_until=NOW + timedelta(days=7),
+            )
+        )
+
+
+def step(installation: Installation, number: int, detail: dict[str, object]) -> None:
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.save_step(
+            TuneStep(
+                study="llm",
+                epoch=1,
+                generation=1,
+                sequence_from=number,
+                sequence_to=number,
+                seeds=(1,),
+                model=None,
+                detail=detail,
+                finished_at=NOW - timedelta(seconds=30),
+            )
+        )
+
+
+def test_without_a_daemon(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("status", "--settings", installation.file)
+    assert said.code == 0
+    assert "the daemon is not running" in said.out
+    assert "llm" in said.out
+    assert "outbox   empty" in said.out
+    report = tunerd("status", "--settings", installation.file, "--json").json
+    assert report["daemon"]["running"] is False
+    assert report["lag_records"] is None
+    (study,) = report["studies"]
+    assert (study["name"], study["mode"], study["generation"]) == ("llm", "approve", 1)
+    assert (study["observations"], study["last_step_at"]) == (0, None)
+
+
+def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[str]) -> None:
+    step(installation, 1, {"scores": {"observations": 40, "kendall": 0.61}})
+    step(installation, 2, {})
+    recommend(installation, state="active")
+    said = tunerd("status", "--settings", installation.file)
+    for part in ("running, ready", "1,234 records not ingested", "0.61", "+4.2%", "set aside"):
+        assert part in said.out
+    report = tunerd("status", "--settings", installation.file, "--json").json
+    assert report["lag_records"] == 1234
+    assert report["studies"][0]["recommendations"] == {"active": 1}
+    assert report["studies"][0]["scores"]["kendall"] == 0.61
+    assert report["studies"][0]["gain_realised"] == 0.042
+    daemon.append("ingest: the broker cannot be reached")
+    said = tunerd("status", "--settings", installation.file)
+    assert "not ready" in said.out
+    assert daemon[0] in said.out
+
+
+def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) -> None:
+    recommend(installation, state="active", proposal=VALUE.replace("r-1", "r-2"))
+    said = tunerd("status", "llm", "--settings", installation.file)
+    for part in ("gpu=H100", "n_gpus=8", "tp=2", "pp=1,2", "+4.2%", "it is faster", "r-2"):
+        assert part in said.out
+    report = tunerd("status", "llm", "--settings", installation.file, "--json").json
+    assert report["recommendations"][0]["proposal"]["recommendation_id"] == "r-2"
+
+
+def test_a_study_that_is_not_there(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("status", "nope", "--settings", installation.file)
+    assert said.code == 2
+    assert "no study nope" in said.err
+
+
+def test_an_installation_that_never_ran(tunerd: Tunerd, tmp_path: Path) -> None:
+    (tmp_path / "tunerd.toml").write_text("")
+    said = tunerd("status", "--settings", tmp_path / "tunerd.toml")
+    assert said.code == 2
+    assert "`tunerd run` makes it" in said.err
+    assert not (tmp_path / "tunerd-data").exists()
+
+
+@pytest.mark.parametrize("http", ["enabled = false", "port = 0"])
+def test_a_daemon_that_cannot_be_asked(
+    tunerd: Tunerd, installation: Installation, http: str
+) -> None:
+    installation.file.write_text(f"[http]\n{http}\n")
+    said = tunerd("status", "--settings", installation.file)
+    assert "cannot tell whether the daemon runs" in said.out
+
+
+def test_broken_studies_do_not_hide_the_status(tunerd: Tunerd, installation: Installation) -> None:
+    installation.study_file.write_text("broken")
+    assert tunerd("status", "--settings", installation.file).code == 0
