@@ -1,0 +1,243 @@
+"""What a stream is: topics that events come in on and recommendations go out on.
+
+A stream is a broker or a folder; both keep one contract suite (``tests/contracts/test_stream.py``).
+Where reading goes on from is not the stream's business to remember: positions are kept in the
+store, in the transaction that keeps what was learned from the records, and a source asks for them.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+__all__ = [
+    "BATCH_BYTES",
+    "KEPT_BYTES",
+    "MAX_VALUE_BYTES",
+    "Content",
+    "Follower",
+    "Message",
+    "Position",
+    "Record",
+    "Restore",
+    "Sink",
+    "Source",
+    "Stream",
+    "TopicSpec",
+]
+
+MAX_VALUE_BYTES = 256 * 1024
+"""A value above this is oversize: nobody parses it."""
+KEPT_BYTES = 64 * 1024
+"""What is kept of an oversize value: its first bytes, beside its size and its SHA-256."""
+BATCH_BYTES = 16 * 1024 * 1024
+"""About as many bytes of values are in one batch at most."""
+
+
+class Content(StrEnum):
+    """What a topic's values are; a folder of text files has to know."""
+
+    EVENT = "event"
+    """Anything, from programs that are not ours. Without keys and headers where lines are read."""
+    JSON = "json"
+    """One JSON value, or null."""
+    BYTES = "bytes"
+    """Any bytes, or null."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as it should be: ``compacted`` keeps only the last value of each key."""
+
+    name: str
+    content: Content
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading goes on in one partition.
+
+    ``cluster`` and ``partition`` are names that survive restarts; for a folder the partition is
+    the identity of one file. ``offset`` is the next to read. ``fingerprint`` is of the record
+    before it ("" if none was read): it tells a partition that was made anew from the old one.
+    """
+
+    cluster: str
+    topic: str
+    partition: str
+    offset: int
+    fingerprint: str
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record as it was read. (cluster, topic, partition, offset) names it for good.
+
+    An oversize one has ``sha256`` (of the whole value) set, ``size`` in bytes as it was, and only
+    the first 64 KiB as ``value``. ``timestamp_ms`` is the broker's, if it has one.
+
+    A Struct and not a dataclass, and the position a property: a hundred thousand of these are
+    made a second, and only the last of each partition in a batch is asked for its fingerprint.
+    """
+
+    cluster: str
+    topic: str
+    partition: str
+    offset: int
+    next_offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    size: int
+    sha256: str | None = None
+    timestamp_ms: int | None = None
+
+    @property
+    def position(self) -> Position:
+        """The position after reading this record."""
+        return Position(
+            self.cluster, self.topic, self.partition, self.next_offset, self.fingerprint
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that another record has by accident only."""
+        digest = hashlib.blake2b(digest_size=8)
+        for part in (self.key, self.value):
+            digest.update(b"-" if part is None else b"%d:" % len(part))
+            digest.update(part or b"")
+        digest.update(f"{self.sha256}{self.timestamp_ms}".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to send. A ``value`` of None is a tombstone: on a compacted topic it frees the key.
+
+    ``value`` is JSON on a topic of that content. Header values are UTF-8 text.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+Restore = Callable[[str, str, Sequence[str]], Mapping[str, Position]]
+"""``restore(cluster, topic, partitions)``: the positions that the store has for these partitions,
+by partition. May raise; the source then asks again at the next poll."""
+
+
+class Source(Protocol):
+    """Reads one topic as a member of a group. For one thread at a time."""
+
+    def poll(self, timeout_s: float, max_records: int) -> list[Record]:
+        """Return the next records, in order per partition; after ``timeout_s`` an empty list.
+
+        A batch has at most ``max_records`` and about 16 MB of values. Polling again says that
+        the records before it are handled: a partition that comes back to this source, or was
+        reset, goes on from what ``restore`` then says.
+
+        Raises StreamUnavailableError, with one sentence saying what is wrong, within seconds of
+        the stream's becoming unreachable; a later call recovers by itself. What ``restore``
+        raises comes through.
+        """
+        ...
+
+    def commit(self, positions: Sequence[Position]) -> None:
+        """Tell the broker how far the store is, so that other tools can see the lag.
+
+        Nothing depends on it. Never raises, whoever owns the partitions by now, and does not wait.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Read again from the stored positions (a compare-and-set on one of them was lost).
+
+        Before the next record comes, each partition's position is restored anew.
+        """
+        ...
+
+    def lag(self) -> int | None:
+        """Return how many records this source has still to read; None while it cannot know."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group. Never raises, takes at most about a second."""
+        ...
+
+
+class Sink(Protocol):
+    """Sends to any topic of the stream. For one thread at a time."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Return once every message is kept for good, in this order per topic and key.
+
+        Raises StreamUnavailableError if that took too long or failed: some may have been kept,
+        send them all again. Raises FencedOutError if another sink took this one's role: nothing
+        of these messages will be read; close it. Raises ValueError for a message that can never
+        be sent (a value that is not JSON where it has to be, larger than the stream takes).
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Never raises, takes at most about a second."""
+        ...
+
+
+class Follower(Protocol):
+    """Reads one topic on its own, without a group and without positions.
+
+    For those who look on: the command line, the simulated cluster, tests. A topic that was
+    made anew, or a file that was rewritten, is read again from its beginning.
+    """
+
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[Record]:
+        """As a source's."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Never raises."""
+        ...
+
+
+class Stream(Protocol):
+    """A broker or a folder, with the topics that the program uses."""
+
+    def ensure_topics(self) -> None:
+        """Create the topics that are missing; leave those that exist as they are.
+
+        Raises MisconfiguredError if one is missing and creating is switched off or forbidden,
+        StreamUnavailableError if the stream cannot be reached.
+        """
+        ...
+
+    def source(self, topic: str, group: str, restore: Restore) -> Source:
+        """Return a reader of ``topic``. Does not connect: its first poll does."""
+        ...
+
+    def sink(self, role: str | None = None) -> Sink:
+        """Return a sender. Does not connect: its first send does.
+
+        One sink at a time has a ``role``. The first send of a new one takes it over: from then
+        on whatever the former still tries to send is refused, however late it arrives. (A folder
+        has one daemon, which its lock sees to, so there a role changes nothing.)
+        """
+        ...
+
+    def follow(self, topic: str, *, from_beginning: bool = True) -> Follower:
+        """Return a reader of ``topic`` that starts at its beginning, or at its end as of now.
+
+        Raises StreamUnavailableError if the stream cannot be reached.
+        """
+        ...
+
+    def reachable(self) -> str | None:
+        """Return None if the stream answers, else one sentence saying what is wrong.
+
+        Takes at most a few seconds. Never raises.
+        """
+        ...
