@@ -1,0 +1,52 @@
+# Everything starts here. `make` lists what there is; each target sets up what it needs.
+
+PYTHON ?= python3
+# For example, for the build of torch without CUDA, a tenth of the size:
+# make setup PIP_OPTIONS='--extra-index-url https://download.pytorch.org/whl/cpu'
+PIP_OPTIONS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench-quick clean
+
+help: ## list what there is
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with everything in it (a minute or two, then nothing)
+
+demo: $(READY) ## tune a simulated cluster: see it work in two minutes
+	$(BIN)/tunerd demo
+
+test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
+	$(BIN)/pytest
+
+check: $(READY) ## formatter, linter, types, import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## format the code and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench-quick: $(READY) ## run every benchmark on little data, as a smoke test
+	@for program in benchmarks/bench_*.py; do \
+		echo "== $$program"; $(BIN)/python "$$program" --quick || exit 1; done
+
+clean: ## remove .venv and what tools left behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "tunerd needs Python 3.11 or newer; $(PYTHON) is older or missing: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || \
+		$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
+		-c constraints.txt -e '.[test]'
+	@$(BIN)/python -c 'import lightgbm' || { \
+		echo "LightGBM needs the OpenMP runtime; on Debian: apt-get install libgomp1" >&2; exit 1; }
+	@touch $(READY)
