@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 
 __all__ = ["Health"]
 
+HUNG_AFTER_S = 60.0
+"""A stage in the parent comes round several times a second; broker and database calls end within
+their own time limits, the longest of which is half of this."""
+
 
 @dataclass
 class _StageHealth:
     progressed_at: float
+    seen_at: float
+    """When its loop last came round, with progress or with trouble."""
     has_work: bool = False
     trouble: str = ""
 
@@ -31,12 +37,13 @@ class Health:
 
     def __post_init__(self) -> None:
         now = self.clock()
-        self._stages = {name: _StageHealth(now) for name in self.stages}
+        self._stages = {name: _StageHealth(now, now) for name in self.stages}
 
     def stepped(self, stage: str, worked: bool) -> None:
         """A step ended well."""
         with self._lock:
-            self._stages[stage] = _StageHealth(self.clock(), has_work=worked)
+            now = self.clock()
+            self._stages[stage] = _StageHealth(now, now, has_work=worked)
 
     def troubled(self, stage: str, problem: str) -> bool:
         """A step failed for a reason outside; says whether that is news."""
@@ -45,6 +52,7 @@ class Health:
             news = state.trouble != problem
             state.trouble = problem
             state.has_work = True
+            state.seen_at = self.clock()
             return news
 
     def working(self, stage: str) -> None:
@@ -59,6 +67,17 @@ class Health:
                 self._notes[subject] = problem
             else:
                 self._notes.pop(subject, None)
+
+    def hung(self) -> list[str]:
+        """Stages whose loop no longer comes round: only a new start helps. The tune stage is
+        not among them; its process has a deadline of its own."""
+        now = self.clock()
+        with self._lock:
+            return [
+                f"{name}: has not come round for {now - state.seen_at:.0f} s"
+                for name, state in self._stages.items()
+                if name != "tune" and now - state.seen_at > HUNG_AFTER_S
+            ]
 
     def problems(self) -> list[str]:
         """Everything that keeps the daemon from being ready, in sentences; empty when it is."""

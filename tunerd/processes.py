@@ -37,8 +37,9 @@ class TunerProcess:
     """Monotonic seconds."""
     on_report: Callable[[Report], None]
     """Called for every line, in a thread of its own."""
-    on_exit: Callable[[int, str, str], None]
-    """Called with exit status, study and cause when the child ended without being asked to."""
+    on_exit: Callable[[str, str, bool], None]
+    """Called when the child ended without being asked to: with the study that it worked on (or
+    an empty text), the cause, and whether that study is set aside from now on."""
     set_aside: set[str] = field(default_factory=set)
     """Studies that ended it too often and are left alone until the daemon starts again."""
     restarts: int = 0
@@ -127,12 +128,13 @@ class TunerProcess:
         )
         if study:
             self._crashes[study] += 1
-            if self._crashes[study] >= self.max_crashes:
-                self.set_aside.add(study)
+        too_often = bool(study) and self._crashes[study] >= self.max_crashes
+        if too_often:
+            self.set_aside.add(study)
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()
         self.restarts += 1
         self._start_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self.on_exit(status, study, cause)
+        self.on_exit(study, cause, too_often)

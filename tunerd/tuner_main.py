@@ -50,7 +50,7 @@ def main() -> int:
     from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
 
     pipe = Pipe()
-    tune = Tune.open(settings, pipe, set_aside=arguments.set_aside, stop=stop.is_set)
+    tune = Tune.open(settings, pipe, log, set_aside=arguments.set_aside, stop=stop.is_set)
     pipe.hear(Ready())
     while not stop.is_set():
         try:

@@ -8,7 +8,20 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.evidence import Evidence
 from tunerd.core.observation import Scalar
 
-__all__ = ["ContextState"]
+__all__ = ["ContextState", "Promise"]
+
+PROMISES = 32
+"""Candidates whose promise is remembered: those of the last few revisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a published candidate was said to gain."""
+
+    gain: float
+    """Relative to the incumbent of that moment; 0.04 is 4 % better."""
+    reference: float
+    """That incumbent's score."""
 
 
 @dataclass(slots=True)
@@ -24,6 +37,16 @@ class ContextState:
     searched: int = -1
     """Sequence that the study had learned when this context was last searched; −1 for never."""
     campaign: Campaign | None = None
+    promised: dict[str, Promise] = field(default_factory=dict)
+    """By candidate id, the latest last."""
+
+    def promise(self, promises: Mapping[str, Promise]) -> None:
+        """Remember what was just published; the oldest promises fall out."""
+        for candidate_id, promise in promises.items():
+            self.promised.pop(candidate_id, None)
+            self.promised[candidate_id] = promise
+        for candidate_id in list(self.promised)[:-PROMISES]:
+            del self.promised[candidate_id]
 
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
@@ -34,6 +57,7 @@ class ContextState:
             "waiting_since": self.waiting_since,
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
+            "promised": {cid: [p.gain, p.reference] for cid, p in self.promised.items()},
         }
 
     @classmethod
@@ -41,10 +65,12 @@ class ContextState:
         """Build from what :meth:`dump` gave."""
         context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
         waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
+        promised = state["promised"]
         assert isinstance(context, dict)
         assert isinstance(evidence, dict)
         assert isinstance(waiting, int)
         assert isinstance(searched, int)
+        assert isinstance(promised, dict)
         return cls(
             context=context,
             evidence=Evidence.load(evidence),
@@ -52,4 +78,5 @@ class ContextState:
             waiting_since=waiting,
             searched=searched,
             campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
+            promised={cid: Promise(gain, reference) for cid, (gain, reference) in promised.items()},
         )

@@ -5,34 +5,32 @@ advice comes out, bit for bit. Full rebuilds run aside in ``background`` and are
 *sequence*, not when they happen to be ready, so that the machine's speed cannot change a result.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 
+from tunerd.core.advisor import Advisor
+from tunerd.core.arrays import IntArray
 from tunerd.core.campaign import Campaign
-from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide
-from tunerd.core.evidence import estimates
+from tunerd.core.contexts import ContextState, Promise
+from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model import Model
-from tunerd.core.observation import Observation, Ran, Scalar, Value
+from tunerd.core.observation import Observation, Ran, Scalar
 from tunerd.core.recommendation import Recommendation, candidate_id
-from tunerd.core.replay import Replay
+from tunerd.core.replay import Replay, sequences_at
 from tunerd.core.scores import Window
-from tunerd.core.searchers import make_searcher
-from tunerd.core.searchers.base import Budget
-from tunerd.core.space import Codes, Space
 from tunerd.core.study import Study
-from tunerd.errors import NothingFeasibleError
 
-__all__ = ["FETCH", "Learned", "Tuner"]
+__all__ = ["Fetch", "Learned", "Tuner"]
 
-FETCH = Callable[[Sequence[int]], Sequence[Observation]]
-"""Reads the observations with these sequences, in this order, from history."""
+Fetch = Callable[[Sequence[int]], Sequence[Observation]]
+"""Reads the observations with these sequences from history, in this order."""
 
 FIRST_FIT = 5
 """Observations with an objective before the first model: five random jobs, then the model
@@ -49,8 +47,8 @@ SWAP_AFTER = 64
 is waited for."""
 RECENT = 500
 """Window that an update's correction is fitted on."""
-SPACES = 256
-"""Search spaces kept in memory: some take tens of milliseconds to build."""
+GAINS = 200
+"""Latest promised gains that are compared with what came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,6 @@ class Learned:
 
     sequence_from: int
     sequence_to: int
-    touched: tuple[str, ...]
-    """Context keys of the observations."""
     swapped: bool
     """Whether a new model was put in place: a checkpoint is due."""
 
@@ -68,7 +64,7 @@ class Learned:
 @dataclass(slots=True)
 class _Rebuild:
     started_at: int
-    future: "Future[Model] | None" = None
+    future: "Future[Model]"
 
 
 @dataclass
@@ -79,18 +75,22 @@ class Tuner:
     background: Executor
     features: FeatureMap = field(init=False)
     model: Model | None = field(init=False, default=None)
-    replay: Replay = field(init=False)
-    window: Window = field(init=False)
+    replay: Replay = field(init=False, default_factory=Replay)
+    window: Window = field(init=False, default_factory=Window)
+    """Predictions made before their jobs were learned."""
+    gains: deque[tuple[float, float]] = field(init=False)
+    """(promised, realised) gain over the incumbent of candidates that jobs followed."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
+    touched: set[str] = field(init=False, default_factory=set)
+    """Contexts that changed since they were last saved; whoever saves empties it."""
     sequence: int = field(init=False, default=0)
     """Last observation learned."""
 
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
-        self.replay = Replay()
-        self.window = Window()
+        self.gains = deque(maxlen=GAINS)
+        self._advisor = Advisor(self.study)
         self._rebuild: _Rebuild | None = None
-        self._spaces: OrderedDict[str, Space] = OrderedDict()
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -99,16 +99,32 @@ class Tuner:
 
         They must follow :attr:`sequence` without a gap. Cost does not depend on history.
         """
+        first = self._expect(observations)
+        rows = self.features.rows(observations)
+        self._predict_first(rows)
+        self._remember(observations, rows)
+        return Learned(first, self.sequence, self._train(rows))
+
+    def gather(self, observations: Sequence[Observation]) -> None:
+        """Take in history without predicting it; :meth:`catch_up` learns it at once.
+
+        For a new generation, which derives everything again from the raw history.
+        """
+        self._expect(observations)
+        rows = self.features.rows(observations)
+        self._remember(observations, rows)
+        self._replay(rows)
+
+    def catch_up(self) -> None:
+        """Fit on what was gathered."""
+        if self._can_fit():
+            self.model = self._fit(self.replay.rows(), self.sequence)
+
+    def _expect(self, observations: Sequence[Observation]) -> int:
         first, last = observations[0].sequence, observations[-1].sequence
         if first != self.sequence + 1 or last != self.sequence + len(observations):
             raise ValueError(f"expected observations from {self.sequence + 1}, got {first}..{last}")
-        rows = self.features.rows(observations)
-        self._predict_first(rows)
-        for observation, key, score in zip(observations, rows.context_key, rows.score, strict=True):
-            self._remember(observation, key, None if np.isnan(score) else float(score))
-        self.sequence = last
-        swapped = self._train(rows, np.arange(first, last + 1))
-        return Learned(first, last, tuple(dict.fromkeys(rows.context_key)), swapped)
+        return first
 
     def _predict_first(self, rows: Rows) -> None:
         if self.model is None:
@@ -118,12 +134,19 @@ class Tuner:
             if not np.isnan(actual):
                 self.window.add(key, float(predicted), float(actual))
 
-    def _remember(self, observation: Observation, key: str, score: float | None) -> None:
+    def _remember(self, observations: Sequence[Observation], rows: Rows) -> None:
+        for observation, key, score in zip(
+            observations, rows.context_key, rows.score.tolist(), strict=True
+        ):
+            self._remember_one(observation, key, None if np.isnan(score) else score)
+        self.sequence = observations[-1].sequence
+
+    def _remember_one(self, observation: Observation, key: str, score: float | None) -> None:
         state = self.contexts.get(key)
         if state is None:
             state = ContextState(self.study.clean_context(observation.context))
             self.contexts[key] = state
-        config = self._own_config(key, observation.config)
+        config = self._advisor.spaces.own_config(key, state.context, observation.config)
         cid = candidate_id(self.study.name, key, config)
         ran = self.study.ran(observation)
         state.evidence.add(
@@ -134,38 +157,42 @@ class Tuner:
             unasked=observation.candidate_id is None,
             sequence=observation.sequence,
         )
+        promise = state.promised.get(observation.candidate_id or "")
+        if promise is not None and score is not None:
+            self.gains.append((promise.gain, self.study.gain(score, promise.reference)))
         if state.campaign is not None and ran is not Ran.UNKNOWN:
             state.campaign.count(cid)
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
+        self.touched.add(key)
 
-    def _own_config(self, key: str, config: Mapping[str, Value]) -> dict[str, Value]:
-        """The study's own parameters, as written in the study file where they are in the space."""
-        space = self.space(key)
-        code = None if space is None else space.encode(config)
-        if space is not None and code is not None:
-            return space.decode(code)
-        return {p.name: config[p.name] for p in self.study.parameters if p.name in config}
+    def _replay(self, rows: Rows) -> None:
+        self.replay.add(rows, np.arange(self.sequence - len(rows) + 1, self.sequence + 1))
 
-    def _train(self, rows: Rows, sequences: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> bool:
-        self.replay.add(rows, sequences)
-        swapped = self._swap_when_due()
-        if self.model is None or (self._grown() and self.sequence <= SMALL):
-            if np.isfinite(self.replay.rows().score).sum() >= FIRST_FIT:
-                self.model = self._fit(self.replay.rows(), self.sequence)
-                swapped = True
-        elif not swapped:
-            self.model.update(rows, self.replay.recent(RECENT), self.sequence)
-        if self._rebuild is None and self.model is not None and self._grown():
-            self._start_rebuild(self.sequence, self.replay.rows())
-        return swapped
-
-    def _grown(self) -> bool:
-        if self.model is None:
+    def _train(self, rows: Rows) -> bool:
+        """Let the model learn rows that were just remembered; says whether it was replaced."""
+        self._replay(rows)
+        if self._rebuild is not None and self.sequence >= self._rebuild.started_at + SWAP_AFTER:
+            self._swap(self._rebuild)
             return True
-        grown = self.sequence - self.model.fitted_at
-        return grown >= max(FIRST_FIT, min(GROWTH * self.model.fitted_at, MAX_GROWTH))
+        on_the_spot = self.sequence <= SMALL and self._has_grown()
+        if self._can_fit() and (self.model is None or on_the_spot):
+            self.model = self._fit(self.replay.rows(), self.sequence)
+            return True
+        if self.model is not None:
+            self.model.update(rows, self.replay.recent(RECENT), self.sequence)
+            if self._rebuild is None and self._has_grown():
+                self._start_rebuild(self.sequence, self.replay.rows())
+        return False
+
+    def _can_fit(self) -> bool:
+        scored = np.isfinite(self.replay.rows().score) if self.model is None else None
+        return scored is None or int(scored.sum()) >= FIRST_FIT
+
+    def _has_grown(self) -> bool:
+        fitted_at = self.model.fitted_at if self.model else 0
+        return self.sequence - fitted_at >= max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
 
     def _fit(self, rows: Rows, at: int) -> Model:
         return Model.fit(self.study, self.features, rows, at)
@@ -173,43 +200,39 @@ class Tuner:
     def _start_rebuild(self, at: int, rows: Rows) -> None:
         self._rebuild = _Rebuild(at, self.background.submit(self._fit, rows, at))
 
-    def _swap_when_due(self) -> bool:
-        rebuild = self._rebuild
-        if rebuild is None or self.sequence < rebuild.started_at + SWAP_AFTER:
-            return False
-        assert rebuild.future is not None
-        model = rebuild.future.result()
+    def _swap(self, rebuild: _Rebuild) -> None:
+        self.model = rebuild.future.result()
         self._rebuild = None
         since = self.replay.since(rebuild.started_at)
-        model.update(since, self.replay.recent(RECENT), self.sequence)
-        self.model = model
-        return True
+        self.model.update(since, self.replay.recent(RECENT), self.sequence)
 
     # -- advising ---------------------------------------------------------------------------
 
-    def due(self, now: datetime, active: timedelta, most: int) -> list[str]:
-        """Context keys worth a search: those with new jobs first, then the stalest.
-
-        ``most`` is the number of contexts that count as active, those with the latest jobs.
-        """
-        since = now - active
+    def active(self, now: datetime, within: timedelta, most: int) -> list[str]:
+        """Keys of the contexts that had a job or request lately, at most the ``most`` latest."""
+        since = now - within
         alive = [
-            (key, state)
+            (state.last_job_at, key)
             for key, state in self.contexts.items()
             if state.last_job_at is not None and state.last_job_at >= since
         ]
-        if len(alive) > most:
-            alive = sorted(alive, key=lambda item: item[1].last_job_at or since)[-most:]
-        waiting = sorted((s.waiting_since, key) for key, s in alive if s.waiting_since)
-        stale = sorted(
-            (s.searched, key) for key, s in alive if not s.waiting_since and self._is_stale(s)
-        )
-        return [key for _, key in waiting + stale]
+        return [key for _, key in sorted(alive)[-most:]]
+
+    def due(self, active: Iterable[str]) -> list[str]:
+        """Which of these contexts are worth a search: those with new jobs first, the longest
+        waiting first, then the stalest."""
+        waiting, stale = [], []
+        for key in active:
+            state = self.contexts[key]
+            if state.waiting_since:
+                waiting.append((state.waiting_since, key))
+            elif self._is_stale(state):
+                stale.append((state.searched, key))
+        return [key for _, key in sorted(waiting) + sorted(stale)]
 
     def _is_stale(self, state: ContextState) -> bool:
-        return self.model is not None and (
-            self.sequence - state.searched >= max(20, GROWTH * max(state.searched, 0))
-        )
+        learned_since = self.sequence - max(state.searched, 0)
+        return self.model is not None and learned_since >= max(20, GROWTH * state.searched)
 
     def advise(self, key: str, running: Recommendation | None) -> Advice:
         """Search one context and decide what to say there.
@@ -220,135 +243,32 @@ class Tuner:
         state = self.contexts[key]
         state.waiting_since = 0
         state.searched = self.sequence
-        space = self.space(key)
-        if space is None:
-            raise NothingFeasibleError(self._blocked(key))
-        rng = np.random.default_rng([*self.study.search.seeds, self.sequence, *key.encode()])
-        prospects = self._prospects(key, space, rng)
-        return decide(
-            self.study,
-            state.evidence,
-            self._rivals(key, space),
-            prospects,
-            self._baseline(state, space),
-            running,
-            self._wanted(key, space, prospects, rng),
+        self.touched.add(key)
+        return self._advisor.advise(key, state, self.sequence, self.model, self.features, running)
+
+    def adopt(self, former: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over what history does not tell of the contexts of the former generation:
+        campaigns under way and promises made."""
+        for key, state in former.items():
+            if key in self.contexts:
+                before = ContextState.load(state)
+                self.contexts[key].campaign = before.campaign
+                self.contexts[key].promised = before.promised
+
+    def promise(self, key: str, advice: Advice) -> None:
+        """Remember what was published for a context, to compare it with what comes."""
+        if advice.incumbent is None:
+            return
+        reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
+        assert reference is not None
+        self.contexts[key].promise(
+            {
+                c.candidate_id: Promise(c.gain.median, reference)
+                for c in advice.candidates
+                if c.gain is not None
+            }
         )
-
-    def space(self, key: str) -> Space | None:
-        """The search space in a context that was seen; None where nothing is feasible."""
-        space = self._spaces.get(key)
-        if space is None:
-            try:
-                space = Space(self.study, self.contexts[key].context)
-            except NothingFeasibleError:
-                return None
-            self._spaces[key] = space
-            if len(self._spaces) > SPACES:
-                self._spaces.popitem(last=False)
-        self._spaces.move_to_end(key)
-        return space
-
-    def _blocked(self, key: str) -> str:
-        try:
-            Space(self.study, self.contexts[key].context)
-        except NothingFeasibleError as error:
-            return str(error)
-        return "nothing feasible"  # pragma: no cover - the same arguments failed a moment ago
-
-    def _prospects(self, key: str, space: Space, rng: np.random.Generator) -> list[Prospect]:
-        search = self.study.search
-        if self.model is None:
-            return self._start(key, space, search.keep, rng)
-        model = self.model
-
-        def acquisition(codes: Codes) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-            outlook = model.outlook(self.features.candidates(space, codes))
-            return self._acquisition(outlook.mean, outlook.spread, outlook.feasible)
-
-        found = make_searcher(self.study).search(
-            space, acquisition, rng, Budget(search.evaluations, search.keep)
-        )
-        outlook = model.outlook(self.features.candidates(space, found.codes))
-        return [
-            Prospect(
-                candidate_id=candidate_id(self.study.name, key, config),
-                config=config,
-                code=code,
-                acquisition=float(score),
-                mean=float(outlook.mean[i]),
-                spread=float(outlook.spread[i]),
-                feasible=float(outlook.feasible[i]),
-            )
-            for i, (code, score) in enumerate(zip(found.codes, found.scores, strict=True))
-            for config in [space.decode(code)]
-        ]
-
-    def _acquisition(
-        self,
-        mean: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-        spread: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-        feasible: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-    ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        """Upper confidence bound, times the probability to run (on a log scale a product is a
-        sum). What most likely does not run sinks below everything else, but keeps its order, so
-        that a policy still feels the slope towards what runs."""
-        optimistic = mean + self.study.search.optimism * spread
-        optimistic = optimistic + np.log(np.clip(feasible, 1e-3, 1.0))
-        too_risky = feasible < self.study.min_feasible
-        return np.where(too_risky, optimistic - 10.0 * (1.0 - feasible), optimistic)
-
-    def _start(
-        self, key: str, space: Space, count: int, rng: np.random.Generator
-    ) -> list[Prospect]:
-        """A spread-out random start: there is nothing to predict from yet."""
-        return [
-            Prospect(
-                candidate_id=candidate_id(self.study.name, key, config),
-                config=config,
-                code=code,
-                acquisition=0.0,
-            )
-            for code in space.spread(count, rng)
-            for config in [space.decode(code)]
-        ]
-
-    def _rivals(self, key: str, space: Space) -> list[Rival]:
-        evidence = self.contexts[key].evidence
-        inside = [
-            (cid, trial, code)
-            for cid, trial in evidence.measured()
-            for code in [space.encode(trial.config)]
-            if code is not None
-        ]
-        if not inside or self.model is None:
-            return []
-        codes = np.stack([code for _, _, code in inside])
-        outlook = self.model.outlook(self.features.candidates(space, codes))
-        scale = 1.0
-        if self.study.objective.scale == "linear":
-            scale = float(np.mean([abs(trial.mean) for _, trial, _ in inside]))
-        noise = evidence.noise(scale)
-        beliefs = estimates([t for _, t, _ in inside], noise, outlook.mean, outlook.spread)
-        return [
-            Rival(cid, trial, belief, float(feasible))
-            for (cid, trial, _), belief, feasible in zip(
-                inside, beliefs, outlook.feasible, strict=True
-            )
-        ]
-
-    def _baseline(self, state: ContextState, space: Space) -> dict[str, Value] | None:
-        stated = self.study.baseline(state.context)
-        if stated is None:
-            return None
-        if all(p.name in stated for p in self.study.parameters):
-            return stated
-        usual = state.evidence.usual(stated)
-        if usual is not None and space.encode(usual) is not None:
-            return usual
-        return stated
-
-    # -- campaigns --------------------------------------------------------------------------
+        self.touched.add(key)
 
     def start_campaign(
         self, context: Mapping[str, Scalar], campaign: Campaign, now: datetime
@@ -359,57 +279,78 @@ class Tuner:
             NothingFeasibleError: the study's constraints rule out everything there.
         """
         clean = self.study.clean_context(context)
-        Space(self.study, clean)
         key = self.study.context_key(clean)
+        self._advisor.spaces.get(key, clean)
         state = self.contexts.setdefault(key, ContextState(clean))
         state.campaign = campaign
         state.last_job_at = max(state.last_job_at or now, now)
         state.waiting_since = max(self.sequence, 1)
+        self.touched.add(key)
         return key
 
-    def _wanted(
-        self, key: str, space: Space, prospects: Sequence[Prospect], rng: np.random.Generator
-    ) -> Wanted | None:
-        state = self.contexts[key]
-        campaign = state.campaign
-        if campaign is None:
-            return None
-        if campaign.round_done and not campaign.finished:
-            if campaign.round < 0:
-                chosen = self._start(key, space, campaign.next_size, rng)
-            else:
-                fresh = [p for p in prospects if p.candidate_id not in state.evidence.trials]
-                fresh.sort(key=lambda p: -(p.mean if p.mean is not None else p.acquisition))
-                chosen = fresh[: campaign.next_size]
-            campaign.begin_round([(p.candidate_id, p.config) for p in chosen])
-        if campaign.finished:
-            state.campaign = None
-            return None
-        known = {p.candidate_id: p for p in prospects}
-        missing = [ask for ask in campaign.asks if ask.missing > 0]
-        return Wanted(
-            campaign.round,
-            tuple(
-                (
-                    known.get(ask.candidate_id) or self._ask(space, ask.candidate_id, ask.config),
-                    ask.missing,
-                )
-                for ask in missing
-            ),
-        )
+    # -- keeping ----------------------------------------------------------------------------
 
-    def _ask(self, space: Space, cid: str, config: Mapping[str, Value]) -> Prospect:
-        code = space.encode(config)
-        if code is None or self.model is None:
-            zeros = np.zeros(len(space.sizes), np.int32)
-            return Prospect(cid, config, zeros if code is None else code, 0.0)
-        outlook = self.model.outlook(self.features.candidates(space, code[None, :]))
-        return Prospect(
-            cid,
-            config,
-            code,
-            0.0,
-            float(outlook.mean[0]),
-            float(outlook.spread[0]),
-            float(outlook.feasible[0]),
-        )
+    def dump(self) -> dict[str, object]:
+        """Everything but the contexts and the model, as JSON values; see :meth:`restore`."""
+        return {
+            "sequence": self.sequence,
+            "vocabulary": self.features.dump(),
+            "window": self.window.dump(),
+            "gains": [list(pair) for pair in self.gains],
+            "rebuild": self._rebuild.started_at if self._rebuild else None,
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        study: Study,
+        background: Executor,
+        state: Mapping[str, Any],
+        contexts: Mapping[str, Mapping[str, Any]],
+        parts: Mapping[str, bytes] | None,
+        steps: Iterable[tuple[int, int]],
+        fetch: Fetch,
+    ) -> "Tuner":
+        """Bring back a tuner exactly as it was after the step that saved ``state``.
+
+        ``parts`` is the last checkpoint of its model (:meth:`Model.dump`), None if there was no
+        model; ``steps`` are the (first, last) sequences of the steps, oldest first, of which those
+        after the checkpoint are learned again.
+        """
+        tuner = cls(study, background)
+        tuner.features = FeatureMap(study, state["vocabulary"])
+        tuner.window = Window.load(state["window"])
+        tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
+        tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
+        last: int = state["sequence"]
+        if parts is None:
+            tuner._refill(last, fetch)
+            return tuner
+        model = Model.load(study, tuner.features, parts)
+        tuner.model = model
+        tuner._refill(model.learned, fetch)
+        for first, to in steps:
+            if first > model.learned and to <= last:
+                observations = fetch(range(first, to + 1))
+                rows = tuner.features.rows(observations)
+                tuner.sequence = to
+                tuner._replay(rows)
+                model.update(rows, tuner.replay.recent(RECENT), to)
+        if tuner.sequence != last:
+            raise ValueError(f"steps lead to {tuner.sequence}, not to {last}")
+        started: int | None = state["rebuild"]
+        if started is not None:
+            tuner._start_rebuild(started, tuner.features.rows(fetch(_at(started))))
+        return tuner
+
+    def _refill(self, sequence: int, fetch: Fetch) -> None:
+        """Fill the replay as it was at a sequence."""
+        sequences = sequences_at(sequence)
+        self.sequence = sequence
+        if len(sequences):
+            self.replay.add(self.features.rows(fetch(sequences.tolist())), sequences)
+
+
+def _at(sequence: int) -> list[int]:
+    at: IntArray = sequences_at(sequence)
+    return [int(one) for one in at]

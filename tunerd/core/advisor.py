@@ -1,0 +1,243 @@
+"""Advice on one context: search its space with what was learned, weigh it against the evidence."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.contexts import ContextState
+from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide
+from tunerd.core.evidence import estimates
+from tunerd.core.features import FeatureMap
+from tunerd.core.model import Model, Outlook
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.recommendation import Recommendation, candidate_id
+from tunerd.core.searchers import searcher_class
+from tunerd.core.searchers.base import Budget
+from tunerd.core.space import Space
+from tunerd.core.study import Study
+from tunerd.errors import NothingFeasibleError
+
+__all__ = ["Advisor", "Spaces"]
+
+
+class Spaces:
+    """The study's search spaces by context key, the least recently used one forgotten.
+
+    Some take tens of milliseconds to build, and a busy study has a thousand contexts.
+    """
+
+    MOST = 256
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: OrderedDict[str, Space | NothingFeasibleError] = OrderedDict()
+
+    def get(self, key: str, context: Mapping[str, Scalar]) -> Space:
+        """The space of a context.
+
+        Raises:
+            NothingFeasibleError: the study's constraints rule out everything there.
+        """
+        space = self._known.get(key)
+        if space is None:
+            try:
+                space = Space(self._study, context)
+            except NothingFeasibleError as error:
+                space = error
+            self._known[key] = space
+            if len(self._known) > self.MOST:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        if isinstance(space, NothingFeasibleError):
+            raise space
+        return space
+
+    def own_config(
+        self, key: str, context: Mapping[str, Scalar], config: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """The study's own parameters of a job's configuration: as the study file prints them
+        where they lie in the space, as the event had them elsewhere."""
+        try:
+            space = self.get(key, context)
+            code = space.encode(config)
+        except NothingFeasibleError:
+            code = None
+        if code is not None:
+            return space.decode(code)
+        return {p.name: config[p.name] for p in self._study.parameters if p.name in config}
+
+
+@dataclass
+class Advisor:
+    """Advises on the contexts of one study."""
+
+    study: Study
+    spaces: Spaces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spaces = Spaces(self.study)
+        self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
+
+    def advise(
+        self,
+        key: str,
+        state: ContextState,
+        sequence: int,
+        model: Model | None,
+        features: FeatureMap,
+        running: Recommendation | None,
+    ) -> Advice:
+        """Search one context and decide what to say there; begins the next campaign round.
+
+        The same arguments give the same advice.
+
+        Raises:
+            NothingFeasibleError: the study's constraints rule out everything in this context.
+        """
+        space = self.spaces.get(key, state.context)
+        desk = _Desk(self.study, key, state, space, model, features)
+        rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
+        if model is None:
+            prospects = desk.start(self.study.search.keep, rng)
+        else:
+            budget = Budget(self.study.search.evaluations, self.study.search.keep)
+            found = self._searcher.search(space, desk.acquisition, rng, budget)
+            prospects = desk.prospects(found.codes, found.scores)
+        return decide(
+            self.study,
+            state.evidence,
+            desk.rivals(),
+            prospects,
+            desk.baseline(),
+            running,
+            desk.wanted(prospects, rng),
+        )
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What lies on the table while one context is looked at."""
+
+    study: Study
+    key: str
+    state: ContextState
+    space: Space
+    model: Model | None
+    features: FeatureMap
+
+    def outlook(self, codes: Codes) -> Outlook:
+        assert self.model is not None
+        return self.model.outlook(self.features.candidates(self.space, codes))
+
+    def acquisition(self, codes: Codes) -> FloatArray:
+        """Upper confidence bound, times the probability to run (on a log scale a product is a
+        sum). What most likely does not run sinks below everything else, but keeps its order, so
+        that a policy still feels the slope towards what runs."""
+        seen = self.outlook(codes)
+        optimistic = seen.mean + self.study.search.optimism * seen.spread
+        optimistic = optimistic + np.log(np.clip(seen.feasible, 1e-3, 1.0))
+        too_risky = seen.feasible < self.study.min_feasible
+        return np.where(too_risky, optimistic - 10.0 * (1.0 - seen.feasible), optimistic)
+
+    def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
+        """A spread-out random start, for when there is nothing to predict from yet."""
+        return self._named((code, 0.0) for code in self.space.spread(count, rng))
+
+    def prospects(self, codes: Codes, scores: FloatArray) -> list[Prospect]:
+        """What a search found, with what is expected of it."""
+        if not len(codes):
+            return []
+        seen = self.outlook(codes)
+        return self._named(zip(codes, scores.tolist(), strict=True), seen)
+
+    def rivals(self) -> list[Rival]:
+        """The measured configurations that lie in the space, with what is believed of them."""
+        inside = [
+            (cid, trial, code)
+            for cid, trial in self.state.evidence.measured()
+            for code in [self.space.encode(trial.config)]
+            if code is not None
+        ]
+        if not inside:
+            return []
+        trials = [trial for _, trial, _ in inside]
+        own = np.array([trial.mean for trial in trials])
+        scale = 1.0 if self.study.objective.scale == "log" else float(np.mean(np.abs(own)))
+        noise = self.state.evidence.noise(scale)
+        if self.model is None:
+            expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
+            feasible = np.ones(len(own))
+        else:
+            seen = self.outlook(np.stack([code for _, _, code in inside]))
+            expected, spread, feasible = seen.mean, seen.spread, seen.feasible
+        beliefs = estimates(trials, noise, expected, spread)
+        return [
+            Rival(cid, trial, belief, float(p))
+            for (cid, trial, _), belief, p in zip(inside, beliefs, feasible, strict=True)
+        ]
+
+    def baseline(self) -> dict[str, Value] | None:
+        """What people launch here without tunerd, completed by what unasked jobs most often
+        use; as far as it is stated where it cannot be completed."""
+        stated = self.study.baseline(self.state.context)
+        if stated is None or all(p.name in stated for p in self.study.parameters):
+            return stated
+        usual = self.state.evidence.usual(stated)
+        if usual is not None and self.space.encode(usual) is not None:
+            return usual
+        return stated
+
+    def wanted(self, prospects: Sequence[Prospect], rng: np.random.Generator) -> Wanted | None:
+        """What the context's campaign still asks for; its next round begins when one is done."""
+        campaign = self.state.campaign
+        if campaign is None:
+            return None
+        if campaign.round_done and not campaign.finished:
+            if campaign.round < 0:
+                chosen = self.start(campaign.next_size, rng)
+            else:
+                fresh = [p for p in prospects if p.candidate_id not in self.state.evidence.trials]
+                fresh.sort(key=lambda p: -(p.acquisition if p.mean is None else p.mean))
+                chosen = fresh[: campaign.next_size]
+            campaign.begin_round([(p.candidate_id, p.config) for p in chosen])
+        if campaign.finished:
+            self.state.campaign = None
+            return None
+        missing = [ask for ask in campaign.asks if ask.missing > 0]
+        codes = [code for ask in missing for code in [self.space.encode(ask.config)]]
+        inside = [(a, c) for a, c in zip(missing, codes, strict=True) if c is not None]
+        known = [(code, 0.0) for _, code in inside]
+        seen = (
+            None
+            if self.model is None or not known
+            else self.outlook(np.stack([code for code, _ in known]))
+        )
+        named = self._named(known, seen)
+        asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
+        if seen is not None:
+            asked.sort(key=lambda item: -(item[0].mean or 0.0))
+        return Wanted(campaign.round, tuple(asked))
+
+    def _named(
+        self,
+        scored: Iterable[tuple[Codes, float]],
+        seen: Outlook | None = None,
+    ) -> list[Prospect]:
+        found = []
+        for i, (code, score) in enumerate(scored):
+            config = self.space.decode(code)
+            found.append(
+                Prospect(
+                    candidate_id=candidate_id(self.study.name, self.key, config),
+                    config=config,
+                    code=code,
+                    acquisition=score,
+                    mean=None if seen is None else float(seen.mean[i]),
+                    spread=0.0 if seen is None else float(seen.spread[i]),
+                    feasible=None if seen is None else float(seen.feasible[i]),
+                )
+            )
+        return found

@@ -1,0 +1,63 @@
+"""The life of a recommendation: issued when there is news, renewed at half its validity, withdrawn
+when its context or study ends or the evidence no longer holds. Expiry needs no message."""
+
+from datetime import datetime, timedelta
+
+from tunerd.core.contexts import ContextState
+from tunerd.core.decide import Advice, says_the_same
+from tunerd.core.recommendation import MadeFrom, Recommendation, State, StatedObjective
+from tunerd.core.study import Study
+
+__all__ = ["FREE_KEY_AFTER", "compose", "is_news", "renewal_due", "worth_saying"]
+
+FREE_KEY_AFTER = timedelta(days=7)
+"""A withdrawn key is freed by the null value after this long (contract: recommendation)."""
+
+
+def compose(
+    study: Study,
+    key: str,
+    state: ContextState,
+    advice: Advice,
+    made_from: MadeFrom,
+    *,
+    revision: int,
+    now: datetime,
+    valid: timedelta,
+) -> Recommendation:
+    """The message that says ``advice``."""
+    return Recommendation(
+        revision=revision,
+        study=study.name,
+        context_key=key,
+        context=state.context,
+        objective=StatedObjective(
+            metric=study.objective.metric, goal=study.objective.goal, unit=study.objective.unit
+        ),
+        issued_at=now,
+        valid_until=now + valid,
+        candidates=advice.candidates,
+        incumbent=advice.incumbent,
+        baseline=advice.baseline,
+        reason=advice.reason,
+        round=advice.round,
+        made_from=made_from,
+    )
+
+
+def worth_saying(advice: Advice) -> bool:
+    """Whether a scheduler could do anything with it."""
+    return bool(advice.candidates) or advice.incumbent is not None
+
+
+def is_news(advice: Advice, running: Recommendation | None) -> bool:
+    """Whether schedulers that follow ``running`` would act differently on ``advice``."""
+    if running is None or running.state is State.WITHDRAWN:
+        return worth_saying(advice)
+    return not says_the_same(advice, running)
+
+
+def renewal_due(running: Recommendation, now: datetime) -> bool:
+    """Whether half of the validity of an active recommendation is over."""
+    half = (running.valid_until - running.issued_at) / 2
+    return running.state is State.ACTIVE and now >= running.issued_at + half

@@ -1,0 +1,347 @@
+"""The daemon: which stages run where, and the order of side effects.
+
+The parent keeps ingest, publish and HTTP, each in a thread, and supervises one tuner process. A
+stage that fails for a reason outside (broker or database away) waits and goes on; any other
+exception is a fault of ours and ends the process with status 1: what is committed is committed,
+and a fresh start goes on from there.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tunerd import logs, reports
+from tunerd.errors import (
+    AlreadyRunningError,
+    MisconfiguredError,
+    StoreUnavailableError,
+    StreamUnavailableError,
+)
+from tunerd.health import Health
+from tunerd.http import HttpServer
+from tunerd.metrics import Metrics
+from tunerd.processes import TunerProcess
+from tunerd.settings import Settings, load_settings
+from tunerd.stages import Stage
+from tunerd.stages.ingest import Ingest
+from tunerd.stages.publish import Publish
+from tunerd.store import Store, folder_guard, open_store
+from tunerd.streams import open_stream
+from tunerd.streams.base import Content, Stream, TopicSpec
+from tunerd.systemd import Systemd
+
+__all__ = ["STAGES", "run"]
+
+STAGES = ("ingest", "tune", "publish")
+
+STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
+
+IDLE_S = 0.03
+"""Pause of a stage that has nothing to do; part of the time from event to recommendation."""
+TROUBLE_S = 1.0
+SUPERVISE_S = 0.1
+GAUGES_S = 2.0
+
+
+def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit code: 0 stopped, 1 crashed, 2 misconfigured.
+
+    ``file`` is where the settings came from; it is read again on SIGHUP, and by the tuner process.
+    """
+    log = logs.configure(settings.log)
+    daemon = _Daemon(settings, frozenset(stages), file, log)
+    try:
+        return daemon.run()
+    except (AlreadyRunningError, MisconfiguredError) as error:
+        log.error("cannot start", problem=str(error))
+        return MISCONFIGURED
+    except (StoreUnavailableError, StreamUnavailableError) as error:
+        log.error("cannot start", problem=str(error))
+        return CRASHED
+    except Exception:
+        log.exception("crashed")
+        return CRASHED
+
+
+@dataclass
+class _Daemon:
+    settings: Settings
+    stages: frozenset[str]
+    file: Path | None
+    log: logs.Log
+    stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+    metrics: Metrics = field(default_factory=Metrics)
+    systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
+    crashed: bool = False
+
+    def run(self) -> int:
+        settings, started = self.settings, time.monotonic()
+        self.health = Health(
+            [name for name in STAGES if name in self.stages],
+            settings.http.stalled_after_s,
+            time.monotonic,
+        )
+        with ExitStack() as open_until_end, self._signals():
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+            store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
+            open_until_end.enter_context(store.guard(_now()))
+            if settings.stream.kind == "jsonl":
+                open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
+            publish_studies(settings, store, self.log)
+            stream = stream_of(settings)
+            stream.ensure_topics()
+            server = self._serve(open_until_end)
+            tuner = self._start_tuner(open_until_end)
+            self._start_loops(open_until_end, store, stream)
+            self.log.info(
+                "started",
+                stages=sorted(self.stages),
+                stream=settings.stream.kind,
+                http=server.url if server else None,
+                seconds=round(time.monotonic() - started, 2),
+            )
+            self.systemd.ready()
+            self._supervise(store, tuner)
+            self.systemd.stopping()
+            self.log.info("stopping")
+        self.log.info("stopped")
+        return CRASHED if self.crashed else STOPPED
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def _serve(self, open_until_end: ExitStack) -> HttpServer | None:
+        http = self.settings.http
+        if not http.enabled:
+            return None
+        server = HttpServer(
+            http.host, http.port, self.metrics.render, self.health.hung, self.health.problems
+        )
+        open_until_end.callback(server.close)
+        return server
+
+    def _start_tuner(self, open_until_end: ExitStack) -> TunerProcess | None:
+        if "tune" not in self.stages:
+            return None
+        tune = self.settings.tune
+        tuner = TunerProcess(
+            settings_file=self.file,
+            step_deadline_s=tune.step_deadline_s,
+            max_crashes=tune.max_crashes,
+            clock=time.monotonic,
+            on_report=self._heard_from_tuner,
+            on_exit=self._lost_tuner,
+        )
+        open_until_end.callback(tuner.stop)
+        return tuner
+
+    def _start_loops(self, open_until_end: ExitStack, store: Store, stream: Stream) -> None:
+        settings = self.settings
+        loops: list[Stage] = []
+        if "ingest" in self.stages:
+            self.ingest = Ingest(
+                stream,
+                store,
+                settings.topics,
+                settings.stream.kafka.group or settings.name,
+                settings.ingest,
+                self.metrics,
+                _now,
+                time.monotonic,
+            )
+            loops.append(self.ingest)
+        if "publish" in self.stages:
+            loops.append(
+                Publish(
+                    stream,
+                    store,
+                    settings.publish,
+                    settings.name,
+                    self.metrics,
+                    _now,
+                    time.monotonic,
+                )
+            )
+        for stage in loops:
+            thread = threading.Thread(target=self._loop, args=(stage,), name=stage.name)
+            thread.start()
+            open_until_end.callback(thread.join)
+            open_until_end.callback(self.stop.set)
+
+    # -- running ----------------------------------------------------------------------------
+
+    def _loop(self, stage: Stage) -> None:
+        """One stage, step by step, until the daemon stops."""
+        try:
+            while not self.stop.is_set():
+                try:
+                    worked = stage.step()
+                except (StreamUnavailableError, StoreUnavailableError) as error:
+                    self._trouble(stage.name, error)
+                    self.stop.wait(TROUBLE_S)
+                    continue
+                self._well(stage.name, worked)
+                if not worked:
+                    self.stop.wait(IDLE_S)
+        except Exception:
+            self.log.exception("stage crashed", stage=stage.name)
+            self.crashed = True
+            self.stop.set()
+        finally:
+            stage.close()
+
+    def _supervise(self, store: Store, tuner: TunerProcess | None) -> None:
+        """The parent's own loop: the tuner process, reloads, gauges and the watchdog."""
+        gauges_at = 0.0
+        while not self.stop.wait(SUPERVISE_S):
+            if tuner is not None:
+                tuner.supervise()
+            if self.reload.is_set():
+                self.reload.clear()
+                self._reload(store)
+            if time.monotonic() - gauges_at > GAUGES_S:
+                gauges_at = time.monotonic()
+                self._gauge(store)
+            if not self.health.hung():
+                self.systemd.alive()
+
+    def _gauge(self, store: Store) -> None:
+        try:
+            waiting = store.outbox_depths().values()
+        except StoreUnavailableError:
+            return  # the stages notice by themselves and say so
+        oldest_s = max(((_now() - one.oldest_at).total_seconds() for one in waiting), default=0.0)
+        unsent = sum(one.unsent for one in waiting)
+        self.metrics.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
+        if "ingest" in self.stages:
+            lag = self.ingest.lag()
+            if lag is not None:
+                self.metrics.hear(reports.Lagging(records=lag))
+
+    def _reload(self, store: Store) -> None:
+        self.systemd.reloading()
+        try:
+            publish_studies(load_settings(self.file, os.environ), store, self.log, explicit=True)
+        except (MisconfiguredError, StoreUnavailableError) as error:
+            self.log.error("studies not reloaded, the old ones stay", problem=str(error))
+        self.systemd.ready()
+
+    def _well(self, stage: str, worked: bool) -> None:
+        self.health.stepped(stage, worked)
+        self.metrics.hear(reports.Progressed(stage=stage, worked=worked))  # type: ignore[arg-type]
+
+    def _trouble(self, stage: str, error: Exception) -> None:
+        what = "stream" if isinstance(error, StreamUnavailableError) else "store"
+        self.metrics.hear(reports.Reached(what=what, ok=False))  # type: ignore[arg-type]
+        if self.health.troubled(stage, str(error)):
+            self.log.warning(f"{what} unavailable, trying again", stage=stage, problem=str(error))
+
+    def _heard_from_tuner(self, report: reports.Report) -> None:
+        self.metrics.hear(report)
+        match report:
+            case reports.Began():
+                self.health.working("tune")
+            case reports.Progressed() | reports.Stepped():
+                self.health.stepped("tune", worked=isinstance(report, reports.Stepped))
+                self.health.note("tuner", "")
+            case reports.Ready():
+                self.health.note("tuner", "")
+
+    def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
+        self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")
+        self.metrics.hear(
+            reports.TunerReplaced(why="deadline" if "took more than" in cause else "died")
+        )
+        self.log.error("tuner process replaced", study=study or None, cause=cause)
+        if set_aside:
+            self.metrics.hear(reports.SetAside(study=study))
+            self.log.error("study set aside until the next start", study=study)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT stop, SIGHUP reloads; the old handlers come back at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # a test that runs the daemon in a thread stops it by its event
+            return
+        wanted: dict[int, Callable[..., None]] = {
+            signal.SIGTERM: lambda *_: self.stop.set(),
+            signal.SIGINT: lambda *_: self.stop.set(),
+            signal.SIGHUP: lambda *_: self.reload.set(),
+        }
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def publish_studies(
+    settings: Settings, store: Store, log: logs.Log, *, explicit: bool = False
+) -> None:
+    """Put the study files into the store as generations, where they are newer than what is there.
+
+    ``explicit``: an operator asked for it, so a file with older content counts as newer.
+    """
+    from tunerd.settings.studies import load_studies
+
+    who = f"{settings.name}@{os.uname().nodename}"
+    for study in load_studies(settings.studies):
+        published = store.publish_generation(
+            study.name, study.content_hash, study.text, who, _now(), force=explicit
+        )
+        told = {"study": study.name, "mode": study.mode, "generation": published.generation}
+        if published.outcome == "older":
+            log.warning(
+                "study file is older than the store's and not used; SIGHUP forces it", **told
+            )
+        else:
+            log.info("study", outcome=published.outcome, **told)
+
+
+def stream_of(settings: Settings) -> Stream:
+    """The stream that the settings name, with the installation's topics. Does not connect."""
+    topics = settings.topics
+    specs = [
+        TopicSpec(topics.jobs, Content.EVENT),
+        TopicSpec(topics.recommendations, Content.JSON, compacted=True),
+        TopicSpec(topics.rejected, Content.BYTES),
+    ]
+    if settings.stream.kind == "jsonl":
+        folder = {"folder": settings.stream.folder, "create_topics": topics.create}
+        return open_stream("jsonl", specs, folder)
+    kafka = settings.stream.kafka
+    password = kafka.sasl_password
+    options = {
+        "bootstrap_servers": tuple(
+            s.strip() for s in kafka.bootstrap_servers.split(",") if s.strip()
+        ),
+        "client_id": kafka.client_id,
+        "security_protocol": kafka.security_protocol,
+        "sasl_mechanism": kafka.sasl_mechanism,
+        "sasl_username": kafka.sasl_username,
+        "sasl_password": password.get_secret_value() if password else None,
+        "ssl_cafile": kafka.ssl_cafile and str(kafka.ssl_cafile),
+        "ssl_certfile": kafka.ssl_certfile and str(kafka.ssl_certfile),
+        "ssl_keyfile": kafka.ssl_keyfile and str(kafka.ssl_keyfile),
+        "partitions": kafka.partitions,
+        "replication_factor": kafka.replication_factor,
+        "session_timeout_s": kafka.session_timeout_s,
+        "create_topics": topics.create,
+    }
+    return open_stream("kafka", specs, options)
+
+
+def _secret(settings: Settings) -> str | None:
+    password = settings.store.password
+    return None if password is None else password.get_secret_value()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,204 @@
+"""Ingest: from the jobs topic into history.
+
+One transaction takes a batch's observations, its rejections (into the outbox) and the new
+positions in the stream; only then are the positions told to the broker. A crash before the commit
+reads the batch again, a crash after it goes on behind it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tunerd import reports
+from tunerd.core.observation import Observation
+from tunerd.errors import LostPartitionError
+from tunerd.events import Limits, Rejection, conflict, read_job, rejected_record, unknown_study
+from tunerd.settings.model import IngestSettings, TopicSettings
+from tunerd.store import OutboxMessage, Store, Transaction
+from tunerd.streams.base import Position, Record, Source, Stream
+
+__all__ = ["Ingest"]
+
+POLL_S = 0.2
+"""Longest wait for records in one step; part of how fast a stop is."""
+STUDIES_AGE_S = 2.0
+"""How old the list of known studies may be before an event for an unknown one asks again."""
+
+Place = tuple[str, str, str]
+"""Cluster, topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Records that were read, and what they turned out to be."""
+
+    observations: Mapping[str, Sequence[tuple[Observation, Record]]]
+    """By study."""
+    rejections: Sequence[tuple[Rejection, Record]]
+    positions: Mapping[Place, Position]
+    """After the batch."""
+
+
+@dataclass
+class Ingest:
+    """The stage. Owns its source; shares the store."""
+
+    stream: Stream
+    store: Store
+    topics: TopicSettings
+    group: str
+    settings: IngestSettings
+    listener: reports.Listener
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    name: str = "ingest"
+    _source: Source | None = None
+    _positions: dict[Place, Position] = field(default_factory=dict)
+    """As the store has them, for the partitions that this instance reads."""
+    _unsaved: _Batch | None = None
+    """A batch that the store could not take yet; it is tried again before anything is read."""
+    _studies: frozenset[str] = frozenset()
+    _studies_at: float = float("-inf")
+
+    def step(self) -> bool:
+        """Read a batch and commit it."""
+        batch = self._unsaved or self._read()
+        if batch is None:
+            return False
+        self._unsaved = batch
+        assert self._source is not None
+        started = self.clock()
+        try:
+            with self.store.transaction() as tx:
+                report = self._save(tx, batch)
+        except LostPartitionError:
+            # Another instance moved on in one of our partitions: read again from what is stored.
+            self._unsaved = None
+            self._source.reset()
+            return True
+        self._unsaved = None
+        self._positions.update(batch.positions)
+        self._source.commit(list(batch.positions.values()))
+        self.listener.hear(
+            reports.Ingested(
+                accepted=report.accepted,
+                duplicates=report.duplicates,
+                rejected=report.rejected,
+                seconds=self.clock() - started,
+            )
+        )
+        return True
+
+    def lag(self) -> int | None:
+        """Records on the jobs topic that are not ingested yet, as far as the stream knows."""
+        return None if self._source is None else self._source.lag()
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _read(self) -> _Batch | None:
+        if self._source is None:
+            self._source = self.stream.source(self.topics.jobs, self.group, self._restore)
+        records = self._source.poll(POLL_S, self.settings.batch_records)
+        return self._sort(records) if records else None
+
+    def _restore(
+        self, cluster: str, topic: str, partitions: Sequence[str]
+    ) -> Mapping[str, Position]:
+        """Stored positions of partitions that were assigned; called within ``poll``."""
+        found = self.store.restore_positions(cluster, topic, partitions)
+        for partition in partitions:
+            self._positions.pop((cluster, topic, partition), None)
+        for partition, position in found.items():
+            self._positions[cluster, topic, partition] = position
+        return found
+
+    def _sort(self, records: Sequence[Record]) -> _Batch:
+        now = self.now()
+        limits = Limits(
+            max_future=timedelta(hours=self.settings.max_future_hours),
+            max_age=timedelta(days=self.settings.max_age_days),
+        )
+        observations: dict[str, list[tuple[Observation, Record]]] = {}
+        rejections: list[tuple[Rejection, Record]] = []
+        latest: dict[Place, Record] = {}
+        for record in records:
+            read = read_job(record.value, record.headers, now, limits, record.size)
+            if isinstance(read, Observation) and not self._knows(read.study):
+                read = unknown_study(read.study, self._studies)
+            if isinstance(read, Observation):
+                observations.setdefault(read.study, []).append((read, record))
+            else:
+                rejections.append((read, record))
+            latest[record.cluster, record.topic, record.partition] = record
+        positions = {place: record.position for place, record in latest.items()}
+        return _Batch(observations, rejections, positions)
+
+    def _knows(self, study: str) -> bool:
+        if study in self._studies:
+            return True
+        if self.clock() - self._studies_at > STUDIES_AGE_S:
+            self._studies = frozenset(row.name for row in self.store.studies())
+            self._studies_at = self.clock()
+        return study in self._studies
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def _save(self, tx: Transaction, batch: _Batch) -> reports.Ingested:
+        for place, position in batch.positions.items():
+            tx.expect_position(self._positions.get(place), position)
+        now = self.now()
+        accepted: dict[str, int] = {}
+        duplicates = 0
+        rejections = list(batch.rejections)
+        # In the order of names: two instances that lock the same studies cannot wait in a circle.
+        for study in sorted(batch.observations):
+            pairs = batch.observations[study]
+            added = tx.add_observations(study, [one for one, _ in pairs], now)
+            if added.accepted:
+                accepted[study] = len(added.accepted)
+            duplicates += added.duplicates
+            if added.conflicts:
+                records = {id(one): record for one, record in pairs}
+                rejections += [
+                    (conflict(one.event_id, one.source), records[id(one)])
+                    for one in added.conflicts
+                ]
+        tx.enqueue(*[self._message(rejection, record, now) for rejection, record in rejections])
+        kinds = Counter(_kind(rejection) for rejection, _ in rejections)
+        return reports.Ingested(
+            accepted=accepted, duplicates=duplicates, rejected=dict(kinds), seconds=0.0
+        )
+
+    def _message(self, rejection: Rejection, record: Record, now: datetime) -> OutboxMessage:
+        rejected = rejected_record(
+            rejection,
+            cluster=record.cluster,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            value=record.value,
+            size=record.size if record.sha256 else None,
+            sha256=record.sha256,
+        )
+        return OutboxMessage(
+            kind="rejected",
+            message_id=rejected.id,
+            topic=self.topics.rejected,
+            key=rejected.key,
+            value=rejected.value,
+            headers=rejected.headers,
+            created_at=now,
+        )
+
+
+def _kind(rejection: Rejection) -> str:
+    """A few words for a metric's label: the field without what the sender chose to call it."""
+    return rejection.field.partition(".")[0].partition("[")[0]

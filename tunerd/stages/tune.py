@@ -1,0 +1,319 @@
+"""Tune: learn what is new, search, decide, and put what is worth saying into the outbox.
+
+One step works on one study. Everything that it changes is saved in one transaction under the
+study's epoch; whatever goes wrong, the study is loaded again from what was saved.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Self
+
+from tunerd import logs, reports
+from tunerd.core.campaign import Campaign
+from tunerd.core.decide import Advice
+from tunerd.core.observation import Observation
+from tunerd.core.scores import WindowScores
+from tunerd.errors import FencedOutError, NothingFeasibleError
+from tunerd.settings import Settings
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.books import Books, Changes, open_books
+from tunerd.store import Command, Store, StudyRow, open_store, study_lease
+
+__all__ = ["Tune"]
+
+LEARN_MOST = 1000
+"""Observations learned in one step; a backlog is learned in steps of so many."""
+SEARCH_S = 2.0
+"""How long a step goes on to contexts with new jobs before it saves what it has."""
+LOOK_EVERY_S = 0.5
+"""How often operators' commands are looked for."""
+HOUSEKEEP_EVERY_S = 10.0
+"""How often renewals, withdrawals and stale contexts are looked for without a new observation."""
+LEASE_S = 60.0
+
+
+@dataclass
+class Tune:
+    """The stage. Holds the studies that it tunes in memory; shares the store."""
+
+    store: Store
+    settings: TuneSettings
+    topic: str
+    """Of the recommendations."""
+    listener: reports.Listener
+    log: logs.Log
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    set_aside: Collection[str] = ()
+    stop: Callable[[], bool] = lambda: False
+    """Whether the process is asked to end: then a step saves what it has."""
+    name: str = "tune"
+    _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _books: dict[str, Books] = field(default_factory=dict)
+    _turn: int = 0
+    _commands_at: float = float("-inf")
+    _commands: list[Command] = field(default_factory=list)
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings,
+        listener: reports.Listener,
+        log: logs.Log,
+        *,
+        set_aside: Collection[str] = (),
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Self:
+        """The stage as the tuner process runs it."""
+        password = settings.store.password
+        store = open_store(settings.store.url, password.get_secret_value() if password else None)
+        return cls(
+            store,
+            settings.tune,
+            settings.topics.recommendations,
+            listener,
+            log,
+            lambda: datetime.now(UTC),
+            monotonic,
+            set_aside,
+            stop,
+        )
+
+    def step(self) -> bool:
+        """Work on the next study that has something to do."""
+        rows = [row for row in self.store.studies() if row.name not in self.set_aside]
+        if self.clock() - self._commands_at > LOOK_EVERY_S:
+            self._commands_at = self.clock()
+            self._commands = self.store.commands()
+        for i in range(len(rows)):
+            row = rows[(self._turn + i) % len(rows)]
+            try:
+                worked = self._step_study(row)
+            except FencedOutError as error:
+                self.log.warning("study taken over", study=row.name, problem=str(error))
+                self._drop(row.name)
+                worked = True
+            except Exception:
+                self._books.pop(row.name, None)
+                raise
+            if worked:
+                self._turn = (self._turn + i + 1) % len(rows)
+                return True
+        return False
+
+    def forget(self) -> None:
+        """Drop everything in memory; it is loaded again from the store."""
+        self._books.clear()
+        self._commands_at = float("-inf")
+
+    def close(self) -> None:
+        """Leave the studies to others at once."""
+        for study, books in self._books.items():
+            self.store.release_lease(study_lease(study), self._owner, books.epoch)
+        self._background.shutdown(wait=False, cancel_futures=True)
+        self.store.close()
+
+    # -- one study --------------------------------------------------------------------------
+
+    def _step_study(self, row: StudyRow) -> bool:
+        books = self._books.get(row.name)
+        if books is None or books.generation != row.generation:
+            self._load(row)
+            return True
+        observations = self._unlearned(row, books)
+        commands = [one for one in self._commands if one.study == row.name]
+        idle_s = self.clock() - books.looked_at
+        if not (observations or commands or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
+            return False
+        self.listener.hear(reports.Began(study=row.name))
+        started = self.clock()
+        changes = Changes()
+        if observations:
+            learned = books.tuner.learn(observations)
+            changes.swapped = learned.swapped
+        learn_s = self.clock() - started
+        if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
+            books.looked_at = started
+            self._carry_out(commands, books, changes)
+            books.due = [] if books.ended else books.tuner.due(self._active(books))
+            changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
+        searched_s = self._search(books, changes)
+        worked = bool(observations or commands or changes.searched or changes.lapsed or books.anew)
+        if worked:
+            self._save(row, books, observations, changes, learn_s, searched_s)
+        self.listener.hear(reports.Progressed(stage="tune", worked=worked))
+        return worked
+
+    def _unlearned(self, row: StudyRow, books: Books) -> Sequence[Observation]:
+        if row.last_sequence <= books.tuner.sequence:
+            return []
+        return self.store.observations(row.name, after=books.tuner.sequence, limit=LEARN_MOST)
+
+    def _active(self, books: Books) -> list[str]:
+        within = timedelta(days=self.settings.active_days)
+        return books.tuner.active(self.now(), within, self.settings.max_contexts)
+
+    def _search(self, books: Books, changes: Changes) -> float:
+        """Search what is due, the most urgent first, until this step's time is over."""
+        started = self.clock()
+        while books.due and not self.stop():
+            spent = self.clock() - started
+            waits = books.tuner.contexts[books.due[0]].waiting_since > 0
+            if changes.searched and spent > (SEARCH_S if waits else self.settings.budget_s):
+                break
+            key = books.due.pop(0)
+            try:
+                advice: Advice | str = books.tuner.advise(key, books.followed(key))
+            except NothingFeasibleError as error:
+                advice = str(error)
+            changes.searched[key] = advice
+        return self.clock() - started
+
+    def _save(
+        self,
+        row: StudyRow,
+        books: Books,
+        observations: Sequence[Observation],
+        changes: Changes,
+        learn_s: float,
+        search_s: float,
+    ) -> None:
+        active = self._active(books)
+        window = _scores(books.tuner.window.scores(books.study.metric_value))
+        detail = {"learn_s": round(learn_s, 4), "search_s": round(search_s, 4)}
+        with self.store.transaction() as tx:
+            tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
+            tx.fence(row.name, books.epoch)
+            said = books.save(tx, changes, len(observations), active, self.now(), detail)
+        for number in changes.results:
+            self._commands = [one for one in self._commands if one.id != number]
+        for line in said.lines:
+            self.log.info(line.event, study=row.name, **line.detail)
+        gains = books.tuner.gains
+        self.listener.hear(
+            reports.Stepped(
+                study=row.name,
+                observations=len(observations),
+                sequence=books.tuner.sequence,
+                waiting=max(row.last_sequence - books.tuner.sequence, 0),
+                learn_s=learn_s if observations else None,
+                search_s=search_s if changes.searched else None,
+                contexts_searched=len(changes.searched),
+                contexts_active=len(active),
+                rebuilt=changes.swapped,
+                issued=said.issued,
+                renewed=said.renewed,
+                withdrawn=said.withdrawn,
+                candidates=said.candidates,
+                scores=window,
+                gain_predicted=_mean([promised for promised, _ in gains]),
+                gain_realised=_mean([realised for _, realised in gains]),
+            )
+        )
+
+    # -- loading ----------------------------------------------------------------------------
+
+    def _load(self, row: StudyRow) -> None:
+        """Take the study's lease and bring it back as it was saved last, or, for a new
+        generation, learn it anew from its history."""
+        self.listener.hear(reports.Began(study=row.name))
+        started = self.clock()
+        self._books.pop(row.name, None)
+        epoch = self._take(row.name)
+        books = open_books(
+            self.store,
+            row.name,
+            epoch,
+            self._background,
+            self.topic,
+            self.settings,
+            alive=lambda: self.listener.hear(reports.Began(study=row.name)),
+        )
+        self._books[row.name] = books
+        self.listener.hear(reports.Progressed(stage="tune", worked=True))
+        self.log.info(
+            "study loaded",
+            study=row.name,
+            generation=books.generation,
+            observations=books.tuner.sequence,
+            contexts=len(books.tuner.contexts),
+            anew=books.anew,
+            seconds=round(self.clock() - started, 2),
+        )
+
+    def _take(self, study: str) -> int:
+        """Take over the lease. One daemon at a time holds the store (``Store.guard``), so
+        whoever has the lease is a process of ours that died or is about to; the new epoch keeps
+        it from writing. Waiting for its expiry belongs to several instances, a later issue."""
+        name = study_lease(study)
+        with self.store.transaction() as tx:
+            for lease in tx.leases():
+                if lease.name == name and lease.owner is not None:
+                    tx.release_lease(name, lease.owner, lease.epoch)
+            epoch = tx.take_lease(name, self._owner, LEASE_S)
+        assert epoch is not None
+        return epoch
+
+    def _drop(self, study: str) -> None:
+        self._books.pop(study, None)
+        self.listener.hear(reports.StudyGone(study=study))
+
+    # -- commands ---------------------------------------------------------------------------
+
+    def _carry_out(self, commands: Sequence[Command], books: Books, changes: Changes) -> None:
+        for command in commands:
+            match command.command:
+                case "campaign":
+                    result = self._begin_campaign(command, books)
+                case "approve":
+                    result = books.approve(command, changes)
+                case "end":
+                    result = books.end()
+                case other:
+                    result = f"refused: this version of tunerd knows no command {other!r}"
+            changes.results[command.id] = result
+            self.log.info(
+                "command carried out",
+                study=command.study,
+                command=command.command,
+                who=command.who,
+                why=command.why,
+                result=result,
+            )
+
+    def _begin_campaign(self, command: Command, books: Books) -> str:
+        wanted = command.arguments
+        campaign = Campaign(
+            jobs=wanted["jobs"],
+            rounds=wanted["rounds"],
+            round_size=wanted["round_size"],
+            repeats=wanted["repeats"],
+        )
+        try:
+            key = books.tuner.start_campaign(wanted["context"], campaign, self.now())
+        except NothingFeasibleError as error:
+            return f"refused: {error}"
+        return f"campaign begun in {key}"
+
+
+def _scores(window: WindowScores) -> reports.Scores:
+    def known(value: float) -> float | None:
+        return None if value != value else value
+
+    return reports.Scores(
+        observations=window.rows,
+        kendall=known(window.kendall_within),
+        spearman=known(window.spearman_within),
+        pearson=known(window.pearson_within),
+        mape=known(window.mape),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
