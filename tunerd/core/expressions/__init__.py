@@ -7,7 +7,9 @@ Text is parsed into a tree (:mod:`.syntax`), checked for mistakes that can be se
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tunerd.core.arrays import FloatArray
 from tunerd.core.expressions.arrays import Column, constant, evaluate, looked_up
+from tunerd.core.expressions.distance import distance
 from tunerd.core.expressions.kinds import Kind, NameKind, check, suggestion
 from tunerd.core.expressions.syntax import (
     RESERVED,
@@ -49,6 +51,10 @@ class Expression:
     def evaluate(self, columns: Mapping[str, Column]) -> Column:
         """Return its value in every configuration that ``columns`` hold, by name."""
         return evaluate(self.node, columns)
+
+    def distance(self, columns: Mapping[str, Column]) -> FloatArray:
+        """Return how far each configuration is from making this truth value true; 0 where it is."""
+        return distance(self.node, columns)
 
     def conjuncts(self) -> tuple["Expression", ...]:
         """The parts joined by ``and`` at the top: all must hold, each can be tested alone."""

@@ -54,6 +54,17 @@ class Column:
         truth = self.values.astype(bool, copy=False)
         return truth if self.undefined is None else truth & ~self.undefined
 
+    def plain(self, n: int) -> Array:
+        """Return n rows as a plain array: text as text, NaN or ``None`` where undefined."""
+        values = self.values
+        if self.texts is not None:
+            values = np.array(self.texts)[values]
+        if self.undefined is not None:
+            # An undefined number or truth value makes the column one of floats.
+            values = values.astype(object if self.texts is not None else np.float64)
+            values = np.where(self.undefined, None if self.texts is not None else np.nan, values)
+        return np.broadcast_to(values, (n, *values.shape[1:]))
+
     def take(self, values: Array, undefined: BoolArray | None) -> "Column":
         """Return the same kind of column with other values."""
         return Column(values, undefined, self.texts, self.attributes)
@@ -162,7 +173,8 @@ def _where(mask: BoolArray) -> BoolArray | None:
     return mask if mask.any() else None
 
 
-def _numeric(column: Column) -> Array:
+def numeric(column: Column) -> Array:
+    """Return the values as numbers: true counts as 1."""
     values = column.values
     return values.astype(np.int64) if values.dtype == bool else values
 
@@ -182,7 +194,7 @@ def _index(column: Column, index: Column) -> Column:
 
 
 def _negative(sign: str, column: Column) -> Column:
-    values = _numeric(column)
+    values = numeric(column)
     if sign == "+":
         return Column(values, column.undefined)
     return Column(-values, _either(column.undefined, _smallest(values)))
@@ -203,7 +215,7 @@ def _magnitude(values: Array) -> int:
 
 def _operands(left: Column, right: Column) -> tuple[Array, Array, bool]:
     """Both sides as numbers of one type, and whether they are integers."""
-    x, y = _numeric(left), _numeric(right)
+    x, y = numeric(left), numeric(right)
     if x.dtype == y.dtype == np.int64:
         return x, y, True
     return x.astype(np.float64, copy=False), y.astype(np.float64, copy=False), False
@@ -254,7 +266,7 @@ def _product_overflows(x: Array, y: Array, wrapped: Array) -> BoolArray:
 
 
 def _divide(left: Column, right: Column) -> Column:
-    x, y = _numeric(left).astype(np.float64), _numeric(right).astype(np.float64)
+    x, y = numeric(left).astype(np.float64), numeric(right).astype(np.float64)
     return _finite(x / y, left.undefined, right.undefined)
 
 
@@ -399,9 +411,9 @@ def call(function: str, arguments: Sequence[Column]) -> Column:
 
 def _extreme(function: str, parts: Sequence[Column]) -> Column:
     combine = np.minimum if function == "min" else np.maximum
-    values = _numeric(parts[0])
+    values = numeric(parts[0])
     for part in parts[1:]:
-        values = combine(values, _numeric(part))
+        values = combine(values, numeric(part))
     return Column(values, _either(*(part.undefined for part in parts)))
 
 
@@ -417,7 +429,7 @@ def _quantified(decides: bool, column: Column) -> Column:
 
 def _reduced(function: str, column: Column) -> Column:
     undefined = None if column.undefined is None else np.asarray(column.undefined.any(axis=-1))
-    values = _numeric(column)
+    values = numeric(column)
     if function in ("min", "max"):
         return Column(values.min(axis=-1) if function == "min" else values.max(axis=-1), undefined)
     if function == "count":
@@ -433,7 +445,7 @@ def _reduced(function: str, column: Column) -> Column:
 
 
 def _mapped(function: str, column: Column) -> Column:
-    values = _numeric(column)
+    values = numeric(column)
     if function == "abs":
         return Column(np.abs(values), _either(column.undefined, _smallest(values)))
     if function == "log2":

@@ -1,0 +1,194 @@
+"""Cells: groups of dimensions whose feasible tuples are listed in a table.
+
+A dimension alone is a cell with one row per choice. A rule over few enough combinations joins the
+cells that it ties together into one, keeping only the rows that satisfy it; so an equality such as
+``tp * pp * cp * dp == n_gpus`` is solved by listing, once, and sampled without rejection.
+Rules over too many combinations are *wide*: they stay to be checked on whole configurations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
+from tunerd.core.rules import Rule
+
+__all__ = ["Cell", "Cells", "join"]
+
+COMBINATIONS = 1 << 21
+"""Combinations that one join may look at: about 0.1 s, and room for 16,384 × 100."""
+ROWS = 1 << 17
+"""Rows that a table may have. A rule that leaves more is loose enough for rejection."""
+CHUNK = 1 << 16
+"""Combinations looked at together: small enough for a processor's cache."""
+NEAREST = 1 << 22
+"""Distances that one look for the nearest rows may compute."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Dimensions and their feasible tuples."""
+
+    dimensions: IntArray
+    """(k,) ascending."""
+    table: Codes
+    """(rows, k), in lexicographic order, distinct."""
+    sizes: IntArray
+    """(k,) choices of each dimension."""
+    constraints: tuple[str, ...] = ()
+    """Names of the constraints that are settled here."""
+
+    @cached_property
+    def _keys(self) -> IntArray:
+        return self.keys(self.table)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether every tuple is feasible."""
+        return len(self.table) == prod(map(int, self.sizes))
+
+    def keys(self, tuples: Codes) -> IntArray:
+        """Number tuples in lexicographic order; fits 63 bits by the way cells are joined."""
+        keys = np.zeros(len(tuples), np.int64)
+        for column, size in enumerate(self.sizes):
+            keys = keys * size + tuples[:, column]
+        return keys
+
+    def holds(self, tuples: Codes) -> BoolArray:
+        """Return which of (n, k) tuples are in the table; their codes must be in range."""
+        if self.whole:
+            return np.ones(len(tuples), bool)
+        keys = self.keys(tuples)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: BoolArray = self._keys[at] == keys
+        return found
+
+    def sample(self, n: int, rng: np.random.Generator) -> Codes:
+        """Return n rows, uniformly."""
+        return self.table[rng.integers(len(self.table), size=n)]
+
+    def spread(self, points: FloatArray) -> Codes:
+        """Map points of the unit cube, (n, k), onto rows, evenly.
+
+        Column by column, each coordinate picks by quantile among the rows that share what was
+        picked so far (Rosenblatt's transformation).
+        """
+        low = np.zeros(len(points), np.int64)
+        high = np.full(len(points), len(self.table))
+        for column, (first, end) in enumerate(self._groups):
+            at = low + (points[:, column] * (high - low)).astype(np.int64)
+            at = np.minimum(at, high - 1)
+            low, high = first[at], end[at]
+        return self.table[low]
+
+    @cached_property
+    def _groups(self) -> list[tuple[IntArray, IntArray]]:
+        """For each column and row: where the rows that agree up to this column start and end."""
+        groups = []
+        starts = np.zeros(len(self.table), bool)
+        starts[0] = True
+        for column in range(len(self.dimensions)):
+            starts[1:] |= self.table[1:, column] != self.table[:-1, column]
+            first = np.flatnonzero(starts)
+            group = np.cumsum(starts) - 1
+            groups.append((first[group], np.append(first[1:], len(self.table))[group]))
+        return groups
+
+    def nearest(self, tuples: Codes, rng: np.random.Generator) -> Codes:
+        """Return for each of (n, k) tuples a row that changes few dimensions, and those little.
+
+        Large tables are looked at in part: a random part, the same for all tuples.
+        """
+        table = self.table
+        fit = max(NEAREST // (max(len(tuples), 1) * table.shape[1]), 64)
+        if len(table) > fit:
+            table = table[np.sort(rng.choice(len(table), size=fit, replace=False))]
+        far = np.zeros((len(tuples), len(table)))
+        for column, size in enumerate(self.sizes):
+            steps = np.abs(tuples[:, column, None] - table[None, :, column])
+            far += (steps > 0) + steps / (int(size) * len(self.sizes))
+        far += rng.random(far.shape) * 1e-6  # ties are broken by chance, not by the table's order
+        return table[far.argmin(axis=1)]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All dimensions in cells, and the rules that are too wide for a table."""
+
+    cells: tuple[Cell, ...]
+    wide: tuple[Rule, ...]
+
+    @property
+    def empty(self) -> Cell | None:
+        """A cell without a row: its constraints cannot be satisfied together."""
+        return next((cell for cell in self.cells if not len(cell.table)), None)
+
+
+def join(sizes: IntArray, rules: Sequence[Rule]) -> Cells:
+    """Settle as many rules as fit into tables, the cheapest first; stops at an empty table."""
+    cells = {
+        d: Cell(np.array([d]), np.arange(size, dtype=np.int32)[:, None], np.array([size]))
+        for d, size in enumerate(sizes)
+    }
+    left = list(rules)
+    wide: list[Rule] = []
+    while left:
+        cost, rule = min(((_cost(rule, cells), rule) for rule in left), key=lambda pair: pair[0])
+        left.remove(rule)
+        joined = _joined(_tied(rule, cells), rule, len(sizes)) if cost <= COMBINATIONS else None
+        if joined is None:
+            wide.append(rule)
+            continue
+        for d in joined.dimensions:
+            cells[int(d)] = joined
+        if not len(joined.table):
+            break
+    distinct = {id(cell): cell for cell in cells.values()}
+    return Cells(tuple(distinct.values()), tuple(wide))
+
+
+def _tied(rule: Rule, cells: dict[int, Cell]) -> list[Cell]:
+    found = {id(cells[int(d)]): cells[int(d)] for d in rule.dimensions}
+    return list(found.values())
+
+
+def _cost(rule: Rule, cells: dict[int, Cell]) -> int:
+    return prod(len(cell.table) for cell in _tied(rule, cells))
+
+
+def _joined(parts: list[Cell], rule: Rule, width: int) -> Cell | None:
+    """Return the cell of all combinations of the parts' rows that keep the rule."""
+    dimensions = np.concatenate([part.dimensions for part in parts])
+    sizes = np.concatenate([part.sizes for part in parts])
+    if prod(map(int, sizes)) >= 2**62:
+        return None
+    where = np.zeros(width, np.int64)
+    where[dimensions] = np.arange(len(dimensions))
+    lengths = [len(part.table) for part in parts]
+    kept: list[Codes] = []
+    rows = 0
+    for start in range(0, prod(lengths), CHUNK):
+        tuples = _combinations(parts, start, min(start + CHUNK, prod(lengths)))
+        kept.append(tuples[rule.satisfied(tuples, where)])
+        rows += len(kept[-1])
+        if rows > ROWS:
+            return None
+    order = np.argsort(dimensions)
+    table = np.concatenate(kept)[:, order] if kept else np.zeros((0, len(order)), np.int32)
+    names = dict.fromkeys([name for part in parts for name in part.constraints])
+    names[rule.constraint] = None
+    cell = Cell(dimensions[order], table, sizes[order], tuple(names))
+    return Cell(cell.dimensions, table[np.argsort(cell.keys(table))], cell.sizes, tuple(names))
+
+
+def _combinations(parts: list[Cell], start: int, stop: int) -> Codes:
+    """Return combinations of rows by number, the last part's rows changing fastest."""
+    number = np.arange(start, stop)
+    found = []
+    for part in reversed(parts):
+        number, row = np.divmod(number, len(part.table))
+        found.append(part.table[row])
+    return np.concatenate(found[::-1], axis=1)

@@ -1,0 +1,112 @@
+"""A study's constraints in one context, as rules over columns of choice indices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
+from tunerd.core.expressions import Column, Expression, constant
+from tunerd.core.observation import Scalar
+from tunerd.core.study import Derived, Parameter, Study
+
+__all__ = ["Layout", "Rule", "rules_of"]
+
+
+class Layout:
+    """Where the parameters lie in a configuration's codes, and what the codes stand for."""
+
+    def __init__(self, study: Study, context: Mapping[str, Scalar]) -> None:
+        self.study = study
+        self.parameters = {parameter.name: parameter for parameter in study.parameters}
+        self.places: dict[str, IntArray] = {}
+        """Parameter → its dimensions."""
+        at = 0
+        for parameter in study.parameters:
+            self.places[parameter.name] = np.arange(at, at + parameter.repeat)
+            at += parameter.repeat
+        self.width = at
+        self.constants = {
+            feature.name: constant(context.get(feature.name), study.lookups.get(feature.name))
+            for feature in study.context
+        }
+        self._choices: dict[str, Array] = {
+            parameter.name: np.array(parameter.choices)
+            for parameter in study.parameters
+            if parameter.type != "category"
+        }
+
+    def column(self, parameter: Parameter, codes: Codes) -> Column:
+        """Return a parameter's column from its own codes, (n, repeat)."""
+        codes = codes if parameter.repeated else codes[:, 0]
+        if parameter.type == "category":
+            return Column(codes, None, tuple(map(str, parameter.choices)))
+        return Column(self._choices[parameter.name][codes])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must be true; a constraint is one or, joined by ``and``, several."""
+
+    constraint: str
+    expression: Expression
+    layout: Layout
+    parameters: tuple[str, ...]
+    derived: tuple[Derived, ...]
+    """Derived values that it needs, in order."""
+    dimensions: IntArray
+    """Dimensions that it ties together, ascending."""
+
+    def satisfied(self, codes: Codes, where: IntArray | None = None) -> BoolArray:
+        """Return which of (n, k) configurations keep the rule.
+
+        ``where`` has the column of each dimension, when ``codes`` do not hold all of them.
+        """
+        truth = self.expression.evaluate(self._columns(codes, where)).satisfied()
+        return np.broadcast_to(truth, (len(codes),))
+
+    def distance(self, codes: Codes) -> FloatArray:
+        """Return how far each of (n, D) configurations is from keeping the rule."""
+        return np.broadcast_to(self.expression.distance(self._columns(codes, None)), (len(codes),))
+
+    def _columns(self, codes: Codes, where: IntArray | None) -> dict[str, Column]:
+        columns = dict(self.layout.constants)
+        for name in self.parameters:
+            places = self.layout.places[name]
+            if where is not None:
+                places = where[places]
+            first = int(places[0])
+            # A slice is a view, where fancy indexing would copy.
+            together = places[-1] - first == len(places) - 1
+            part = codes[:, first : first + len(places)] if together else codes[:, places]
+            columns[name] = self.layout.column(self.layout.parameters[name], part)
+        for derived in self.derived:
+            columns[derived.name] = derived.expression.evaluate(columns)
+        return columns
+
+
+def rules_of(layout: Layout) -> tuple[Rule, ...]:
+    """Return the rules of a study's constraints."""
+    return tuple(
+        _rule(layout, constraint.name, part)
+        for constraint in layout.study.constraints
+        for part in constraint.expression.conjuncts()
+    )
+
+
+def _rule(layout: Layout, name: str, expression: Expression) -> Rule:
+    reads = reads_of(layout.study.derived, expression)
+    parameters = tuple(name for name in layout.places if name in reads)
+    derived = tuple(derived for derived in layout.study.derived if derived.name in reads)
+    dimensions = [layout.places[name] for name in parameters]
+    together = np.concatenate(dimensions) if dimensions else np.zeros(0, np.int64)
+    return Rule(name, expression, layout, parameters, derived, together)
+
+
+def reads_of(derived: Sequence[Derived], expression: Expression) -> set[str]:
+    """Return every name that an expression reads, those behind derived values included."""
+    reads = set(expression.names)
+    for value in reversed(derived):  # each needs only earlier ones
+        if value.name in reads:
+            reads |= value.expression.names
+    return reads

@@ -1,0 +1,278 @@
+"""The search space of a study in one context: what may be tried there.
+
+A configuration is a row of choice indices, one for each dimension (a ``repeat`` parameter has one
+per position). The constraints split the dimensions into independent blocks; a block is listed in a
+table where that can be afforded (:mod:`tunerd.core.cells`), and sampled under its wide rules
+where not (:mod:`tunerd.core.wide`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
+from tunerd.core.cells import Cell, join
+from tunerd.core.infeasible import explain_empty, explain_not_found, explain_outright
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.rules import Layout, Rule, rules_of
+from tunerd.core.study import Study
+from tunerd.core.wide import Wide
+
+__all__ = ["Block", "Codes", "Dimension", "Space"]
+
+SEEDS = 32
+"""Feasible rows of a wide block that are kept for rows that no repair can mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One column of a configuration's codes."""
+
+    name: str
+    """``tp``, or ``sharding[3]`` for a position of a repeat parameter."""
+    parameter: str
+    position: int
+    size: int
+    """Number of choices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Dimensions that no constraint ties to others."""
+
+    dimensions: IntArray
+    """(k,) ascending."""
+    table: Codes | None
+    """(rows, k) feasible tuples in lexicographic order; ``None`` where they are too many."""
+
+
+class Space:
+    """What a study's constraints allow in one context."""
+
+    def __init__(self, study: Study, context: Mapping[str, object]) -> None:
+        """Split the space into blocks and list those that can be listed.
+
+        Raises:
+            NothingFeasibleError: naming the constraints and the context.
+        """
+        self.study = study
+        self.context: dict[str, Scalar] = study.clean_context(context)
+        self.dimensions = tuple(
+            Dimension(
+                f"{parameter.name}[{position}]" if parameter.repeated else parameter.name,
+                parameter.name,
+                position,
+                len(parameter.choices),
+            )
+            for parameter in study.parameters
+            for position in range(parameter.repeat)
+        )
+        self.sizes: IntArray = np.array([d.size for d in self.dimensions], dtype=np.int64)
+        self._layout = Layout(study, self.context)
+        rules = rules_of(self._layout)
+        explain_outright(study, self.context, rules)
+        cells = join(self.sizes, rules)
+        if cells.empty is not None:
+            explain_empty(study, self.context, self.sizes, rules, cells.empty)
+        self._cells = cells.cells
+        self._wide = _components(cells.cells, [r for r in cells.wide if len(r.dimensions)])
+        self._seeds = [self._found(wide) for wide in self._wide]
+        self.blocks = self._blocks()
+
+    def _found(self, wide: Wide) -> Codes:
+        codes = np.zeros((SEEDS, len(self.sizes)), np.int32)
+        if not wide.sample(codes, np.random.default_rng(0)).all():
+            explain_not_found(self.study, self.context, wide)
+        return codes
+
+    def _blocks(self) -> tuple[Block, ...]:
+        tied = {id(cell) for wide in self._wide for cell in wide.cells}
+        self._free = [cell for cell in self._cells if id(cell) not in tied]
+        blocks = [Block(cell.dimensions, cell.table) for cell in self._free]
+        blocks += [Block(wide.dimensions, None) for wide in self._wide]
+        return tuple(sorted(blocks, key=lambda block: int(block.dimensions[0])))
+
+    @property
+    def size(self) -> int | None:
+        """Number of feasible configurations; ``None`` when there are too many to list a block."""
+        return None if self._wide else prod(len(cell.table) for cell in self._free)
+
+    # ── feasible configurations ──────────────────────────────────────────────────────────────
+
+    def sample(self, n: int, rng: np.random.Generator) -> Codes:
+        """Return (n, D) feasible configurations, evenly spread over all that are feasible.
+
+        Exactly uniform where blocks are listed or a fair share of combinations is feasible,
+        approximately where they must be repaired.
+        """
+        codes = np.zeros((n, len(self.sizes)), np.int32)
+        if not n:
+            return codes
+        for cell in self._free:
+            codes[:, cell.dimensions] = cell.sample(n, rng)
+        for wide, seeds in zip(self._wide, self._seeds, strict=True):
+            good = wide.sample(codes, rng)
+            rows = np.flatnonzero(~good)
+            places = wide.dimensions
+            codes[rows[:, None], places] = seeds[rng.integers(len(seeds), size=len(rows))][
+                :, places
+            ]
+        return codes
+
+    def spread(self, n: int, rng: np.random.Generator) -> Codes:
+        """Return (n, D) feasible configurations that fill the space evenly.
+
+        Points of a scrambled Sobol sequence are mapped onto the tables of the blocks, and
+        repaired where wide rules ask for it. Distinct while there are enough.
+        """
+        codes = np.zeros((n, len(self.sizes)), np.int32)
+        if not n:
+            return codes
+        points = _sobol(n, len(self.sizes), rng)
+        for cell in self._cells:
+            codes[:, cell.dimensions] = cell.spread(points[:, cell.dimensions])
+        return self._distinct(self._mended(codes, rng), rng)
+
+    def _distinct(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Replace repeated rows by others while there are others."""
+        seen: set[bytes] = set()
+        again = [i for i, row in enumerate(codes) if _is_old(row, seen)]
+        if again and (size := self.size) is not None and size <= 4 * len(codes):
+            fresh: Codes = rng.permutation(self._product())
+        else:
+            fresh = self.sample(4 * len(again), rng)
+        for row in fresh:
+            if not again:
+                break
+            if not _is_old(row, seen):
+                codes[again.pop(0)] = row
+        return codes
+
+    def feasible(self, codes: Codes) -> BoolArray:
+        """Return which of (n, D) configurations are feasible, (n,)."""
+        inside: BoolArray = ((codes >= 0) & (codes < self.sizes)).all(axis=1)
+        if not inside.all():
+            codes = np.where(inside[:, None], codes, 0)
+        for cell in self._cells:
+            if not cell.whole:
+                inside &= cell.holds(codes[:, cell.dimensions])
+        for wide in self._wide:
+            inside &= wide.feasible(codes)
+        return inside
+
+    def table(self, limit: int) -> Codes | None:
+        """Return all feasible configurations, (n, D), if there are at most ``limit``, else
+        ``None``; ``None`` too when a block cannot be listed."""
+        size = self.size
+        return None if size is None or size > limit else self._product()
+
+    def _product(self) -> Codes:
+        number = np.arange(self.size or 0)
+        codes = np.zeros((len(number), len(self.sizes)), np.int32)
+        for cell in reversed(self._free):
+            number, row = np.divmod(number, len(cell.table))
+            codes[:, cell.dimensions] = cell.table[row]
+        return codes
+
+    def repair(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Return (n, D) feasible configurations near the given ones; feasible ones unchanged.
+
+        In a listed block the row that changes fewest dimensions is taken, elsewhere a guided
+        search that changes one after the other.
+        """
+        inside = np.clip(codes, 0, self.sizes - 1).astype(np.int32)
+        for cell in self._cells:
+            if not cell.whole:
+                rows = np.flatnonzero(~cell.holds(inside[:, cell.dimensions]))
+                if len(rows):
+                    near = cell.nearest(inside[rows[:, None], cell.dimensions], rng)
+                    inside[rows[:, None], cell.dimensions] = near
+        return self._mended(inside, rng)
+
+    def _mended(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """Repair wide blocks in place; what cannot be mended takes the nearest row known."""
+        for wide, seeds in zip(self._wide, self._seeds, strict=True):
+            before = codes.copy()
+            good = wide.mend(codes, rng)
+            for row in np.flatnonzero(~good):
+                known = np.concatenate([seeds, codes[good]])[:, wide.dimensions]
+                far = (known != before[row, wide.dimensions]).sum(axis=1)
+                codes[row, wide.dimensions] = known[far.argmin()]
+        return codes
+
+    # ── configurations as people write them ──────────────────────────────────────────────────
+
+    def encode(self, config: Mapping[str, object]) -> Codes | None:
+        """Return a configuration's codes, (D,); ``None`` when a value is missing or outside the
+        space, or the constraints rule the configuration out here.
+
+        Other entries are ignored. A single value for a repeat parameter stands for all positions.
+        """
+        codes: list[int] = []
+        for parameter in self.study.parameters:
+            value = config.get(parameter.name)
+            values = value if isinstance(value, list | tuple) else [value] * parameter.repeat
+            if len(values) != parameter.repeat or (value is values and not parameter.repeated):
+                return None
+            for one in values:
+                place = parameter.index(one)
+                if place is None:
+                    return None
+                codes.append(place)
+        row = np.array(codes, dtype=np.int32)
+        return row if bool(self.feasible(row[None, :])[0]) else None
+
+    def decode(self, code: Codes) -> dict[str, Value]:
+        """Return a configuration, (D,), with values as printed and lists for repeat parameters."""
+        config: dict[str, Value] = {}
+        for parameter in self.study.parameters:
+            places = self._layout.places[parameter.name]
+            values: list[Scalar] = [parameter.choices[int(code[place])] for place in places]
+            config[parameter.name] = values if parameter.repeated else values[0]
+        return config
+
+    def columns(self, codes: Codes) -> dict[str, Array]:
+        """Return parameters and derived values of (n, D) configurations by name.
+
+        Arrays are (n,), or (n, repeat) for repeat parameters; categories are arrays of text.
+        A derived number that is undefined somewhere is a float column with NaN there.
+        """
+        columns = dict(self._layout.constants)
+        for parameter in self.study.parameters:
+            places = self._layout.places[parameter.name]
+            columns[parameter.name] = self._layout.column(parameter, codes[:, places])
+        columns |= self.study.derive(columns)
+        names = [*self._layout.places, *(derived.name for derived in self.study.derived)]
+        return {name: columns[name].plain(len(codes)) for name in names}
+
+
+def _components(cells: Sequence[Cell], rules: Sequence[Rule]) -> list[Wide]:
+    """Group the cells that wide rules tie together."""
+    groups: list[tuple[set[int], list[Rule]]] = []
+    owner = {int(d): number for number, cell in enumerate(cells) for d in cell.dimensions}
+    for rule in rules:
+        tied = {owner[int(d)] for d in rule.dimensions}
+        joined = [rule]
+        for group in [group for group in groups if group[0] & tied]:
+            groups.remove(group)
+            tied |= group[0]
+            joined = [*group[1], *joined]
+        groups.append((tied, joined))
+    return [Wide([cells[number] for number in sorted(tied)], joined) for tied, joined in groups]
+
+
+def _sobol(n: int, width: int, rng: np.random.Generator) -> FloatArray:
+    from scipy.stats import qmc  # half a second to import, for those who need it
+
+    power = max(n - 1, 1).bit_length()
+    points: FloatArray = qmc.Sobol(width, scramble=True, rng=rng).random_base2(power)[:n]
+    return points
+
+
+def _is_old(row: Codes, seen: set[bytes]) -> bool:
+    key = row.tobytes()
+    old = key in seen
+    seen.add(key)
+    return old
