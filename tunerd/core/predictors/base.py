@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap, FloatArray, Rows
+    from tunerd.core.arrays import FloatArray
+    from tunerd.core.features import FeatureMap
+    from tunerd.core.rows import Rows
     from tunerd.core.study import Study
 
 __all__ = ["Prediction", "Predictor"]

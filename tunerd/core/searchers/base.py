@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tunerd.core.arrays import Codes, FloatArray
 
 if TYPE_CHECKING:
-    from tunerd.core.space import Codes, Space
+    from tunerd.core.space import Space
     from tunerd.core.study import SearchOptions
 
 __all__ = ["Budget", "Found", "ScoreFunction", "Scored", "Searcher"]
 
-FloatArray = NDArray[np.float64]
-ScoreFunction = Callable[["Codes"], FloatArray]
-"""(n, D) feasible distinct configurations → (n,) scores, larger is better. −inf and NaN mean
+ScoreFunction = Callable[[Codes], FloatArray]
+"""(n, D) feasible distinct configurations → (n,) scores, larger is better. -inf and NaN mean
 "never this one"."""
 
 
@@ -40,7 +40,7 @@ class Budget:
 class Found:
     """What a search found: distinct feasible configurations, best first."""
 
-    codes: "Codes"
+    codes: Codes
     """(k, D) choice indices; k is at most ``Budget.keep``."""
     scores: FloatArray
     """(k,) descending, all finite or +inf."""
@@ -62,7 +62,7 @@ class Scored:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __call__(self, codes: "Codes") -> FloatArray:
+    def __call__(self, codes: Codes) -> FloatArray:
         """Score (n, D) feasible configurations, repeats welcome.
 
         Returns (n,) scores; NaN where the budget was gone before the row's turn.
@@ -83,8 +83,8 @@ class Scored:
             self._codes.append(codes[fresh])
             scores = np.asarray(self._score(codes[fresh]), dtype=np.float64)
             self._scores = np.concatenate([self._scores, scores])
-        known = np.append(self._scores, np.nan)
-        return known[places]
+        found: FloatArray = np.append(self._scores, np.nan)[places]
+        return found
 
     def best(self, keep: int) -> Found:
         """The ``keep`` best so far; of equals the one that was scored first."""
@@ -105,7 +105,7 @@ class Searcher(ABC):
         """Look for the configurations with the largest scores.
 
         The same space, score function, generator state and budget give the same answer. What
-        scored −inf or NaN is not returned, so that the answer may be empty.
+        scored -inf or NaN is not returned, so that the answer may be empty.
         """
         scored = Scored(score, len(space.dimensions), budget.evaluations)
         table = space.table(budget.evaluations)

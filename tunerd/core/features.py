@@ -1,0 +1,196 @@
+"""From raw values to the matrix that models see.
+
+Derived from the study as it is today, so that a study can gain, lose or rename parameters without
+losing history. What an event lacks, or has in an unusable form, is a missing value (NaN); values
+outside the search space pass through, and a category's unknown value gets a code of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.columns import Column, Source, Vocabulary
+from tunerd.core.context import ValueType
+from tunerd.core.expressions import Column as Values
+from tunerd.core.observation import Observation, Ran
+from tunerd.core.rows import Rows
+
+if TYPE_CHECKING:
+    from tunerd.core.space import Space
+    from tunerd.core.study import Derived, Study
+
+__all__ = ["Column", "FeatureMap", "Rows"]
+
+NAN = float("nan")
+STEADY_S = 60.0
+"""Seconds below which a measured speed counts for less: warm-up and few steps make it noisy."""
+WEAK = 0.5
+"""Weight of a failure of unknown cause before anything else is known; ``runs.py`` says more."""
+
+_RAN = {Ran.YES: (1.0, 1.0), Ran.NO: (0.0, 1.0), Ran.WEAK_NO: (0.0, WEAK), Ran.UNKNOWN: (NAN, 0.0)}
+"""What a job teaches → (ran, weight)."""
+
+
+class FeatureMap:
+    """A study's columns. Two studies of one content give the same columns.
+
+    The codes of open categories are state: what was fitted with them is loaded beside their
+    :meth:`dump`.
+    """
+
+    def __init__(
+        self, study: "Study", vocabulary: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.study = study
+        columns: list[Column] = []
+        self._sources: list[Source] = []
+        for source in _sources(study):
+            self._sources.append(source.starting(len(columns)))
+            columns += source.described()
+        self.columns = tuple(columns)
+        """What the columns of :attr:`Rows.X` are, in order."""
+        categories = [source for source in self._sources if source.type == "category"]
+        self._vocabulary = Vocabulary(
+            {s.name: [str(choice) for choice in s.choices] for s in categories}, vocabulary
+        )
+
+    def dump(self) -> dict[str, list[str]]:
+        """Vocabulary of the categories as JSON values, for the constructor."""
+        return self._vocabulary.dump()
+
+    def rows(self, observations: Sequence[Observation]) -> Rows:
+        """Turn raw observations into rows, values outside the search space included.
+
+        Values of open categories that were never seen get their codes here.
+        """
+        study, n = self.study, len(observations)
+        columns = study.columns([o.context for o in observations], [o.config for o in observations])
+        ran = np.array([_RAN[study.ran(o)] for o in observations]).reshape(n, 2)
+        scores = [study.score(o.metrics) for o in observations]
+        seconds = [STEADY_S if o.measured_s is None else o.measured_s for o in observations]
+        return Rows(
+            X=self._matrix(columns, n, learn=True),
+            score=np.array([NAN if score is None else score for score in scores], np.float64),
+            ran=ran[:, 0].copy(),
+            ran_weight=ran[:, 1].copy(),
+            context_key=tuple(study.context_key(o.context) for o in observations),
+            weight=np.clip(np.array(seconds, np.float64) / STEADY_S, 0.1, 1.0),
+        )
+
+    def candidates(self, space: "Space", codes: Codes) -> Rows:
+        """Turn (n, D) configurations of a space into rows.
+
+        They have the ``X`` and ``context_key`` of jobs that ran them, and say nothing of how it
+        went.
+        """
+        n = len(codes)
+        nothing = np.full(n, NAN)
+        return Rows(
+            X=self._matrix(space.columns(codes), n, learn=False),
+            score=nothing,
+            ran=nothing,
+            ran_weight=np.zeros(n),
+            context_key=(self.study.context_key(space.context),) * n,
+            weight=np.ones(n),
+        )
+
+    def coordinates(self, X: FloatArray) -> FloatArray:
+        """Place configurations so that their Euclidean distance says how much they differ.
+
+        (n, F) → (n, C). Numbers count by their place among the choices, categories as equal or
+        not; every parameter weighs the same however often it repeats, and two random
+        configurations are √2 apart on average. The context takes no part.
+        """
+        parameters = [source for source in self._sources if source.group == "parameter"]
+        parts = [_coordinates(source, X[:, source.columns]) for source in parameters]
+        placed: FloatArray = np.concatenate(parts, axis=1) / np.sqrt(len(parameters))
+        return placed
+
+    def _matrix(self, columns: Mapping[str, Values], n: int, *, learn: bool) -> FloatArray:
+        X = np.full((n, len(self.columns)), NAN)
+        for source in self._sources:
+            values = columns[source.feature or source.name]
+            if source.attribute is not None:
+                values = (values.attributes or {})[source.attribute]
+            X[:, source.columns] = self._numbers(source, values, learn)
+            if source.repeat:
+                _total(source, X)
+        return X
+
+    def _numbers(self, source: Source, values: Values, learn: bool) -> FloatArray:
+        """A column's values as numbers, (1 or n, 1 or repeat); NaN where undefined."""
+        numbers = values.values.astype(np.float64)
+        if values.texts is not None:
+            codes = [self._vocabulary.code(source.name, t, learn=learn) for t in values.texts]
+            numbers = np.array([*codes, NAN])[values.values]
+        if values.undefined is not None:
+            numbers = np.where(values.undefined, NAN, numbers)
+        return numbers if source.repeat else numbers.reshape(-1, 1)
+
+
+def _sources(study: "Study") -> list[Source]:
+    """Everything that gets columns, in their order; where they begin is not known yet."""
+    return [
+        *(Source(f.name, "context", f.type, log=f.scale == "log") for f in study.context),
+        *(
+            Source(
+                f"{feature}.{attribute}", "lookup", "float", feature=feature, attribute=attribute
+            )
+            for feature, table in study.lookups.items()
+            for attribute in dict.fromkeys(a for numbers in table.values() for a in numbers)
+        ),
+        *(
+            Source(
+                p.name,
+                "parameter",
+                p.type,
+                repeat=p.repeat if p.repeated else 0,
+                choices=p.choices,
+                log=p.scale == "log",
+            )
+            for p in study.parameters
+        ),
+        *(_derived(d) for d in study.derived),
+    ]
+
+
+def _derived(derived: "Derived") -> Source:
+    kind = derived.expression.kind
+    types: dict[str, ValueType] = {"int": "int", "float": "float", "bool": "bool"}
+    return Source(
+        derived.name,
+        "derived",
+        types.get(kind.type, "category"),
+        repeat=kind.repeat,
+        choices=kind.texts or (),
+    )
+
+
+def _total(source: Source, X: FloatArray) -> None:
+    positions = X[:, source.columns]
+    if source.type != "category":
+        X[:, source.totals] = positions.mean(axis=1, keepdims=True)
+        return
+    missing = np.isnan(positions).any(axis=1)
+    for code, column in enumerate(range(source.totals.start, source.totals.stop)):
+        X[:, column] = np.where(missing, NAN, (positions == code).sum(axis=1))
+
+
+def _coordinates(source: Source, values: FloatArray) -> FloatArray:
+    """Coordinates of one parameter, (n, repeat) → (n, c), in which two random values are √2
+    apart on average."""
+    k = len(source.choices)
+    if k < 2:
+        return np.zeros((len(values), 0))
+    placed: FloatArray
+    if source.type == "category":
+        same = (values[:, :, None] == np.arange(k)).astype(np.float64)
+        placed = same.reshape(len(values), -1) / np.sqrt(1.0 - 1.0 / k)
+    else:
+        choices = np.sort(np.array(source.choices, np.float64))
+        places = np.interp(values, choices, np.arange(k)) - (k - 1) / 2
+        placed = np.nan_to_num(places, nan=0.0) / np.sqrt((k * k - 1) / 12)
+    placed /= np.sqrt(values.shape[1])
+    return placed

@@ -1,0 +1,107 @@
+"""Which observations a rebuild learns from: the latest, and an even sample of all older ones.
+
+What is kept at sequence S depends on S alone: the latest :data:`LATEST` observations, and among
+the older ones the :data:`SAMPLED` whose sequence has the smallest hash. So the sample can be kept
+up to date in memory at O(log n) per observation, and recovery finds the very same one in the
+store (:func:`sequences_at`). Every older observation has the same chance to be in it, whatever
+its context: drift is the business of the latest ones.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.rows import Rows
+
+__all__ = ["LATEST", "SAMPLED", "Replay", "sequences_at"]
+
+LATEST = 2_000
+"""Observations kept because they are new."""
+SAMPLED = 18_000
+"""Older ones kept. With LATEST 20,000 rows: a full fit of four members takes seconds, in the
+background; prediction gains little from more (findings: τ .971 at 10,000 synthetic rows)."""
+
+_Kept = tuple[int, FloatArray, str]
+"""Sequence, packed row, context key."""
+
+
+def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) -> IntArray:
+    """Sequences that a replay holds after observation ``sequence``, ascending.
+
+    Vectorised over all of history, 10 ms per million: for recovery, not for every event.
+    """
+    older = np.arange(1, max(sequence - latest, 0) + 1, dtype=np.int64)
+    if len(older) > sampled:
+        older = np.sort(older[np.argpartition(_hash(older), sampled)[:sampled]])
+    newest = np.arange(max(sequence - latest, 0) + 1, sequence + 1, dtype=np.int64)
+    return np.concatenate([older, newest])
+
+
+class Replay:
+    """The sample of :func:`sequences_at`, kept up to date in memory."""
+
+    def __init__(self, latest: int = LATEST, sampled: int = SAMPLED) -> None:
+        self._latest, self._sampled = latest, sampled
+        self._newest: deque[_Kept] = deque()
+        self._older: list[tuple[int, _Kept]] = []
+        """Heap by negative hash: what leaves the sample first is on top."""
+
+    def __len__(self) -> int:
+        return len(self._newest) + len(self._older)
+
+    def add(self, rows: Rows, sequences: IntArray) -> None:
+        """Add rows in the order of their sequences, which continue those added before."""
+        packed = np.column_stack([rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight])
+        for i, (sequence, key) in enumerate(zip(sequences.tolist(), rows.context_key, strict=True)):
+            # A copy of its own: a view would keep the whole batch in memory for one row.
+            self._newest.append((sequence, packed[i].copy(), key))
+        leaving = [self._newest.popleft() for _ in range(len(self._newest) - self._latest)]
+        hashes = _hash(np.array([kept[0] for kept in leaving], dtype=np.int64))
+        for place, kept in zip(hashes.tolist(), leaving, strict=True):
+            if len(self._older) < self._sampled:
+                heapq.heappush(self._older, (-place, kept))
+            else:
+                heapq.heappushpop(self._older, (-place, kept))
+
+    def rows(self) -> Rows:
+        """Everything kept, in order of sequence. A copy: safe to hand to another thread."""
+        older = sorted((kept for _, kept in self._older), key=lambda kept: kept[0])
+        return _unpack([*older, *self._newest])
+
+    def recent(self, count: int) -> Rows:
+        """The latest ``count`` rows, at most ``latest`` of them."""
+        newest = reversed(self._newest)
+        return _unpack([kept for _, kept in zip(range(count), newest, strict=False)][::-1])
+
+    def since(self, sequence: int) -> Rows:
+        """Rows above ``sequence``, as far as they are among the latest."""
+        last = self._newest[-1][0] if self._newest else sequence
+        return self.recent(max(last - sequence, 0))
+
+
+def _unpack(kept: Sequence[_Kept]) -> Rows:
+    if not kept:
+        return Rows.empty()
+    packed = np.stack([row for _, row, _ in kept])
+    return Rows(
+        X=np.ascontiguousarray(packed[:, :-4]),
+        score=packed[:, -4].copy(),
+        ran=packed[:, -3].copy(),
+        ran_weight=packed[:, -2].copy(),
+        context_key=tuple(key for _, _, key in kept),
+        weight=packed[:, -1].copy(),
+    )
+
+
+def _hash(sequences: IntArray) -> IntArray:
+    """Mix 64 bits so that any run of sequences looks evenly spread (SplitMix64's finalizer).
+
+    One to one, so that no two sequences ever tie.
+    """
+    z = sequences.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))).view(np.int64)

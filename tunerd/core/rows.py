@@ -1,0 +1,46 @@
+"""What models see of observations and candidates: one matrix and what is known of each row."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+
+__all__ = ["Rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n observations or candidates. ``FeatureMap.columns`` says what the columns are."""
+
+    X: FloatArray
+    """(n, F), NaN = missing."""
+    score: FloatArray
+    """(n,) oriented objective, NaN = none."""
+    ran: FloatArray
+    """(n,) 1 ran, 0 did not, NaN = says nothing about it."""
+    ran_weight: FloatArray
+    """(n,) how firmly ``ran`` is known: 1 firm, less for failures of unknown cause."""
+    context_key: tuple[str, ...]
+    """n context keys."""
+    weight: FloatArray
+    """(n,) weight of the score, positive."""
+
+    def __len__(self) -> int:
+        return len(self.context_key)
+
+    def take(self, where: IntArray) -> "Rows":
+        """Return the rows at these places, in this order."""
+        return Rows(
+            X=self.X[where],
+            score=self.score[where],
+            ran=self.ran[where],
+            ran_weight=self.ran_weight[where],
+            context_key=tuple(self.context_key[i] for i in where.tolist()),
+            weight=self.weight[where],
+        )
+
+    @classmethod
+    def empty(cls, width: int = 0) -> "Rows":
+        """Return no rows of ``width`` columns."""
+        return cls(np.empty((0, width)), np.empty(0), np.empty(0), np.empty(0), (), np.empty(0))
