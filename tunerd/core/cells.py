@@ -111,7 +111,8 @@ class Cell:
             steps = np.abs(tuples[:, column, None] - table[None, :, column])
             far += (steps > 0) + steps / (int(size) * len(self.sizes))
         far += rng.random(far.shape) * 1e-6  # ties are broken by chance, not by the table's order
-        return table[far.argmin(axis=1)]
+        near: Codes = table[far.argmin(axis=1)]
+        return near
 
 
 @dataclass(frozen=True)

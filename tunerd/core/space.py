@@ -14,6 +14,7 @@ import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.cells import Cell, join
+from tunerd.core.expressions import Column
 from tunerd.core.infeasible import explain_empty, explain_not_found, explain_outright
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.rules import Layout, Rule, rules_of
@@ -152,7 +153,7 @@ class Space:
 
     def feasible(self, codes: Codes) -> BoolArray:
         """Return which of (n, D) configurations are feasible, (n,)."""
-        inside: BoolArray = ((codes >= 0) & (codes < self.sizes)).all(axis=1)
+        inside: BoolArray = np.all((codes >= 0) & (codes < self.sizes), axis=1)
         if not inside.all():
             codes = np.where(inside[:, None], codes, 0)
         for cell in self._cells:
@@ -239,13 +240,18 @@ class Space:
         Arrays are (n,), or (n, repeat) for repeat parameters; categories are arrays of text.
         A derived number that is undefined somewhere is a float column with NaN there.
         """
+        columns = self.typed_columns(codes)
+        names = [*self._layout.places, *(derived.name for derived in self.study.derived)]
+        return {name: columns[name].plain(len(codes)) for name in names}
+
+    def typed_columns(self, codes: Codes) -> dict[str, Column]:
+        """Return context, parameters and derived values of (n, D) configurations by name, as
+        expressions read them; a constant is a column of shape ()."""
         columns = dict(self._layout.constants)
         for parameter in self.study.parameters:
             places = self._layout.places[parameter.name]
             columns[parameter.name] = self._layout.column(parameter, codes[:, places])
-        columns |= self.study.derive(columns)
-        names = [*self._layout.places, *(derived.name for derived in self.study.derived)]
-        return {name: columns[name].plain(len(codes)) for name in names}
+        return columns | self.study.derive(columns)
 
 
 def _components(cells: Sequence[Cell], rules: Sequence[Rule]) -> list[Wide]:

@@ -164,8 +164,8 @@ class Wide:
         number = which[rows]
         picked = (rng.random(len(rows)) * self._count[number]).astype(np.int64)
         codes[rows, self._place[number]] = self._codes[self._start[number] + picked]
-        for number, cell in enumerate(self.tables, len(self.single)):
-            rows = np.flatnonzero(which == number)
+        for place, cell in enumerate(self.tables, len(self.single)):
+            rows = np.flatnonzero(which == place)
             codes[rows[:, None], cell.dimensions] = cell.sample(len(rows), rng)
 
     # ── moves ────────────────────────────────────────────────────────────────────────────────

@@ -61,8 +61,9 @@ class Column:
             values = np.array(self.texts)[values]
         if self.undefined is not None:
             # An undefined number or truth value makes the column one of floats.
-            values = values.astype(object if self.texts is not None else np.float64)
-            values = np.where(self.undefined, None if self.texts is not None else np.nan, values)
+            text = self.texts is not None
+            nothing = np.array(None if text else np.nan, dtype=object if text else np.float64)
+            values = np.where(self.undefined, nothing, values)
         return np.broadcast_to(values, (n, *values.shape[1:]))
 
     def take(self, values: Array, undefined: BoolArray | None) -> "Column":
