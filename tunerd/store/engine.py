@@ -76,11 +76,14 @@ class Database:
 
     def native(self, instant: datetime) -> object:
         """An instant as statements that go around SQLAlchemy's types must give it."""
-        return instant_text(instant) if self.is_sqlite else instant
+        text = instant_text(instant)
+        return text if self.is_sqlite else instant
 
     def insert(self, table: sa.Table) -> "sqlite.Insert | postgresql.Insert":
-        """An INSERT that knows ``ON CONFLICT``, which both databases write alike."""
-        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        """An INSERT that knows ``ON CONFLICT``, which both databases write alike, and says in
+        ``rowcount`` how many rows it wrote."""
+        insert = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        return insert.execution_options(preserve_rowcount=True)
 
     def now(self, connection: sa.Connection) -> datetime:
         """The database's own clock, which all instances share."""

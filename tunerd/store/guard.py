@@ -131,25 +131,31 @@ class _AdvisoryGuard(InstanceGuard):
 
     def _claim(self) -> None:
         with self._database.explained():
-            # Detached: it leaves the pool, and closing it ends the session and with it the lock.
             connection = self._database.engine.connect()
-            connection.detach()
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self._KEY})")
-            if not got.scalar_one():
-                row = connection.execute(sa.select(daemons)).one_or_none()
+            try:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                # It leaves the pool, so that closing it ends the session and with it the lock.
+                connection.detach()
+                self._lock(connection)
+            except BaseException:
                 connection.close()
-                what = f"store {self._database.place}"
-                if row is None:
-                    raise _taken(what, "unknown", "unknown", "unknown")
-                raise _taken(what, row.pid, row.host, row.since.isoformat())
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
-            connection.execute(
-                self._database.insert(daemons)
-                .values(name="daemon", **holder)
-                .on_conflict_do_update(index_elements=["name"], set_=holder)
-            )
+                raise
         self._connection = connection
+
+    def _lock(self, connection: sa.Connection) -> None:
+        got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self._KEY})")
+        if not got.scalar_one():
+            row = connection.execute(sa.select(daemons)).one_or_none()
+            what = f"store {self._database.place}"
+            if row is None:
+                raise _taken(what, "unknown", "unknown", "unknown")
+            raise _taken(what, row.pid, row.host, row.since.isoformat())
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
+        connection.execute(
+            self._database.insert(daemons)
+            .values(name="daemon", **holder)
+            .on_conflict_do_update(index_elements=["name"], set_=holder)
+        )
 
     def check(self) -> None:
         if self._connection is not None:

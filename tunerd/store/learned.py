@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tunerd.errors import TunerdError
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import checkpoints, context_states, studies, study_states, tune_steps
-from tunerd.store.texts import from_json, to_json
+from tunerd.store.texts import context_id, from_json, to_json
 
 __all__ = [
     "CheckpointRow",
@@ -103,7 +103,7 @@ class LearnedReads(Reads):
         """What was saved last of these contexts, by key; of all of them by default."""
         statement = sa.select(context_states).where(context_states.c.study == study)
         if keys is not None:
-            statement = statement.where(context_states.c.context_key.in_(list(keys)))
+            statement = statement.where(context_states.c.context_id.in_(map(context_id, keys)))
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(context_states.c.context_key))
             return [
@@ -178,12 +178,13 @@ class LearnedWrites(LearnedReads, Writes):
         changed = ("state", "last_job_at", "searched_sequence")
         self._connection.execute(
             insert.on_conflict_do_update(
-                index_elements=["study", "context_key"],
+                index_elements=["study", "context_id"],
                 set_={name: insert.excluded[name] for name in changed},
             ),
             [
                 {
                     "study": study,
+                    "context_id": context_id(row.context_key),
                     "context_key": row.context_key,
                     "state": to_json(row.state, f"state of {row.context_key}"),
                     "last_job_at": row.last_job_at,
@@ -197,7 +198,8 @@ class LearnedWrites(LearnedReads, Writes):
         """Drop what the study remembers of these contexts; their revisions go on counting."""
         self._connection.execute(
             sa.delete(context_states).where(
-                context_states.c.study == study, context_states.c.context_key.in_(list(keys))
+                context_states.c.study == study,
+                context_states.c.context_id.in_(map(context_id, keys)),
             )
         )
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import outbox
-from tunerd.store.texts import from_json, to_json
+from tunerd.store.texts import context_id, from_json, to_json
 
 __all__ = ["OutboxDepth", "OutboxMessage", "OutboxReads", "OutboxWrites"]
 
@@ -109,7 +109,7 @@ class OutboxWrites(OutboxReads, Writes):
                     sa.update(outbox)
                     .where(
                         outbox.c.study == message.study,
-                        outbox.c.context_key == message.context_key,
+                        outbox.c.context_id == context_id(message.context_key),
                         outbox.c.settled_at.is_(None),
                     )
                     .values(settled_at=message.created_at, outcome="superseded")
@@ -146,6 +146,7 @@ def _row(message: OutboxMessage) -> dict[str, object]:
         # Header values are bytes, which msgspec writes as base64.
         "headers": to_json(message.headers, "headers"),
         "study": message.study,
+        "context_id": None if message.context_key is None else context_id(message.context_key),
         "context_key": message.context_key,
         "revision": message.revision,
         "created_at": message.created_at,

@@ -1,16 +1,14 @@
 """How far each partition was read, kept with what was learned from it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from tunerd.errors import LostPartitionError
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import positions
-
-if TYPE_CHECKING:
-    from tunerd.streams.base import Position
+from tunerd.streams.base import Position
 
 __all__ = ["PositionReads", "PositionWrites"]
 
@@ -18,7 +16,7 @@ __all__ = ["PositionReads", "PositionWrites"]
 class PositionReads(Reads):
     """Where to go on reading."""
 
-    def positions(self) -> "list[Position]":
+    def positions(self) -> list[Position]:
         """All of them, by cluster, topic and partition."""
         statement = sa.select(positions).order_by(
             positions.c.cluster, positions.c.topic, positions.c.partition
@@ -28,7 +26,7 @@ class PositionReads(Reads):
 
     def restore_positions(
         self, cluster: str, topic: str, partitions: Sequence[str]
-    ) -> "dict[str, Position]":
+    ) -> dict[str, Position]:
         """The stored positions of these partitions, by partition; unread ones are missing."""
         statement = sa.select(positions).where(
             positions.c.cluster == cluster, positions.c.topic == topic
@@ -42,7 +40,7 @@ class PositionReads(Reads):
 class PositionWrites(PositionReads, Writes):
     """Moving on."""
 
-    def expect_position(self, old: "Position | None", new: "Position") -> None:
+    def expect_position(self, old: Position | None, new: Position) -> None:
         """Replace ``old`` by ``new``, provided that ``old`` still stands there.
 
         ``new`` may lie before ``old``: a topic that was made anew starts again.
@@ -89,7 +87,5 @@ class PositionWrites(PositionReads, Writes):
             )
 
 
-def _position(row: sa.Row[Any]) -> "Position":
-    from tunerd.streams.base import Position
-
+def _position(row: sa.Row[Any]) -> Position:
     return Position(row.cluster, row.topic, row.partition, row.next_offset, row.fingerprint)

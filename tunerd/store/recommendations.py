@@ -5,7 +5,7 @@ a reader who drops old revisions can rely on it.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import recommendations
+from tunerd.store.texts import context_id
 
 __all__ = ["RecommendationReads", "RecommendationRow", "RecommendationWrites"]
 
@@ -37,13 +38,17 @@ class RecommendationRow:
     """When the tune stage has to look at it again; None for never."""
 
 
+_FIELDS = tuple(field.name for field in fields(RecommendationRow))
+
+
 class RecommendationReads(Reads):
     """Asking for recommendations."""
 
     def recommendation(self, study: str, context_key: str) -> RecommendationRow | None:
         """The newest revision for a context key."""
         statement = sa.select(recommendations).where(
-            recommendations.c.study == study, recommendations.c.context_key == context_key
+            recommendations.c.study == study,
+            recommendations.c.context_id == context_id(context_key),
         )
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()
@@ -80,7 +85,10 @@ class RecommendationWrites(RecommendationReads, Writes):
         """The revision for the next message: 1, 2, 3 … for as long as the store lives."""
         statement = (
             sa.select(recommendations.c.revision)
-            .where(recommendations.c.study == study, recommendations.c.context_key == context_key)
+            .where(
+                recommendations.c.study == study,
+                recommendations.c.context_id == context_id(context_key),
+            )
             .with_for_update()
         )
         return int(self._connection.execute(statement).scalar_one_or_none() or 0) + 1
@@ -92,12 +100,12 @@ class RecommendationWrites(RecommendationReads, Writes):
             ValueError: a newer revision stands there.
         """
         insert = self._database.insert(recommendations)
-        columns = [c.name for c in recommendations.c]
-        changed = {name: insert.excluded[name] for name in columns[2:]}
+        values = {name: getattr(row, name) for name in _FIELDS}
+        values["context_id"] = context_id(row.context_key)
         written = self._connection.execute(
-            insert.values({name: getattr(row, name) for name in columns}).on_conflict_do_update(
-                index_elements=["study", "context_key"],
-                set_=changed,
+            insert.values(values).on_conflict_do_update(
+                index_elements=["study", "context_id"],
+                set_={name: insert.excluded[name] for name in _FIELDS},
                 where=recommendations.c.revision <= insert.excluded.revision,
             )
         ).rowcount
@@ -106,4 +114,4 @@ class RecommendationWrites(RecommendationReads, Writes):
 
 
 def _recommendation(row: sa.Row[Any]) -> RecommendationRow:
-    return RecommendationRow(**row._mapping)
+    return RecommendationRow(**{name: getattr(row, name) for name in _FIELDS})

@@ -79,6 +79,11 @@ def _study(*, primary_key: bool = False) -> sa.Column[str]:
     )
 
 
+def _context_id() -> sa.Column[str]:
+    """Stands for the context key in indexes, which cannot hold very long ones."""
+    return sa.Column("context_id", sa.Text, primary_key=True)
+
+
 studies = sa.Table(
     "studies",
     metadata,
@@ -145,6 +150,7 @@ outbox = sa.Table(
     sa.Column("value", sa.LargeBinary),
     sa.Column("headers", sa.Text, nullable=False),
     sa.Column("study", sa.Text),
+    sa.Column("context_id", sa.Text),
     sa.Column("context_key", sa.Text),
     sa.Column("revision", sa.BigInteger),
     sa.Column("created_at", Instant, nullable=False),
@@ -158,7 +164,7 @@ sa.Index("ix_outbox_waiting", outbox.c.id, sqlite_where=_waiting, postgresql_whe
 sa.Index(
     "ix_outbox_waiting_key",
     outbox.c.study,
-    outbox.c.context_key,
+    outbox.c.context_id,
     sqlite_where=_waiting,
     postgresql_where=_waiting,
 )
@@ -169,7 +175,8 @@ recommendations = sa.Table(
     "recommendations",
     metadata,
     _study(primary_key=True),
-    sa.Column("context_key", sa.Text, primary_key=True),
+    _context_id(),
+    sa.Column("context_key", sa.Text, nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("recommendation_id", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
@@ -221,7 +228,8 @@ context_states = sa.Table(
     "context_states",
     metadata,
     _study(primary_key=True),
-    sa.Column("context_key", sa.Text, primary_key=True),
+    _context_id(),
+    sa.Column("context_key", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("last_job_at", Instant),
     sa.Column("searched_sequence", sa.BigInteger, nullable=False),

@@ -1,12 +1,25 @@
 """What may go into a text column: JSON that comes back as it went in, and text that both take."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-__all__ = ["from_json", "text_problem", "to_json"]
+__all__ = ["context_id", "from_json", "text_problem", "to_json"]
+
+
+_LONGEST_ID = 500
+"""Characters. PostgreSQL refuses index entries above 2,700 bytes."""
+
+
+def context_id(context_key: str) -> str:
+    """What a context key is looked up by: itself, or if it is very long, its start and digest."""
+    if len(context_key) <= _LONGEST_ID:
+        return context_key
+    digest = hashlib.sha256(context_key.encode()).hexdigest()
+    return f"{context_key[: _LONGEST_ID - 100]}…sha256:{digest}"
 
 
 def to_json(value: object, what: str) -> str:
