@@ -38,8 +38,9 @@ COST_MODELS: dict[str, CostModel] = {
 """A study is simulated by the longest of these names that its own name starts with."""
 
 STARTUP_S = 180.0  # scheduling, loading, compiling, the first steps that nobody measures
-MEASURED_STEPS = 500
-CRASH_S = 60.0  # an allocation fails within the first steps, a bad option before them
+STARTUP_SPREAD = 0.3  # of its log: queues, file systems
+MEASURED_STEPS = 100
+CRASH_S = 30.0  # after startup: an allocation fails within the first steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +101,21 @@ class CostSimulator:
         measured = self._cost_model(context, columns_of(self.study, [config]))
         # Always the same draws, whatever happens: a configuration that dies must not shift the
         # luck of anything else.
-        noise, failure, preemption, moment = rng.standard_normal(), *rng.random(3)
+        (noise, waited), (failure, preemption, moment) = rng.standard_normal(2), rng.random(3)
+        startup = STARTUP_S * math.exp(STARTUP_SPREAD * waited)
         if measured.failed[0]:
-            return Outcome(Status.FAILED, {}, CRASH_S, 0.0)
+            return Outcome(Status.FAILED, {}, startup, 0.0)
         if measured.out_of_memory[0]:
-            return Outcome(Status.OUT_OF_MEMORY, {}, CRASH_S, 0.0)
+            return Outcome(Status.OUT_OF_MEMORY, {}, startup + CRASH_S, 0.0)
         slower = math.exp(-self._troubles.noise * noise)
         training = MEASURED_STEPS * float(measured.metrics["step_time_s"][0]) * slower
-        gpu_hours = _gpus(context) * (STARTUP_S + training) / 3600
+        gpu_hours = _gpus(context) * (startup + training) / 3600
         if failure < -math.expm1(-gpu_hours / self._troubles.gpu_hours_per_failure):
-            return Outcome(Status.NODE_FAILURE, {}, STARTUP_S + moment * training, 0.0)
+            return Outcome(Status.NODE_FAILURE, {}, startup + moment * training, 0.0)
         if preemption < self._troubles.preempted:
-            return Outcome(Status.PREEMPTED, {}, STARTUP_S + moment * training, 0.0)
+            return Outcome(Status.PREEMPTED, {}, startup + moment * training, 0.0)
         metrics = self._reported(measured, slower)
-        return Outcome(Status.SUCCEEDED, metrics, STARTUP_S + training, training)
+        return Outcome(Status.SUCCEEDED, metrics, startup + training, training)
 
     def expected(
         self, context: Mapping[str, Scalar], configs: Sequence[Mapping[str, Value]] | Columns

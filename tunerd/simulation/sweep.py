@@ -7,6 +7,7 @@ model and spends what it likes: an estimate of the true best, for benchmarks onl
 """
 
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,14 @@ from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.space import Space
 from tunerd.simulation.simulator import Simulator, job_rng
 
-__all__ = ["HAND_SWEEP_JOBS", "Searched", "climb", "hand_sweep", "random_search"]
+__all__ = [
+    "HAND_SWEEP_JOBS",
+    "Searched",
+    "baselines_as_toml",
+    "climb",
+    "hand_sweep",
+    "random_search",
+]
 
 HAND_SWEEP_JOBS = 20
 JOINT_CHANGES = 1_000  # tried per step of a climb
@@ -52,14 +60,15 @@ _SWEEPS: dict[str, tuple[dict[str, Value], tuple[Stage, ...]]] = {
         },
         (
             {"pp": [1, 2, 4, 8, 16]},
-            {"micro_batch": [2, 4]},
             {"recompute": ["selective", "none"]},
             {"precision": ["fp8"]},
+            {"micro_batch": [2, 4]},
             {"interleave": [2, 4]},
-            {"tp": [4, 2]},
-            {"micro_batch": [1, 2, 4]},
-            {"pp": [1, 2, 4, 8, 16]},
-            {"sharding": ["FULL_SHARD", "NO_SHARD"]},
+            {"pp": [16, 8, 4]},
+            {"recompute": ["none", "selective"]},
+            {"tp": [4]},
+            {"cp": [2]},
+            {"micro_batch": [2]},
         ),
     ),
 }
@@ -103,6 +112,19 @@ def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> Searched:
             curve.append(found)
     failed = int(np.isnan(simulator.expected(context, tried)).sum()) if tried else 0
     return Searched(None if np.isnan(found) else best, found, np.array(curve), failed)
+
+
+def baselines_as_toml(
+    simulator: Simulator, swept: Sequence[tuple[str | None, Mapping[str, Scalar]]]
+) -> str:
+    """The ``[[baseline]]`` tables that hand sweeps give: one per condition and swept context."""
+    blocks = []
+    for when, context in swept:
+        found = hand_sweep(simulator, context).config or {}
+        pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in found.items())
+        condition = "" if when is None else f"when = {json.dumps(when)}\n"
+        blocks.append(f"[[baseline]]\n{condition}config = {{ {pairs} }}\n")
+    return "\n".join(blocks)
 
 
 def random_search(
