@@ -3,7 +3,7 @@
 One file that may be copied next to a submit script: it needs the standard library, and
 kafka-python only where it talks to Kafka. See ``docs/events.md`` for examples.
 
-    recommendations = Recommendations.follow_jsonl("/var/lib/tunerd/stream", "recommendations")
+    recommendations = Recommendations.follow_jsonl("/var/lib/tunerd/stream")
     recommendations.poll()
     choice = recommendations.choose(context_key("llm", features, context), job_id="4711")
 """
@@ -75,12 +75,16 @@ class Recommendations:
         """Messages that were not a recommendation of a version that this file knows."""
 
     @classmethod
-    def follow_jsonl(cls, folder: str | Path, topic: str) -> "Recommendations":
+    def follow_jsonl(
+        cls, folder: str | Path, topic: str = "tunerd.recommendations"
+    ) -> "Recommendations":
         """Follow a topic of tunerd's JSON-lines folder. The file need not exist yet."""
         return cls(_JsonLines(Path(folder) / f"{topic}.jsonl"))
 
     @classmethod
-    def follow_kafka(cls, bootstrap: str, topic: str, **options: Any) -> "Recommendations":
+    def follow_kafka(
+        cls, bootstrap: str, topic: str = "tunerd.recommendations", **options: Any
+    ) -> "Recommendations":
         """Follow a Kafka topic; `options` go to kafka-python's consumer (security and the like).
 
         Raises kafka.errors.KafkaError when no broker answers.
@@ -348,6 +352,8 @@ class _Kafka:
                 # What a publisher that lost its lease left uncommitted is not for us.
                 "isolation_level": "read_committed",
                 "metadata_max_age_ms": 30_000,
+                # A topic that following created would not be compacted.
+                "allow_auto_create_topics": False,
                 **options,
             }
         )
@@ -392,13 +398,17 @@ class JobReporter:
         self._source = source
 
     @classmethod
-    def jsonl(cls, folder: str | Path, topic: str, source: str = "") -> "JobReporter":
+    def jsonl(
+        cls, folder: str | Path, topic: str = "tunerd.jobs", source: str = ""
+    ) -> "JobReporter":
         """Append to a topic of tunerd's JSON-lines folder; `source` names who sends."""
         path = Path(folder) / f"{topic}.jsonl"
         return cls(lambda event: _append(path, event), lambda: None, source)
 
     @classmethod
-    def kafka(cls, bootstrap: str, topic: str, source: str = "", **options: Any) -> "JobReporter":
+    def kafka(
+        cls, bootstrap: str, topic: str = "tunerd.jobs", source: str = "", **options: Any
+    ) -> "JobReporter":
         """Send to a Kafka topic; `options` go to kafka-python's producer."""
         from kafka import KafkaProducer
 

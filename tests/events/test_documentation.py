@@ -1,0 +1,59 @@
+"""What docs/events.md shows runs, and what it lists is all there is."""
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tunerd.core.observation import Observation
+from tunerd.events import from_bytes, job_schema, read_job
+
+PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_example_events_are_accepted() -> None:
+    job, cloudevent, _ = blocks("json")
+    for example in (job, cloudevent):
+        seen = read_job(example.encode(), (), NOW)
+        assert isinstance(seen, Observation), seen
+        assert seen.event_id == "cluster-a/4711/1"
+
+
+def test_the_example_recommendation_is_one() -> None:
+    example = from_bytes(blocks("json")[2].encode())
+    assert example.candidates[0].config == {"tp": 4, "pp": 2, "precision": "fp8"}
+
+
+def test_the_table_lists_every_field_and_says_which_are_required() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (required)? ?\|", PAGE, re.MULTILINE)
+    definition = job_schema()["$defs"]["JobEvent"]
+    assert [name for name, _ in rows] == list(definition["properties"])
+    assert [name for name, required in rows if required] == definition["required"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_programs_run(number: int, tmp_path: Path) -> None:
+    program = blocks("python")[number]
+    (tmp_path / "stream").mkdir()
+    message = blocks("json")[2].replace("2026-11-27", "2999-11-27")
+    line = {"key": "llm-pretrain", "value": json.loads(message), "headers": {}}
+    recommendations = tmp_path / "stream" / "tunerd.recommendations.jsonl"
+    recommendations.write_text(json.dumps(line) + "\n")
+    check = {
+        0: "assert choice.config['tp'] in (4, 8)",
+        1: f"import json\nassert choose(json.loads({message!r}), '1')['tp'] in (4, 8)",
+        2: "",
+    }[number]
+    subprocess.run([sys.executable, "-c", f"{program}\n{check}"], cwd=tmp_path, check=True)
+    if number == 0:
+        (sent,) = (tmp_path / "stream" / "tunerd.jobs.jsonl").read_bytes().splitlines()
+        assert isinstance(read_job(sent, (), datetime.now(UTC)), Observation)

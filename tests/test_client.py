@@ -1,0 +1,543 @@
+"""The client chooses as the contract says, keeps the newest, and reports what tunerd accepts."""
+
+import hashlib
+import json
+import math
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tunerd.client
+from tunerd.client import Choice, JobReporter, Recommendations, context_key
+from tunerd.core.context import BucketValue, ValueType, canonical_context_key, clean_value
+from tunerd.core.observation import Observation, Scalar, Status
+from tunerd.core.recommendation import (
+    Candidate,
+    Incumbent,
+    Kind,
+    MadeFrom,
+    Recommendation,
+    StatedObjective,
+)
+from tunerd.events import read_job, to_bytes
+
+NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
+KEY = "llm|gpu=H100"
+INCUMBENT = Incumbent(config={"tp": 4}, median=1.0, low=0.9, high=1.1, jobs=3)
+
+
+def recommendation(
+    *shares: float, key: str = KEY, revision: int = 1, wanted: tuple[int, ...] = (), **changes: Any
+) -> Recommendation:
+    runs = wanted or (0,) * len(shares)
+    candidates = tuple(
+        Candidate(
+            candidate_id=f"c{rank}",
+            rank=rank,
+            kind=Kind.EXPLOIT,
+            share=share,
+            wanted=run,
+            config={"tp": rank},
+        )
+        for rank, (share, run) in enumerate(zip(shares or (0.0,) * len(runs), runs, strict=True), 1)
+    )
+    values: dict[str, Any] = {
+        "revision": revision,
+        "study": "llm",
+        "context_key": key,
+        "context": {},
+        "objective": StatedObjective(metric="tps", goal="maximize", unit="tokens/s"),
+        "issued_at": NOW,
+        "valid_until": NOW + timedelta(days=2),
+        "candidates": candidates,
+        "incumbent": INCUMBENT,
+        "baseline": {"tp": 1},
+        "reason": "…",
+        "made_from": MadeFrom(sequence=1, model=None, study="s", seeds=(1,), tunerd="0.1.0"),
+    }
+    return Recommendation(**{**values, **changes})
+
+
+def message(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(to_bytes(recommendation(*args, **kwargs)))
+    return decoded
+
+
+def holding(*messages: dict[str, Any]) -> Recommendations:
+    recommendations = Recommendations()
+    for each in messages:
+        recommendations.take(each["context_key"], each)
+    return recommendations
+
+
+def lot(key: str, job_id: str) -> float:
+    digest = hashlib.sha256(f"{key}|{job_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+class TestChoosing:
+    def test_nothing_known_is_none(self) -> None:
+        assert holding().choose(KEY, "1", now=NOW) is None
+
+    def test_the_exact_key_then_the_empty_context_then_nothing(self) -> None:
+        both = holding(message(1.0, key="llm", baseline=None), message(1.0, revision=5))
+        exact = both.choose(KEY, "1", now=NOW)
+        empty = both.choose("llm|gpu=A100", "1", now=NOW)
+        assert exact is not None
+        assert empty is not None
+        assert exact.recommendation_id != empty.recommendation_id
+        assert both.choose("ads|gpu=H100", "1", now=NOW) is None
+
+    def test_a_withdrawn_or_expired_entry_makes_way_for_the_empty_context(self) -> None:
+        general = message(1.0, key="llm", baseline=None)
+        exact = recommendation(1.0)
+        gone = exact.withdrawn(revision=2, issued_at=NOW, reason="over")
+        both = holding(general, json.loads(to_bytes(exact)))
+        later = NOW + timedelta(days=2)
+        assert both.find(KEY, NOW + timedelta(hours=47)) != general
+        assert both.find(KEY, later) is None
+        both.take(KEY, json.loads(to_bytes(gone)))
+        assert both.find(KEY, NOW) == general
+
+    def test_the_lot_is_compared_with_the_cumulated_shares(self) -> None:
+        recommendations = holding(message(0.2, 0.3, 0.1))
+        for number in range(300):
+            choice = recommendations.choose(KEY, str(number), now=NOW)
+            assert choice is not None
+            at = lot(KEY, str(number))
+            expected = 1 if at < 0.2 else 2 if at < 0.5 else 3 if at < 0.6 else None
+            assert choice.candidate_id == (f"c{expected}" if expected else None)
+            assert choice.kind == ("exploit" if expected else "incumbent")
+            assert choice.config == {"tp": expected or 4}
+
+    @settings(max_examples=30)
+    @given(st.lists(st.integers(0, 10), min_size=1, max_size=5), st.integers(0, 10))
+    def test_jobs_are_distributed_by_the_shares(self, weights: list[int], rest: int) -> None:
+        total = sum(weights) + rest or 1
+        shares = [weight / total for weight in weights]
+        recommendations = holding(message(*shares))
+        jobs = 2_000
+        chosen = [recommendations.choose(KEY, f"job-{i}", now=NOW) for i in range(jobs)]
+        for rank, share in enumerate(shares, 1):
+            counted = sum(1 for c in chosen if c is not None and c.candidate_id == f"c{rank}")
+            # Six standard deviations of a binomial count: fails by chance once in 10^9.
+            assert abs(counted - share * jobs) <= 6 * math.sqrt(share * (1 - share) * jobs) + 1e-6
+
+    def test_the_order_is_that_of_ranks(self) -> None:
+        shuffled = message(0.5, 0.5)
+        shuffled["candidates"].reverse()
+        for number in range(50):
+            job = str(number)
+            assert holding(shuffled).choose(KEY, job, now=NOW) == holding(message(0.5, 0.5)).choose(
+                KEY, job, now=NOW
+            )
+
+    def test_what_no_share_claims_goes_to_incumbent_then_baseline_then_nobody(self) -> None:
+        incumbent = holding(message()).choose(KEY, "1", now=NOW)
+        baseline = holding(message(incumbent=None)).choose(KEY, "1", now=NOW)
+        assert incumbent is not None
+        assert baseline is not None
+        assert (incumbent.kind, incumbent.config) == ("incumbent", {"tp": 4})
+        assert (baseline.kind, baseline.config) == ("baseline", {"tp": 1})
+        assert incumbent.candidate_id is baseline.candidate_id is None
+        nobody = holding(message(incumbent=None, baseline=None))
+        assert nobody.choose(KEY, "1", now=NOW) is None
+
+    def test_a_retry_gets_the_incumbent(self) -> None:
+        recommendations = holding(message(1.0))
+        first = recommendations.choose(KEY, "1", now=NOW)
+        retry = recommendations.choose(KEY, "1", attempt=2, now=NOW)
+        assert first is not None
+        assert retry is not None
+        assert (first.kind, retry.kind) == ("exploit", "incumbent")
+
+
+class TestProfilingRounds:
+    def launch(self, recommendations: Recommendations, *jobs: object) -> list[str | None]:
+        choices = [recommendations.choose(KEY, str(job), now=NOW) for job in jobs]
+        return [choice.candidate_id if choice else None for choice in choices]
+
+    def test_each_candidate_is_launched_as_often_as_wanted_best_first(self) -> None:
+        recommendations = holding(message(wanted=(2, 1), round=1))
+        assert self.launch(recommendations, *range(5)) == ["c1", "c1", "c2", None, None]
+
+    def test_the_same_job_gets_the_same_answer_and_counts_once(self) -> None:
+        recommendations = holding(message(wanted=(1, 1), round=1))
+        assert self.launch(recommendations, "a", "a", "b", "a", "b") == [
+            "c1",
+            "c1",
+            "c2",
+            "c1",
+            "c2",
+        ]
+
+    def test_wanted_goes_before_shares(self) -> None:
+        recommendations = holding(message(0.0, 1.0, wanted=(3, 0), round=1))
+        assert self.launch(recommendations, *range(5)) == ["c1", "c1", "c1", "c2", "c2"]
+
+    def test_a_revision_that_counts_down_what_ended_asks_for_nothing_more(self) -> None:
+        recommendations = holding(message(wanted=(3,), round=1))
+        assert self.launch(recommendations, 1, 2) == ["c1", "c1"]
+        recommendations.take(KEY, message(wanted=(2,), round=1, revision=2))
+        assert self.launch(recommendations, 3, 4) == ["c1", None]
+
+    def test_a_lost_job_is_wanted_once_more(self) -> None:
+        recommendations = holding(message(wanted=(1,), round=1))
+        assert self.launch(recommendations, "a", "b") == ["c1", None]
+        recommendations.lost("a")
+        assert self.launch(recommendations, "b", "c") == ["c1", None]
+
+    def test_a_new_round_counts_anew(self) -> None:
+        recommendations = holding(message(wanted=(1,), round=1))
+        assert self.launch(recommendations, "a", "b") == ["c1", None]
+        recommendations.take(KEY, message(wanted=(1,), round=2, revision=2))
+        assert self.launch(recommendations, "c", "d") == ["c1", None]
+
+    def test_what_others_launched_is_taken_off(self) -> None:
+        recommendations = holding(message(wanted=(2, 1), round=1))
+        others = {"c1": 1}
+        first = recommendations.choose(KEY, "a", now=NOW, launched=others)
+        second = recommendations.choose(KEY, "b", now=NOW, launched=others)
+        assert first is not None
+        assert second is not None
+        assert (first.candidate_id, second.candidate_id) == ("c1", "c2")
+
+    def test_threads_share_one_count(self) -> None:
+        recommendations = holding(message(wanted=(20,), round=1))
+        seen: list[str | None] = []
+
+        def work(name: int) -> None:
+            seen.extend(self.launch(recommendations, *(f"{name}-{i}" for i in range(20))))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen.count("c1") == 20
+
+
+class TestKeeping:
+    @given(st.permutations(list(range(1, 7))), st.sampled_from(range(1, 7)))
+    def test_the_newest_revision_wins_in_any_order(self, order: list[int], withdrawn: int) -> None:
+        messages = {n: message(1.0, revision=n) for n in order}
+        messages[withdrawn]["state"] = "withdrawn"
+        found = holding(*(messages[n] for n in order)).find(KEY, NOW)
+        assert found == (None if withdrawn == 6 else messages[6])
+
+    def test_a_null_frees_the_key_and_an_old_revision_stays_dropped(self) -> None:
+        recommendations = holding(message(1.0, revision=5))
+        recommendations.take(KEY, None)
+        assert recommendations.find(KEY, NOW) is None
+        recommendations.take(KEY, message(1.0, revision=4))
+        assert recommendations.find(KEY, NOW) is None
+        recommendations.take(KEY, message(1.0, revision=6))
+        assert recommendations.find(KEY, NOW) is not None
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"schema": "tunerd.recommendation/2"},
+            {"revision": "7"},
+            {"context_key": None},
+            {"valid_until": "tomorrow"},
+            {"valid_until": "2026-11-20T10:00:00"},
+            {"valid_until": 1},
+            {"candidates": None},
+            {"candidates": [{}]},
+            {"candidates": ["c"]},
+            {"incumbent": []},
+            {"incumbent": {"config": 1}},
+            {"baseline": "tp=8"},
+        ],
+        ids=str,
+    )
+    def test_what_it_does_not_understand_is_skipped(self, change: dict[str, Any]) -> None:
+        recommendations = holding(message(1.0))
+        recommendations.take(KEY, {**message(1.0, revision=2), **change})
+        assert recommendations.skipped == 1
+        found = recommendations.find(KEY, NOW)
+        assert found is not None
+        assert found["revision"] == 1
+
+    @given(
+        st.recursive(
+            st.none() | st.integers() | st.text(max_size=5),
+            lambda x: st.lists(x) | st.dictionaries(st.sampled_from(sorted(message(0.5))), x),
+        )
+    )
+    def test_no_message_raises(self, anything: Any) -> None:
+        recommendations = holding()
+        recommendations.take(KEY, anything)
+        recommendations.take(
+            KEY, {**message(0.5), **(anything if isinstance(anything, dict) else {})}
+        )
+        recommendations.choose(KEY, "1", now=NOW)
+
+
+def line(key: str, value: Any) -> str:
+    return json.dumps({"key": key, "value": value, "headers": {}}) + "\n"
+
+
+class TestFollowingAFolder:
+    def test_new_lines_are_read_up_to_the_last_newline(self, tmp_path: Path) -> None:
+        recommendations = Recommendations.follow_jsonl(tmp_path, "recommendations")
+        assert recommendations.poll() == 0
+        file = tmp_path / "recommendations.jsonl"
+        whole = line(KEY, message(1.0, revision=2))
+        file.write_text(line(KEY, message(1.0)) + whole[:50])
+        assert recommendations.poll() == 1
+        with file.open("a") as more:
+            more.write(whole[50:])
+        assert recommendations.poll() == 1
+        assert recommendations.poll() == 0
+        assert recommendations.catch_up()
+        found = recommendations.find(KEY, NOW)
+        assert found is not None
+        assert found["revision"] == 2
+        recommendations.close()
+
+    def test_a_file_that_compaction_replaced_is_read_from_its_start(self, tmp_path: Path) -> None:
+        file = tmp_path / "recommendations.jsonl"
+        file.write_text(line(KEY, message(1.0)) + line(KEY, None))
+        recommendations = Recommendations.follow_jsonl(tmp_path, "recommendations")
+        assert recommendations.poll() == 2
+        new = tmp_path / "new"
+        new.write_text(line(KEY, message(1.0, revision=3)))
+        new.replace(file)
+        assert recommendations.poll() == 1
+        assert recommendations.find(KEY, NOW) is not None
+
+    def test_reading_a_file_anew_ends_where_it_was(self, tmp_path: Path) -> None:
+        history = line(KEY, message(1.0)) + line(KEY, None) + line(KEY, message(1.0, revision=2))
+        file = tmp_path / "recommendations.jsonl"
+        file.write_text(history)
+        recommendations = Recommendations.follow_jsonl(tmp_path, "recommendations")
+        recommendations.poll()
+        (tmp_path / "new").write_text(history)
+        (tmp_path / "new").replace(file)
+        assert recommendations.poll() == 3
+        assert recommendations.find(KEY, NOW) is not None
+
+    def test_a_broken_line_is_skipped(self, tmp_path: Path) -> None:
+        file = tmp_path / "recommendations.jsonl"
+        broken = ["{", "[]", "null", "\udcff", '{"key": "x"}', "[" * 100_000]
+        text = "".join(f"{each}\n" for each in broken) + line(KEY, message(1.0))
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+        recommendations = Recommendations.follow_jsonl(tmp_path, "recommendations")
+        assert recommendations.poll() == len(broken) + 1
+        assert recommendations.skipped == len(broken)
+        assert recommendations.find(KEY, NOW) is not None
+
+
+class TestReporting:
+    def read(self, tmp_path: Path) -> list[Observation]:
+        observations = []
+        for raw in (tmp_path / "jobs.jsonl").read_bytes().splitlines():
+            seen = read_job(raw, (), datetime.now(UTC))
+            assert isinstance(seen, Observation), seen
+            observations.append(seen)
+        return observations
+
+    def test_a_report_is_an_event_that_tunerd_accepts(self, tmp_path: Path) -> None:
+        reporter = JobReporter.jsonl(tmp_path, "jobs", source="slurm/a")
+        event_id = reporter.report(
+            study="llm",
+            job_id="4711",
+            status="succeeded",
+            context={"gpu": "H100", "n_gpus": np.int64(128)},
+            config={"tp": 8, "sharding": ("FULL", "NONE")},
+            metrics={"tps": np.float64(412.7), "loss": float("nan")},
+            measured_s=840,
+            gpus=128,
+            choice=Choice({"tp": 8}, "exploit", "r-1", "c-1"),
+            labels={"team": "x"},
+        )
+        reporter.close()
+        (seen,) = self.read(tmp_path)
+        assert (seen.event_id, seen.source, seen.status) == (event_id, "slurm/a", Status.SUCCEEDED)
+        assert seen.context == {"gpu": "H100", "n_gpus": 128}
+        assert seen.config == {"tp": 8, "sharding": ["FULL", "NONE"]}
+        assert seen.metrics == {"tps": 412.7}
+        assert (seen.recommendation_id, seen.candidate_id) == ("r-1", "c-1")
+        assert (seen.measured_s, seen.gpus) == (840, 128)
+        assert datetime.now(UTC) - seen.finished_at < timedelta(minutes=1)
+
+    def test_the_event_id_tells_attempts_apart_and_repeats_not(self, tmp_path: Path) -> None:
+        reporter = JobReporter.jsonl(tmp_path, "jobs")
+        job: dict[str, Any] = {
+            "study": "llm", "job_id": "1", "status": "failed", "context": {}, "config": {},
+        }  # fmt: skip
+        first = reporter.report(**job)
+        assert reporter.report(**job) == first
+        assert reporter.report(**job, attempt=2) != first
+        assert reporter.report(**job, event_id="mine") == "mine"
+
+    def test_a_torn_line_of_another_writer_is_closed_first(self, tmp_path: Path) -> None:
+        (tmp_path / "jobs.jsonl").write_text('{"schema": "tuner')
+        reporter = JobReporter.jsonl(tmp_path, "jobs")
+        reporter.report(study="s", job_id="1", status="timeout", context={}, config={})
+        torn, whole = (tmp_path / "jobs.jsonl").read_bytes().splitlines()
+        assert torn == b'{"schema": "tuner'
+        assert isinstance(read_job(whole, (), datetime.now(UTC)), Observation)
+
+    def test_what_tunerd_would_reject_is_refused_before_sending(self, tmp_path: Path) -> None:
+        reporter = JobReporter.jsonl(tmp_path, "jobs")
+        job: dict[str, Any] = {"study": "s", "job_id": "1", "context": {}, "config": {}}
+        with pytest.raises(ValueError, match="status: expected one of succeeded"):
+            reporter.report(**job, status="ok")
+        with pytest.raises(ValueError, match="zone"):
+            reporter.report(**job, status="failed", finished_at=NOW.replace(tzinfo=None))
+        with pytest.raises(ValueError, match="more than 262,144"):
+            reporter.report(**job, status="failed", labels={"log": "x" * 300_000})
+        assert not (tmp_path / "jobs.jsonl").exists()
+
+    def test_many_writers_never_mix_their_lines(self, tmp_path: Path) -> None:
+        def write(name: int) -> None:
+            reporter = JobReporter.jsonl(tmp_path, "jobs")
+            for i in range(25):
+                reporter.report(
+                    study="s",
+                    job_id=f"{name}-{i}",
+                    status="failed",
+                    context={"x": "y" * 1000},
+                    config={},
+                )
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({seen.job_id for seen in self.read(tmp_path)}) == 100
+
+    def test_the_statuses_are_those_of_the_contract(self) -> None:
+        assert tuple(Status) == tunerd.client.STATUSES
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["1", "1.5", "-0", "1e3", "true", "False", "nan", "~", "a|b=c", "\ud800"])
+    | st.lists(st.integers(), max_size=1)
+)
+KINDS: list[ValueType] = ["int", "float", "category", "bool"]
+
+
+class TestContextKey:
+    @given(st.dictionaries(st.sampled_from("abcd"), st.tuples(st.sampled_from(KINDS), VALUES)))
+    def test_it_agrees_with_the_core(self, features: dict[str, tuple[ValueType, Any]]) -> None:
+        kinds = {name: kind for name, (kind, _) in features.items()}
+        context = {name: value for name, (_, value) in features.items()}
+        clean = {name: clean_value(value, kind) for name, (kind, value) in features.items()}
+        assert context_key("llm", kinds, context) == canonical_context_key("llm", clean)
+
+    @given(st.sampled_from(["int", "float"]), VALUES, st.sampled_from([1.25, 1.1, 2.0, 10.0]))
+    def test_buckets_agree_with_the_core(self, kind: ValueType, value: Any, factor: float) -> None:
+        feature = {"type": kind, "scale": "log", "key": {"bucket": factor}}
+        clean = clean_value(value, kind)
+        edge: Scalar | BucketValue = None
+        if isinstance(clean, int | float):
+            edge = BucketValue(clean, factor)
+        expected = canonical_context_key("s", {"n": edge})
+        assert context_key("s", {"n": feature}, {"n": value}) == expected
+
+    def test_the_table_of_the_study_file_will_do(self) -> None:
+        features = {
+            "model_params": {"type": "float", "scale": "log"},
+            "gpu": {"type": "category"},
+            "user": {"type": "category", "key": "ignore"},
+            "n_gpus": "int",
+        }
+        context = {"gpu": "H100 SXM", "model_params": 7e9, "user": "anna"}
+        key = context_key("llm", features, context)
+        assert key == "llm|gpu=H100%20SXM|model_params=7e+09|n_gpus=~"
+        assert context_key("llm", {}, context) == "llm"
+
+
+def test_one_file_copied_elsewhere_needs_only_the_standard_library(tmp_path: Path) -> None:
+    shutil.copy(tunerd.client.__file__, tmp_path / "tuning.py")
+    (tmp_path / "recommendations.jsonl").write_text(
+        line(KEY, {**message(1.0), "valid_until": "2999-01-01T00:00:00Z"})
+    )
+    program = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from tuning import Recommendations, context_key\n"
+        "r = Recommendations.follow_jsonl('.', 'recommendations'); r.poll()\n"
+        "print(r.choose(context_key('llm', {'gpu': 'category'}, {'gpu': 'H100'}), '1').config)\n"
+        "assert not {'kafka', 'msgspec', 'numpy', 'tunerd'} & set(sys.modules)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "{'tp': 1}\n"
+
+
+class TestKafka:
+    def test_reported_jobs_arrive_and_recommendations_are_followed(
+        self, kafka_bootstrap: str, unique: str
+    ) -> None:
+        from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+        jobs, topic = f"{unique}-jobs", f"{unique}-recommendations"
+        admin = KafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+        admin.create_topics({jobs: {"num_partitions": 1}, topic: {"num_partitions": 3}})
+        admin.close()
+        reporter = JobReporter.kafka(kafka_bootstrap, jobs, source="a")
+        job: dict[str, Any] = {"study": "s", "status": "failed", "context": {}, "config": {}}
+        sent = [reporter.report(**job, job_id=str(i)) for i in range(5)]
+        reporter.close()
+        consumer = KafkaConsumer(bootstrap_servers=kafka_bootstrap)
+        consumer.assign([TopicPartition(jobs, 0)])
+        consumer.seek_to_beginning()
+        received: list[str] = []
+        deadline = time.monotonic() + 30
+        while len(received) < 5 and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=500).values():
+                for record in records:
+                    seen = read_job(record.value, (), datetime.now(UTC))
+                    assert isinstance(seen, Observation)
+                    received.append(seen.event_id)
+        consumer.close()
+        assert received == sent
+
+        producer = KafkaProducer(
+            bootstrap_servers=kafka_bootstrap, transactional_id=f"{unique}-publisher"
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, key=KEY.encode(), value=to_bytes(recommendation(1.0, revision=2)))
+        producer.send(topic, key=KEY.encode(), value=to_bytes(recommendation(1.0, revision=1)))
+        producer.send(topic, key=b"llm|gone", value=None)
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send(topic, key=KEY.encode(), value=to_bytes(recommendation(1.0, revision=3)))
+        producer.flush()
+        producer.abort_transaction()
+        producer.close()
+        recommendations = Recommendations.follow_kafka(kafka_bootstrap, topic)
+        assert recommendations.catch_up(timeout_s=30)
+        found = recommendations.find(KEY, NOW)
+        assert found is not None
+        assert found["revision"] == 2
+        choice = recommendations.choose(KEY, "1", now=NOW)
+        assert choice is not None
+        assert choice.candidate_id == "c1"
+        recommendations.close()
