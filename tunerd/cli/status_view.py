@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -16,19 +18,22 @@ def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     now = datetime.now(UTC)
     parts: list[RenderableType] = [_head(report, now)]
     if report["studies"]:
-        parts.append(_studies(report["studies"], now))
+        parts += [_study(study, now) for study in report["studies"]]
     else:
         parts.append(Text("No studies yet: `tunerd run` takes them from the folder of studies."))
     if report["commands"]:
         parts.append(_commands(report["commands"], now))
     if "recommendations" in report:
         parts.append(_recommendations(report["recommendations"], now))
-    (console or Console()).print(Group(*parts))
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(width=200)  # a file or a pipe has no edge to wrap at
+    console.print(Group(*parts))
 
 
 def _head(report: Mapping[str, Any], now: datetime) -> Text:
     daemon = report["daemon"]
-    text = Text()
+    text = Text(no_wrap=True, overflow="ignore")
     text.append(f"{report['name']}  ", style="bold")
     if daemon["running"] is None:
         text.append("cannot tell whether the daemon runs", style="yellow")
@@ -53,33 +58,40 @@ def _head(report: Mapping[str, Any], now: datetime) -> Text:
     return text
 
 
-def _studies(studies: list[Mapping[str, Any]], now: datetime) -> Table:
-    table = Table(title="Studies", title_justify="left", title_style="bold")
-    for title in ("study", "mode"):
-        table.add_column(title)
-    for title in ("jobs", "learned", "contexts", "recommended", "last step", "τ", "gain"):
-        table.add_column(title, justify="right")
-    for study in studies:
-        scores = study["scores"] or {}
-        name = Text(study["name"])
-        if study["set_aside"]:
-            name.append(" set aside", style="red")
-        table.add_row(
-            name,
-            study["mode"] or "",
-            f"{study['observations']:,}",
-            f"{study['learned']:,}",
-            f"{study['contexts']:,}",
-            _states(study["recommendations"]),
-            _ago(study["last_step_at"], now),
-            _number(scores.get("kendall"), "{:.2f}"),
-            _number(study["gain_realised"], "{:+.1%}"),
-        )
-    return table
+def _study(study: Mapping[str, Any], now: datetime) -> Text:
+    """A few lines rather than a row: names are long and terminals narrow."""
+    text = Text(f"\n{study['name']}", style="bold")
+    if study["set_aside"]:
+        text.append("  set aside: it ended the tuner process too often", style="not bold red")
+    scores = study["scores"] or {}
+    unlearned = study["observations"] - study["learned"]
+    jobs = f"{study['observations']:,} in {study['contexts']:,} contexts"
+    fit = f"τ {_number(scores.get('kendall'), '{:.2f}')} over {scores.get('observations', 0)} jobs"
+    gain = _number(study["gain_realised"], "{:+.1%}")
+    for name, value in (
+        ("mode", f"{study['mode']}, generation {study['generation']}"),
+        ("jobs", jobs + (f", {unlearned:,} not learned yet" if unlearned else "")),
+        ("last step", _ago(study["last_step_at"], now)),
+        ("predicts", f"{fit}; gain of what was tried {gain}"),
+        ("advice", _states(study["recommendations"])),
+    ):
+        text.append(f"\n  {name:<10}{value}", style="not bold")
+    return text
+
+
+def _table(title: str, *, lines: bool = False) -> Table:
+    return Table(
+        title=f"\n{title}",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_lines=lines,
+    )
 
 
 def _commands(commands: list[Mapping[str, Any]], now: datetime) -> Table:
-    table = Table(title="Commands that wait", title_justify="left", title_style="bold")
+    table = _table("Commands that wait")
     for name in ("id", "study", "command", "who", "given"):
         table.add_column(name)
     for command in commands:
@@ -90,9 +102,7 @@ def _commands(commands: list[Mapping[str, Any]], now: datetime) -> Table:
 
 
 def _recommendations(rows: list[Mapping[str, Any]], now: datetime) -> Table:
-    table = Table(
-        title="Recommendations", title_justify="left", title_style="bold", show_lines=True
-    )
+    table = _table("Recommendations", lines=True)
     for name in ("context", "state", "best candidate", "why"):
         table.add_column(name, overflow="fold")
     for row in rows:
@@ -122,11 +132,15 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
 
 
 def _value(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    """A list as runs of equal values: FULL_SHARD×6,NO_SHARD×2."""
+    if not isinstance(value, list):
+        return str(value)
+    runs = [(one, len(list(group))) for one, group in groupby(value)]
+    return ",".join(f"{one}×{count}" if count > 1 else str(one) for one, count in runs)
 
 
 def _states(states: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
+    return ", ".join(f"{count} {state}" for state, count in states.items()) or "none yet"
 
 
 def _number(value: float | None, form: str) -> str:
