@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AlreadyRunningError",
+    "DemoError",
     "FencedOutError",
     "LostPartitionError",
     "MisconfiguredError",
@@ -54,6 +55,10 @@ class NothingFeasibleError(TunerdError):
 
 class AlreadyRunningError(TunerdError):
     """Raised when another daemon holds this folder or store. Names it; exit code 2."""
+
+
+class DemoError(TunerdError):
+    """Raised when a process of the demo failed. Names its log."""
 
 
 class StreamUnavailableError(TunerdError):

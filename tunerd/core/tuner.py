@@ -154,7 +154,7 @@ class Tuner:
             config,
             score,
             ran,
-            unasked=observation.candidate_id is None,
+            unasked=observation.recommendation_id is None,
             sequence=observation.sequence,
         )
         promise = state.promised.get(observation.candidate_id or "")
