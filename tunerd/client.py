@@ -487,8 +487,12 @@ def _plain(value: Any) -> Any:
 
 def _append(path: Path, event: bytes) -> None:
     """Append one line in one write, so that several senders never mix their lines."""
+    import fcntl
+
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
+        # Half of another client's write would look like the torn line of one that died.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         line = (b"\n" if torn else b"") + event + b"\n"
