@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Installation, Said
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
-from tunerd.reports import Lagging, SetAside, Stepped
+from tunerd.reports import Lagging, Scores, SetAside, Stepped
 from tunerd.store import RecommendationRow, TuneStep
 
 Tunerd = Callable[..., Said]
@@ -26,7 +26,8 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     problems: list[str] = []
     metrics = Metrics()
     metrics.hear(Lagging(records=1234))
-    metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042))
+    scores = Scores(observations=40, kendall=0.61)
+    metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores))
     metrics.hear(SetAside(study="llm"))
     server = HttpServer("127.0.0.1", 0, metrics.render, ready=lambda: problems)
     installation.file.write_text(f"[http]\nport = {server.port}\n")
@@ -83,8 +84,6 @@ def test_without_a_daemon(tunerd: Tunerd, installation: Installation) -> None:
 
 
 def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[str]) -> None:
-    step(installation, 1, {"scores": {"observations": 40, "kendall": 0.61}})
-    step(installation, 2, {})
     recommend(installation, state="active")
     said = tunerd("status", "--settings", installation.file)
     for part in ("running, ready", "1,234 records not ingested", "0.61", "+4.2%", "set aside"):
@@ -98,6 +97,14 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
     said = tunerd("status", "--settings", installation.file)
     assert "not ready" in said.out
     assert daemon[0] in said.out
+
+
+def test_scores_are_kept_while_no_daemon_runs(tunerd: Tunerd, installation: Installation) -> None:
+    step(installation, 1, {"scores": {"observations": 40, "kendall": 0.61}})
+    step(installation, 2, {})
+    report = tunerd("status", "--settings", installation.file, "--json").json
+    assert report["studies"][0]["scores"] == {"observations": 40, "kendall": 0.61}
+    assert report["studies"][0]["steps"] == 2
 
 
 def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) -> None:

@@ -10,6 +10,7 @@ import click
 from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
 
 if TYPE_CHECKING:
+    from tunerd.cli.daemon_probe import Samples
     from tunerd.settings import Settings
     from tunerd.store import RecommendationRow, Store, StudyOverview
 
@@ -71,11 +72,9 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     return report
 
 
-def _study(store: "Store", overview: "StudyOverview", metrics: Any) -> dict[str, Any]:
+def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dict[str, Any]:
     row, last = overview.study, overview.last_step
     name = row.name
-    steps = store.steps(name, STEPS_LOOKED_AT)
-    scores = next((found for step in steps if (found := step.detail.get("scores"))), None)
     generation = store.generation(name)
     return {
         "name": name,
@@ -89,11 +88,30 @@ def _study(store: "Store", overview: "StudyOverview", metrics: Any) -> dict[str,
         "last_step_at": last.finished_at if last else None,
         "recommendations": dict(overview.recommendations),
         "pending_commands": overview.pending_commands,
-        "scores": scores,
+        "scores": _scores(store, name, metrics),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
         "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
     }
+
+
+def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float | None] | None:
+    """How well the last jobs were predicted: from the daemon, else from the last steps."""
+
+    def of(name: str) -> float | None:
+        return metrics.of(f"tunerd_prediction_{name}", study=study)
+
+    observations = of("window_observations")
+    if observations is not None:
+        return {
+            "observations": int(observations),
+            "kendall": of("kendall_tau"),
+            "spearman": of("spearman"),
+            "pearson": of("pearson"),
+            "mape": of("mape_ratio"),
+        }
+    steps = store.steps(study, STEPS_LOOKED_AT)
+    return next((found for step in steps if (found := step.detail.get("scores"))), None)
 
 
 def _mode(text: str) -> str:
