@@ -437,7 +437,16 @@ VALUES = (
 KINDS: list[ValueType] = ["int", "float", "category", "bool"]
 
 
+VECTORS = json.loads((Path(__file__).parents[1] / "docs" / "context-key-vectors.json").read_text())[
+    "vectors"
+]
+
+
 class TestContextKey:
+    @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["note"])
+    def test_vectors(self, vector: dict[str, Any]) -> None:
+        assert context_key(vector["study"], vector["features"], vector["context"]) == vector["key"]
+
     @given(st.dictionaries(st.sampled_from("abcd"), st.tuples(st.sampled_from(KINDS), VALUES)))
     def test_it_agrees_with_the_core(self, features: dict[str, tuple[ValueType, Any]]) -> None:
         kinds = {name: kind for name, (kind, _) in features.items()}
