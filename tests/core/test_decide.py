@@ -1,0 +1,220 @@
+"""What is said, and what is kept silent, from evidence and prospects alone."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunerd.core.contexts import ContextState
+from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide, says_the_same
+from tunerd.core.evidence import Estimate, Evidence
+from tunerd.core.lifecycle import compose, is_news, renewal_due, worth_saying
+from tunerd.core.observation import Ran
+from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
+from tunerd.core.study import Study, parse_study
+
+STUDY = parse_study(
+    """
+schema = 1
+name = "s"
+mode = "publish"
+explore_share = 0.2
+min_feasible = 0.8
+[objective]
+metric = "speed"
+goal = "maximize"
+unit = "1/s"
+scale = "log"
+[context]
+n = { type = "int" }
+[parameters]
+x = { type = "int", values = [1, 2, 3, 4, 5, 6, 7, 8] }
+y = { type = "int", values = [1, 2, 3, 4] }
+"""
+)
+KEY = STUDY.context_key({"n": 1})
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def config(x: int, y: int = 1) -> dict[str, int]:
+    return {"x": x, "y": y}
+
+
+def prospect(
+    x: int, y: int = 1, mean: float | None = 0.0, feasible: float | None = 1.0
+) -> Prospect:
+    return Prospect(
+        candidate_id=candidate_id("s", KEY, config(x, y)),
+        config=config(x, y),
+        code=np.array([x - 1, y - 1], dtype=np.int32),
+        acquisition=0.0 if mean is None else mean,
+        mean=mean,
+        spread=0.05,
+        feasible=feasible,
+    )
+
+
+def tried(evidence: Evidence, x: int, *scores: float, belief: Estimate | None = None) -> Rival:
+    cid = candidate_id("s", KEY, config(x))
+    for score in scores:
+        evidence.add(cid, config(x), score, Ran.YES, unasked=True, sequence=evidence.jobs + 1)
+    trial = evidence.trials[cid]
+    sd = 0.05 / math.sqrt(trial.runs)
+    return Rival(cid, trial, belief or Estimate(trial.mean, sd), 1.0)
+
+
+def message(advice: Advice, now: datetime = NOW) -> Recommendation:
+    made = MadeFrom(sequence=1, model=None, study=STUDY.content_hash, seeds=(1,), tunerd="0")
+    return compose(
+        STUDY,
+        KEY,
+        ContextState({"n": 1}),
+        advice,
+        made,
+        revision=1,
+        now=now,
+        valid=timedelta(days=7),
+    )
+
+
+def test_with_nothing_known_it_starts_at_random_within_the_explore_share() -> None:
+    starts = [prospect(x, mean=None, feasible=None) for x in range(1, 9)]
+    advice = decide(STUDY, Evidence(), [], starts, None)
+    assert len(advice.candidates) == 5
+    assert {c.kind for c in advice.candidates} == {Kind.EXPLORE}
+    assert all(c.predicted is None and c.gain is None for c in advice.candidates)
+    assert advice.incumbent is None
+    assert 0.19 < sum(c.share for c in advice.candidates) <= 0.2
+    assert "Random start" in advice.reason
+
+
+def test_the_incumbent_is_the_best_estimate_and_not_the_luckiest_run() -> None:
+    evidence = Evidence()
+    proven = tried(evidence, 1, *[1.00] * 9)
+    lucky = tried(evidence, 2, 1.08)
+    advice = decide(
+        STUDY, evidence, [proven, replace(lucky, estimate=Estimate(1.03, 0.05))], [], None
+    )
+    assert advice.incumbent is not None
+    assert advice.incumbent.config == config(1)
+    assert advice.incumbent.jobs == 9
+    assert [c.kind for c in advice.candidates] == [Kind.CONFIRM]
+    assert advice.candidates[0].config == config(2)
+
+
+def test_better_predictions_are_exploited_and_worse_ones_only_explored() -> None:
+    evidence = Evidence()
+    incumbent = tried(evidence, 1, *[1.0] * 5)
+    better, worse = prospect(5, 1, mean=1.2), prospect(2, 3, mean=0.9)
+    advice = decide(STUDY, evidence, [incumbent], [better, worse], None)
+    kinds = {c.config["x"]: c.kind for c in advice.candidates}
+    assert kinds == {5: Kind.EXPLOIT, 2: Kind.EXPLORE}
+    gain = advice.candidates[0].gain
+    assert gain is not None
+    assert gain.median == pytest.approx(math.exp(0.2) - 1)
+    assert gain.low < gain.median
+    predicted = advice.candidates[0].predicted
+    assert predicted is not None
+    assert predicted.low < predicted.median < predicted.high
+
+
+def test_what_was_tried_is_no_news_and_what_may_not_run_is_not_recommended() -> None:
+    evidence = Evidence()
+    incumbent = tried(evidence, 1, *[1.0] * 5)
+    advice = decide(
+        STUDY,
+        evidence,
+        [incumbent],
+        [prospect(1, mean=2.0), prospect(3, mean=2.0, feasible=0.79)],
+        None,
+    )
+    assert advice.candidates == ()
+    assert advice.incumbent is not None
+
+
+def test_a_configuration_that_often_fails_is_no_incumbent() -> None:
+    evidence = Evidence()
+    safe = tried(evidence, 1, *[1.0] * 5)
+    fast = tried(evidence, 2, *[2.0] * 5)
+    fast.trial.failures = 5
+    advice = decide(STUDY, evidence, [safe, fast], [], None)
+    assert advice.incumbent is not None
+    assert advice.incumbent.config == config(1)
+
+
+def test_candidates_differ_from_each_other() -> None:
+    near = [prospect(8, y, mean=1.0 + 0.0001 * y) for y in (1, 2, 3, 4)]
+    far = [prospect(x, 1 + x % 4, mean=0.998) for x in (1, 2, 3, 4)]
+    advice = decide(STUDY, Evidence(), [], sorted(near + far, key=lambda p: -p.acquisition), None)
+    assert len({c.config["x"] for c in advice.candidates}) >= 4
+
+
+def test_running_candidates_stay_when_predictions_only_tremble() -> None:
+    rng = np.random.default_rng(0)
+    means = {x: 0.1 * x for x in range(1, 9)}
+    first = decide(STUDY, Evidence(), [], _ranked(means), None)
+    running = message(first)
+    trembled = {x: m + rng.normal(0, 0.002) for x, m in means.items()}
+    again = decide(STUDY, Evidence(), [], _ranked(trembled), None, running)
+    assert says_the_same(again, running)
+    means[1] = 5.0
+    changed = decide(STUDY, Evidence(), [], _ranked(means), None, running)
+    assert is_news(changed, running)
+
+
+def _ranked(means: dict[int, float]) -> list[Prospect]:
+    return sorted((prospect(x, mean=m) for x, m in means.items()), key=lambda p: -p.acquisition)
+
+
+def test_a_profiling_round_asks_by_runs_and_not_by_share() -> None:
+    wanted = Wanted(2, ((prospect(1, mean=1.0), 3), (prospect(2, mean=0.5), 1)))
+    advice = decide(
+        STUDY, Evidence(), [], [prospect(1, mean=1.0), prospect(7, mean=0.9)], None, None, wanted
+    )
+    asked = [c for c in advice.candidates if c.wanted]
+    assert [(c.config["x"], c.wanted, c.share, c.rank) for c in asked] == [
+        (1, 3, 0, 1),
+        (2, 1, 0, 2),
+    ]
+    assert advice.round == 2
+    assert len({c.candidate_id for c in advice.candidates}) == len(advice.candidates)
+
+
+def test_it_lives_until_half_of_its_validity_is_over() -> None:
+    advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
+    running = message(advice)
+    assert not renewal_due(running, NOW + timedelta(days=3))
+    assert renewal_due(running, NOW + timedelta(days=3.5))
+    gone = running.withdrawn(revision=2, issued_at=NOW, reason="over")
+    assert is_news(advice, gone)
+    assert not renewal_due(gone, NOW + timedelta(days=6))
+    assert not worth_saying(replace(advice, candidates=(), incumbent=None))
+
+
+@given(
+    share=st.floats(0, 1),
+    means=st.lists(st.floats(-3, 3), max_size=8, unique=True),
+    goal=st.sampled_from(["maximize", "minimize"]),
+)
+def test_shares_never_pass_the_explore_share_and_bands_are_in_order(
+    share: float, means: list[float], goal: str
+) -> None:
+    objective = replace(STUDY.objective, goal=goal)  # type: ignore[arg-type]
+    study: Study = replace(STUDY, explore_share=share, objective=objective)
+    evidence = Evidence()
+    incumbent = tried(evidence, 8, 0.0, 0.1)
+    prospects = [prospect(x + 1, mean=m) for x, m in enumerate(means[:7])]
+    advice = decide(study, evidence, [incumbent], prospects, None)
+    assert sum(c.share for c in advice.candidates) <= share + 1e-12
+    for c in advice.candidates:
+        assert c.predicted is not None
+        assert c.predicted.low <= c.predicted.median <= c.predicted.high
+        assert c.gain is not None
+        assert c.gain.low <= c.gain.median
+        mean = next(p.mean for p in prospects if p.candidate_id == c.candidate_id)
+        assert mean is not None
+        assert (c.gain.median > 0) == (mean > incumbent.estimate.mean)
