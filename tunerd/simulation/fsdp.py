@@ -126,7 +126,8 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
     gpu = gpu_named(context.get("gpu"))
     n_gpus = number(context, "n_gpus")
     samples = number(context, "global_batch") / n_gpus
-    strategy = np.asarray(columns["sharding"])
+    # Row after row in memory, or sums over layers would round by the layout of what came in.
+    strategy = np.ascontiguousarray(columns["sharding"])
     layers = layers_of(number(context, "dense_params"), strategy.shape[1])
     group = Group(n_gpus, min(n_gpus, float(GPUS_PER_NODE)))
     full, replicated = strategy == "FULL_SHARD", strategy == "NO_SHARD"
