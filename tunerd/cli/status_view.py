@@ -23,7 +23,7 @@ def show(report: Mapping[str, Any], console: Console | None = None) -> None:
         parts.append(Text("No studies yet: `tunerd run` takes them from the folder of studies."))
     if report["commands"]:
         parts.append(_commands(report["commands"], now))
-    if "recommendations" in report:
+    if report.get("recommendations"):
         parts.append(_recommendations(report["recommendations"], now))
     console = console or Console()
     if not console.is_terminal:
@@ -63,20 +63,27 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     text = Text(f"\n{study['name']}", style="bold")
     if study["set_aside"]:
         text.append("  set aside: it ended the tuner process too often", style="not bold red")
-    scores = study["scores"] or {}
     unlearned = study["observations"] - study["learned"]
     jobs = f"{study['observations']:,} in {study['contexts']:,} contexts"
-    fit = f"τ {_number(scores.get('kendall'), '{:.2f}')} over {scores.get('observations', 0)} jobs"
-    gain = _number(study["gain_realised"], "{:+.1%}")
     for name, value in (
         ("mode", f"{study['mode']}, generation {study['generation']}"),
         ("jobs", jobs + (f", {unlearned:,} not learned yet" if unlearned else "")),
         ("last step", _ago(study["last_step_at"], now)),
-        ("predicts", f"{fit}; gain of what was tried {gain}"),
+        ("predicts", _quality(study)),
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
     return text
+
+
+def _quality(study: Mapping[str, Any]) -> str:
+    scores = study["scores"]
+    if not scores or not scores["observations"]:
+        return "nothing yet"
+    kendall = _number(scores.get("kendall"), "{:.2f}")
+    gain = study["gain_realised"]
+    tried = f"; what was tried gained {gain:+.1%}" if gain is not None else ""
+    return f"rank correlation (Kendall τ) {kendall} over {scores['observations']} jobs{tried}"
 
 
 def _table(title: str, *, lines: bool = False) -> Table:
