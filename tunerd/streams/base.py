@@ -205,7 +205,11 @@ class Follower(Protocol):
 
 
 class Stream(Protocol):
-    """A broker or a folder, with the topics that the program uses."""
+    """A broker or a folder, with the topics that the program uses.
+
+    It holds no connection itself: sources, sinks and followers do, and they are closed by whoever
+    asked for them.
+    """
 
     def ensure_topics(self) -> None:
         """Create the topics that are missing; leave those that exist as they are.

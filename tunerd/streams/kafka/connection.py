@@ -1,0 +1,197 @@
+"""Connecting to Kafka, and saying in one sentence why it did not work.
+
+kafka-python answers a wrong password, an unknown authority and a closed port alike, with
+"Unable to bootstrap" after the whole time-out. What was wrong it only logs, so the log is read
+while connecting.
+"""
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from kafka.errors import (
+    AuthorizationError,
+    KafkaError,
+    UnsupportedCodecError,
+)
+from kafka.net.compat import KafkaNetClient
+
+from tunerd.errors import StreamUnavailableError
+from tunerd.streams.kafka.options import KafkaOptions
+
+__all__ = ["Connected", "arguments", "connect", "explain", "quiet", "refused", "translated"]
+
+Client = TypeVar("Client")
+Connected = tuple[Client, KafkaNetClient]
+
+CAUSES = (
+    (r"SaslAuthenticationFailed|Authentication failed", "it refused the user name or password"),
+    (r"UnsupportedSaslMechanism", "it does not know this sasl_mechanism"),
+    (r"IllegalSaslState", "it does not ask for SASL there: is the security_protocol right?"),
+    (
+        r"(?i)certificate.required|bad.certificate|unknown.ca\b|certificate.unknown",
+        "it wants a client certificate that it believes (ssl_certfile, ssl_keyfile)",
+    ),
+    (
+        r"(?i)hostname mismatch|IP address mismatch",
+        "its certificate is for another host name than this address",
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED",
+        "its certificate is not from an authority that this client believes (ssl_cafile)",
+    ),
+    (r"WRONG_VERSION_NUMBER|UNEXPECTED_EOF|\[SSL", "it does not speak TLS there as expected"),
+    (r"ECONNREFUSED", "connection refused"),
+    (r"DNS Resolution", "its name cannot be resolved"),
+)
+"""What the client logs, and what it means. The first that is found anywhere counts."""
+
+
+def arguments(options: KafkaOptions) -> dict[str, Any]:
+    """Return what consumers, producers and admin clients have in common."""
+    found: dict[str, Any] = {
+        "bootstrap_servers": list(options.bootstrap_servers),
+        "client_id": options.client_id,
+        "security_protocol": options.security_protocol,
+        "bootstrap_timeout_ms": int(options.connect_timeout_s * 1000),
+        "request_timeout_ms": int(options.request_timeout_s * 1000),
+        # Back soon after the broker is: the default waits up to 30 s.
+        "reconnect_backoff_max_ms": 1000,
+    }
+    if options.security_protocol.startswith("SASL"):
+        found["sasl_mechanism"] = options.sasl_mechanism
+        found["sasl_plain_username"] = options.sasl_username
+        found["sasl_plain_password"] = options.sasl_password
+    if options.security_protocol.endswith("SSL"):
+        found["ssl_cafile"] = options.ssl_cafile
+        found["ssl_certfile"] = options.ssl_certfile
+        found["ssl_keyfile"] = options.ssl_keyfile
+    return found
+
+
+def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Client]:
+    """Make a client of a kind and connect it. Returns it and the network client in it.
+
+    Raises StreamUnavailableError after at most ``connect_timeout_s`` and a little.
+    """
+    problem = refused(options) or _unreadable_file(options)
+    if problem:
+        raise StreamUnavailableError(problem)
+    made: list[KafkaNetClient] = []
+
+    def network(**configs: Any) -> KafkaNetClient:
+        made.append(KafkaNetClient(**configs))
+        return made[0]
+
+    with _listening() as said:
+        try:
+            return make(**arguments(options), kafka_client=network), made[0]
+        except (KafkaError, OSError, ValueError) as error:
+            # A constructor that fails leaves its thread and its sockets behind.
+            for client in made:
+                client.close()
+            raise StreamUnavailableError(explain(options, error, said)) from error
+
+
+def quiet() -> None:
+    """Silence kafka-python's own log, unless somebody has set its level.
+
+    Without a broker it writes several lines a second; a StreamUnavailableError says it once.
+    """
+    logger = logging.getLogger("kafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+
+
+def refused(options: KafkaOptions) -> str | None:
+    """Return None if some bootstrap server takes a TCP connection, else a sentence.
+
+    It fails at once where the client would try until its time is up.
+    """
+    reasons = []
+    for server in options.bootstrap_servers:
+        host, _, port = server.rpartition(":")
+        try:
+            address = (host.strip("[]"), int(port))
+            socket.create_connection(address, timeout=options.connect_timeout_s).close()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reasons.append(f"{server}: {reason or error}")
+        else:
+            return None
+    return f"cannot reach Kafka ({'; '.join(reasons)})"
+
+
+def explain(options: KafkaOptions, error: BaseException, said: list[str] | None = None) -> str:
+    """Return one sentence for an operator, without secrets."""
+    where = ",".join(options.bootstrap_servers)
+    heard = "\n".join([*(said or []), str(error)])
+    if isinstance(error, UnsupportedCodecError):
+        text = (
+            f"cannot read from Kafka at {where}: {error}; install lz4, zstandard or python-snappy"
+        )
+    elif isinstance(error, AuthorizationError):
+        text = f"Kafka at {where} does not allow it: {_one_line(error)}"
+    else:
+        cause = next((meaning for sign, meaning in CAUSES if re.search(sign, heard)), None)
+        text = f"cannot use Kafka at {where}: {cause or _one_line(error)}"
+    if options.sasl_password:
+        text = text.replace(options.sasl_password, "***")
+    return text
+
+
+@contextmanager
+def translated(options: KafkaOptions, besides: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever the client raises, ``besides`` some, into StreamUnavailableError."""
+    try:
+        yield
+    except besides:
+        raise
+    except (KafkaError, OSError, ValueError, AssertionError, AttributeError, KeyError) as error:
+        # The client's own slips too: one of them must not end a service that could reconnect.
+        raise StreamUnavailableError(explain(options, error)) from error
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _unreadable_file(options: KafkaOptions) -> str | None:
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        path = getattr(options, name)
+        if path is not None and not os.access(path, os.R_OK):
+            return f"cannot use Kafka: {name} {path} cannot be read"
+    return None
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """Collect what kafka-python logs about connections meanwhile, whatever its level is set to."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with suppress(Exception):
+                said.append(record.getMessage())
+
+    listener = Listener(logging.WARNING)
+    loggers = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(listener)
+        if logger.getEffectiveLevel() > logging.WARNING:
+            # Heard here, but by nobody who does not want to hear it.
+            logger.propagate = False
+            logger.setLevel(logging.WARNING)
+    try:
+        yield said
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate

@@ -1,0 +1,327 @@
+"""Reading a Kafka topic as a member of a consumer group, from positions that the store keeps.
+
+The broker's own offsets are written for lag monitoring and never read. When partitions are
+assigned, they are paused at once, on kafka-python's I/O thread, where nothing may block; the next
+poll, on the caller's thread, asks for their stored positions, seeks and resumes. Until then
+nothing that was fetched from them is given out.
+
+A stored position is checked before it is believed: reading starts at the record *before* it, and
+if that one has another fingerprint, the topic was made anew and is read from its beginning.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
+
+from tunerd.errors import StreamUnavailableError
+from tunerd.streams.base import BATCH_BYTES, Position, Record, Restore
+from tunerd.streams.kafka.connection import connect, explain, refused, translated
+from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.records import as_record
+
+__all__ = ["KafkaSource", "make_consumer"]
+
+log = logging.getLogger(__name__)
+
+CLOSE_MS = 1000
+LAG_EVERY_S = 1.0
+UNSETTLED_POLL_S = 0.05
+"""How long one wait is while partitions are still coming."""
+
+
+def make_consumer(options: KafkaOptions, **more: Any) -> tuple[KafkaConsumer, KafkaNetClient]:
+    """Connect a consumer that remembers nothing by itself. Raises StreamUnavailableError."""
+
+    def make(**common: Any) -> KafkaConsumer:
+        return KafkaConsumer(
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            # Events of an aborted transaction were never sent, as their sender sees it.
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            # All that waits in memory; one larger record is still given out.
+            fetch_max_bytes=BATCH_BYTES,
+            # New partitions are noticed after this long.
+            metadata_max_age_ms=60_000,
+            metrics_enabled=False,
+            **common,
+            **more,
+        )
+
+    return connect(options, make)
+
+
+class _Changes(ConsumerRebalanceListener):  # type: ignore[misc]
+    """What happened to the assignment, for the caller's thread; runs on the I/O thread."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self.queue: SimpleQueue[tuple[bool, frozenset[TopicPartition]]] = SimpleQueue()
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._consumer.pause(*assigned)
+        self.queue.put((True, frozenset(assigned)))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.queue.put((False, frozenset(revoked)))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.queue.put((False, frozenset(lost)))
+
+
+class KafkaSource:
+    """A :class:`tunerd.streams.base.Source`. ``lag`` may be asked from any thread."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        topic: str,
+        group: str,
+        restore: Restore,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._topic = topic
+        self._group = group
+        self._restore = restore
+        self._clock = clock
+        self._consumer: KafkaConsumer | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Set what is known of one connection to nothing."""
+        self._unplaced: set[TopicPartition] = set()  # assigned, without a restored position yet
+        self._placed: set[TopicPartition] = set()
+        self._unchecked: dict[TopicPartition, Position] = {}
+        self._lag: int | None = None
+        self._topic_id: object = None
+        # When there was last a broker with the topic; a record or nothing left to read; a lag.
+        self._well_at = self._moved_at = self._lag_at = self._clock()
+
+    # -- what callers use -------------------------------------------------------------------
+
+    def poll(self, timeout_s: float, max_records: int) -> list[Record]:
+        try:
+            return self._poll(timeout_s, max_records)
+        except StreamUnavailableError:
+            self._drop()
+            raise
+
+    def commit(self, positions: Sequence[Position]) -> None:
+        if self._consumer is None:
+            return
+        offsets = {}
+        for position in positions:
+            place = TopicPartition(position.topic, int(position.partition))
+            if place in self._placed:
+                offsets[place] = OffsetAndMetadata(position.offset, "", -1)
+        if offsets:
+            with suppress(KafkaError, RuntimeError):
+                self._consumer.commit_async(offsets, callback=lambda _offsets, _answer: None)
+
+    def reset(self) -> None:
+        if self._consumer is not None:
+            self._hear()
+            self._unplace(self._placed)
+
+    def lag(self) -> int | None:
+        return self._lag
+
+    def close(self) -> None:
+        self._drop()
+
+    # -- the connection ---------------------------------------------------------------------
+
+    def _poll(self, timeout_s: float, max_records: int) -> list[Record]:
+        deadline = self._clock() + timeout_s
+        consumer = self._connected()
+        while True:
+            self._place(consumer)
+            left = max(0.0, deadline - self._clock())
+            wait = left if self._placed else min(left, UNSETTLED_POLL_S)
+            with translated(self._options):
+                batches = consumer.poll(int(wait * 1000), max_records)
+            self._hear()
+            records = self._believed(batches)
+            if records:
+                self._moved_at = self._clock()
+            self._look_after(consumer, idle=not batches)
+            if records or self._clock() >= deadline or self._consumer is None:
+                return records
+
+    def _connected(self) -> KafkaConsumer:
+        if self._consumer is not None:
+            return self._consumer
+        session_ms = int(self._options.session_timeout_s * 1000)
+        consumer, self._client = make_consumer(
+            self._options,
+            group_id=self._group,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=min(3000, session_ms // 3),
+        )
+        self._forget()
+        self._consumer = consumer
+        self._changes = _Changes(consumer)
+        with translated(self._options):
+            # Subscribing before the metadata is there can leave an empty assignment for minutes.
+            consumer.bootstrap(timeout_ms=int(self._options.connect_timeout_s * 1000))
+            consumer.subscribe([self._topic], listener=self._changes)
+        return consumer
+
+    def _drop(self) -> None:
+        """Close the consumer; the next poll makes a new one."""
+        consumer, self._consumer = self._consumer, None
+        self._forget()
+        if consumer is not None:
+            with suppress(Exception):  # it may be what was broken
+                consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
+
+    def _look_after(self, consumer: KafkaConsumer, idle: bool) -> None:
+        """Notice a broker that is gone, a topic that is gone or another, a reader that is stuck."""
+        now = self._clock()
+        if not idle:
+            self._well_at = now
+        elif problem := self._problem():
+            if now - self._well_at > self._options.connect_timeout_s:
+                raise StreamUnavailableError(problem)
+        else:
+            self._well_at = now
+            self._notice_new_topic()
+            if self._placed and now - self._moved_at > self._options.stuck_after_s:
+                self._notice_stuck(consumer)
+                return
+        if idle or now - self._lag_at >= LAG_EVERY_S:
+            self._lag_at = now
+            self._lag = self._measured_lag(consumer)
+
+    def _problem(self) -> str | None:
+        cluster = self._client.cluster
+        if not any(self._client.connected(broker.node_id) for broker in cluster.brokers()):
+            error = StreamUnavailableError("no broker answers any more")
+            return refused(self._options) or explain(self._options, error)
+        if not cluster.partitions_for_topic(self._topic):
+            where = ",".join(self._options.bootstrap_servers)
+            return f"Kafka at {where} has no topic {self._topic}"
+        return None
+
+    def _notice_new_topic(self) -> None:
+        known, self._topic_id = self._topic_id, self._client.cluster.topic_id(self._topic)
+        if known is not None and self._topic_id not in (known, None):
+            log.warning("topic %s was made anew", self._topic)
+            self._unplace(self._placed)
+
+    def _notice_stuck(self, consumer: KafkaConsumer) -> None:
+        """Make the consumer anew if there is something to read and it reads nothing."""
+        self._moved_at = self._clock()
+        with translated(self._options):
+            ends = consumer.end_offsets(list(self._placed), timeout_ms=CLOSE_MS)
+            behind = {p: end - (self._at(consumer, p) or 0) for p, end in ends.items()}
+        if any(missing > 0 for missing in behind.values()):
+            log.warning("reading %s stood still with records to read: starting anew", self._topic)
+            self._drop()
+
+    def _measured_lag(self, consumer: KafkaConsumer) -> int | None:
+        if self._unplaced or not self._placed:
+            return None
+        lag = 0
+        for place in self._placed:
+            with suppress(KafkaError):
+                end, at = consumer.highwater(place), self._at(consumer, place)
+                if end is None or at is None:
+                    return None
+                lag += max(0, end - at)
+        return lag
+
+    @staticmethod
+    def _at(consumer: KafkaConsumer, place: TopicPartition) -> int | None:
+        found: int | None = consumer.position(place, timeout_ms=CLOSE_MS)
+        return found
+
+    # -- positions --------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take over what the rebalance listener saw."""
+        with suppress(Empty):
+            while True:
+                assigned, places = self._changes.queue.get_nowait()
+                self._placed -= places
+                self._unplaced -= places
+                for place in places:
+                    self._unchecked.pop(place, None)
+                if assigned:
+                    self._unplaced |= places
+
+    def _unplace(self, places: set[TopicPartition]) -> None:
+        assert self._consumer is not None
+        moved = frozenset(places)
+        with suppress(KafkaError, KeyError):  # lost meanwhile
+            self._consumer.pause(*moved)
+        self._placed -= moved
+        self._unplaced |= moved
+
+    def _place(self, consumer: KafkaConsumer) -> None:
+        """Seek the partitions that were assigned to where the store is."""
+        self._hear()
+        if not self._unplaced:
+            return
+        places = sorted(self._unplaced)
+        cluster = str(self._client.cluster.cluster_id)
+        stored = self._restore(cluster, self._topic, [str(place.partition) for place in places])
+        with translated(self._options):
+            timeout_ms = int(self._options.request_timeout_s * 1000)
+            first = consumer.beginning_offsets(places, timeout_ms=timeout_ms)
+            end = consumer.end_offsets(places, timeout_ms=timeout_ms)
+        for place in places:
+            position = stored.get(str(place.partition))
+            if position is not None and position.cluster != cluster:
+                position = None
+            start = self._start(place, position, first[place], end[place])
+            # Lost meanwhile: the listener has said so, or will at the next poll.
+            with suppress(KafkaError, ValueError, KeyError, AttributeError):
+                consumer.seek(place, start)
+                consumer.resume(place)
+                self._unplaced.discard(place)
+                self._placed.add(place)
+
+    def _start(self, place: TopicPartition, position: Position | None, first: int, end: int) -> int:
+        """Where to read from: the record before the stored position, if there can be one."""
+        self._unchecked.pop(place, None)
+        if position is None:
+            return first
+        if position.offset > end:
+            log.warning("topic %s partition %d was made anew", place.topic, place.partition)
+            return first
+        if position.offset <= first or not position.fingerprint:
+            return max(position.offset, first)
+        self._unchecked[place] = position
+        return position.offset - 1
+
+    def _believed(self, batches: dict[TopicPartition, list[Any]]) -> list[Record]:
+        cluster = str(self._client.cluster.cluster_id)
+        records: list[Record] = []
+        for place, raw in batches.items():
+            if place not in self._placed:
+                continue  # read again after it is restored
+            new = [as_record(cluster, one) for one in raw]
+            position = self._unchecked.pop(place, None)
+            if position is not None and new[0].offset < position.offset:
+                if new[0].fingerprint != position.fingerprint:
+                    self._begin_again(place)
+                    continue
+                del new[0]
+            # A record before the position that is gone (compacted away) cannot be compared.
+            records += new
+        return records
+
+    def _begin_again(self, place: TopicPartition) -> None:
+        assert self._consumer is not None
+        log.warning("topic %s partition %d was made anew", place.topic, place.partition)
+        with suppress(KafkaError, ValueError):  # lost meanwhile
+            self._consumer.seek_to_beginning(place)

@@ -1,0 +1,93 @@
+"""A Kafka cluster as a stream."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from kafka import KafkaAdminClient
+from kafka.errors import (
+    AuthorizationError,
+    InvalidReplicationFactorError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+)
+
+from tunerd.errors import MisconfiguredError, Problem, StreamUnavailableError
+from tunerd.streams.base import Restore, TopicSpec
+from tunerd.streams.kafka.connection import connect, quiet, translated
+from tunerd.streams.kafka.follower import KafkaFollower
+from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.sink import KafkaSink
+from tunerd.streams.kafka.source import KafkaSource
+
+__all__ = ["KafkaStream"]
+
+FORBIDDEN = (AuthorizationError, InvalidReplicationFactorError, PolicyViolationError)
+
+
+class KafkaStream:
+    """A :class:`tunerd.streams.base.Stream`."""
+
+    def __init__(self, options: KafkaOptions, topics: Sequence[TopicSpec]) -> None:
+        quiet()
+        self._options = options
+        self._topics = tuple(topics)
+
+    def ensure_topics(self) -> None:
+        with self._admin() as admin:
+            there = set(admin.list_topics())
+            missing = [spec for spec in self._topics if spec.name not in there]
+            if not missing:
+                return
+            if not self._options.create_topics:
+                raise MisconfiguredError(
+                    [self._absent(spec, "creating is off") for spec in missing]
+                )
+            wanted = {spec.name: self._wanted(spec) for spec in missing}
+            try:
+                with suppress(TopicAlreadyExistsError):  # another instance was faster
+                    admin.create_topics(wanted)
+            except FORBIDDEN as error:
+                raise MisconfiguredError(
+                    [self._absent(spec, f"creating it failed: {error}") for spec in missing]
+                ) from error
+            admin.wait_for_topics([spec.name for spec in missing])
+
+    def source(self, topic: str, group: str, restore: Restore) -> KafkaSource:
+        return KafkaSource(self._options, topic, group, restore)
+
+    def sink(self, role: str | None = None) -> KafkaSink:
+        return KafkaSink(self._options, role)
+
+    def follow(self, topic: str, *, from_beginning: bool = True) -> KafkaFollower:
+        return KafkaFollower(self._options, topic, from_beginning=from_beginning)
+
+    def reachable(self) -> str | None:
+        try:
+            with self._admin() as admin:
+                admin.describe_cluster()
+        except StreamUnavailableError as error:
+            return str(error)
+        return None
+
+    @contextmanager
+    def _admin(self) -> Iterator[KafkaAdminClient]:
+        admin, _ = connect(self._options, KafkaAdminClient)
+        try:
+            with translated(self._options):
+                yield admin
+        finally:
+            admin.close()
+
+    def _wanted(self, spec: TopicSpec) -> dict[str, object]:
+        return {
+            "num_partitions": self._options.partitions or -1,
+            "replication_factor": self._options.replication_factor or -1,
+            "configs": {"cleanup.policy": "compact" if spec.compacted else "delete"},
+        }
+
+    def _absent(self, spec: TopicSpec, why: str) -> Problem:
+        where = ",".join(self._options.bootstrap_servers)
+        policy = ", compacted" if spec.compacted else ""
+        return Problem(
+            f"topic {spec.name}", f"does not exist on Kafka at {where} and {why}; create it{policy}"
+        )
