@@ -1,0 +1,175 @@
+"""Learning online: what is predicted, what is remembered, and that it comes out the same again."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from tests.core.tuning import START, Inline, job, random_jobs, study, true_speed
+from tunerd.core.campaign import Campaign
+from tunerd.core.decide import Advice
+from tunerd.core.observation import Observation
+from tunerd.core.recommendation import Kind
+from tunerd.core.tuner import SWAP_AFTER, Tuner
+from tunerd.errors import NothingFeasibleError
+
+
+def steps(observations: list[Observation], size: int) -> list[list[Observation]]:
+    return [observations[i : i + size] for i in range(0, len(observations), size)]
+
+
+def learned(observations: list[Observation], size: int = 10) -> Tuner:
+    tuner = Tuner(study(), Inline())
+    for step in steps(observations, size):
+        tuner.learn(step)
+    return tuner
+
+
+def test_it_starts_at_random_and_learns_what_is_fast() -> None:
+    tuner = learned(random_jobs(150))
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    best = advice.candidates[0] if advice.incumbent is None else None
+    config = advice.incumbent.config if advice.incumbent else best and best.config
+    assert config is not None
+    speeds = [true_speed({"n": 8}, config)] + [
+        true_speed({"n": 8}, c.config) for c in advice.candidates
+    ]
+    top = true_speed({"n": 8}, {"x": 6, "y": "c", "z": True})
+    assert max(speeds) > 0.94 * top
+    assert tuner.window.scores(tuner.study.metric_value).kendall_within > 0.5
+
+
+def test_before_anything_is_known_it_spreads_out() -> None:
+    tuner = learned([job(1, {"n": 8}, {"x": 1, "y": "a", "z": False}, speed=10.0)])
+    advice = tuner.advise(tuner.study.context_key({"n": 8}), None)
+    assert all(c.kind is Kind.EXPLORE and c.predicted is None for c in advice.candidates)
+    assert len({json.dumps(c.config) for c in advice.candidates}) == 5
+
+
+def test_observations_must_follow_without_a_gap() -> None:
+    tuner = learned(random_jobs(3))
+    with pytest.raises(ValueError, match="expected observations from 4"):
+        tuner.learn(random_jobs(2, first=5))
+
+
+@pytest.mark.parametrize("count", [40, 400])
+def test_the_same_steps_give_the_same_advice_bit_for_bit(count: int) -> None:
+    jobs = random_jobs(count)
+    inline = learned(jobs)
+    with ThreadPoolExecutor(1) as background:
+        threaded = Tuner(study(), background)
+        for step in steps(jobs, 10):
+            threaded.learn(step)
+        for key in inline.contexts:
+            assert inline.advise(key, None) == threaded.advise(key, None)
+    assert inline.dump() == threaded.dump()
+
+
+@pytest.mark.parametrize(
+    ("count", "after"),
+    [(4, 4), (60, 60), (60, 45), (420, 420), (420, 390), (500, 310)],
+)
+def test_recovery_goes_on_exactly_where_it_was(count: int, after: int) -> None:
+    """``after`` is where the last checkpoint was taken: the steps since are learned again."""
+    jobs = random_jobs(count)
+    tuner = Tuner(study(), Inline())
+    parts = None
+    for step in steps(jobs, 5):
+        swapped = tuner.learn(step).swapped
+        if tuner.model is not None and (swapped or tuner.sequence <= after):
+            parts = tuner.model.dump()
+    again = Tuner.restore(
+        study(),
+        Inline(),
+        json.loads(json.dumps(tuner.dump())),
+        {k: json.loads(json.dumps(s.dump())) for k, s in tuner.contexts.items()},
+        parts,
+        [(step[0].sequence, step[-1].sequence) for step in steps(jobs, 5)],
+        lambda sequences: [jobs[s - 1] for s in sequences],
+    )
+    more = random_jobs(2 * SWAP_AFTER, seed=1, first=count + 1)
+    for step in steps(more, 16):
+        assert tuner.learn(step) == again.learn(step)
+    for key in tuner.contexts:
+        assert tuner.advise(key, None) == again.advise(key, None)
+    assert tuner.dump() == again.dump()
+
+
+def test_history_that_is_gathered_teaches_the_same_evidence() -> None:
+    jobs = random_jobs(120)
+    online, anew = learned(jobs), Tuner(study(), Inline())
+    for step in steps(jobs, 50):
+        anew.gather(step)
+    anew.catch_up()
+    assert {k: s.evidence.dump() for k, s in anew.contexts.items()} == {
+        k: s.evidence.dump() for k, s in online.contexts.items()
+    }
+    assert anew.model is not None
+    assert len(anew.window) == 0
+
+
+def test_contexts_with_new_jobs_come_first_then_the_stalest() -> None:
+    tuner = learned(random_jobs(60))
+    active = tuner.active(START + timedelta(days=1), timedelta(days=30), 1000)
+    assert len(active) == 3
+    for key in tuner.due(active):
+        tuner.advise(key, None)
+    assert tuner.due(active) == []
+    tuner.learn([job(61, {"n": 16}, {"x": 3, "y": "b", "z": True}, speed=50.0)])
+    assert tuner.due(active) == [tuner.study.context_key({"n": 16})]
+    assert tuner.active(START + timedelta(days=40), timedelta(days=30), 1000) == []
+    assert len(tuner.active(START + timedelta(days=1), timedelta(days=30), 2)) == 2
+
+
+def test_a_context_in_which_nothing_is_feasible_says_so() -> None:
+    tuner = learned([*random_jobs(20), job(21, {"n": 0}, {"x": 1}, speed=1.0)])
+    with pytest.raises(NothingFeasibleError, match="fits"):
+        tuner.advise(tuner.study.context_key({"n": 0}), None)
+
+
+def test_a_campaign_asks_round_by_round_and_ends() -> None:
+    tuner = Tuner(study(), Inline())
+    campaign = Campaign(jobs=6, rounds=2, round_size=3, repeats=1)
+    key = tuner.start_campaign({"n": 8}, campaign, START)
+    assert tuner.due([key]) == [key]
+    rounds: list[tuple[int, int]] = []
+    sequence = 0
+    while tuner.contexts[key].campaign is not None and len(rounds) < 10:
+        advice: Advice = tuner.advise(key, None)
+        wanted = [c for c in advice.candidates if c.wanted]
+        if advice.round is None:
+            break
+        rounds.append((advice.round, len(wanted)))
+        for candidate in wanted:
+            sequence += 1
+            speed = true_speed({"n": 8}, candidate.config)
+            tuner.learn([job(sequence, {"n": 8}, candidate.config, speed=speed)])
+    assert rounds == [(0, 6), (1, 3), (2, 3)]
+    assert tuner.contexts[key].campaign is None
+
+
+def test_promises_are_held_against_what_came() -> None:
+    tuner = learned(random_jobs(100))
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    tuner.promise(key, advice)
+    promised = next(c for c in advice.candidates if c.gain is not None)
+    assert promised.gain is not None
+    assert advice.incumbent is not None
+    tuner.learn(
+        [
+            job(
+                101,
+                {"n": 8},
+                promised.config,
+                speed=1.1 * advice.incumbent.median,
+                recommendation_id="r",
+                candidate_id=promised.candidate_id,
+            )
+        ]
+    )
+    ((said, came),) = tuner.gains
+    assert said == promised.gain.median
+    assert came == pytest.approx(0.1)
