@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from tunerd.core.recommendation import (
 from tunerd.core.study import Study
 from tunerd.events import read_job, to_bytes
 from tunerd.simulation.cluster import Cluster, Finished
-from tunerd.simulation.shipped import demo_contexts
+from tunerd.simulation.shipped import ads_study, demo_contexts
 from tunerd.simulation.simulator import Troubles, simulator_for
 
 CONTEXT = demo_contexts("ads-fsdp")[0]
@@ -281,8 +282,6 @@ def test_the_command_line_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_the_command_line_takes_a_file_and_contexts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tunerd.simulation.shipped import ads_study
-
     file = tmp_path / "ads.toml"
     file.write_text(ads_study(24), encoding="utf-8")
     options = ["--stream-folder", str(tmp_path), "--jobs", "2", "--rate", "50"]
@@ -309,3 +308,40 @@ def test_the_command_line_says_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     assert run_tunerd(["cluster", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_on_a_real_kafka(
+    ads: Study, kafka_bootstrap: str, unique: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+    jobs, advice = f"{unique}-jobs", f"{unique}-recommendations"
+    admin = KafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    admin.create_topics({jobs: {"num_partitions": 1}, advice: {"num_partitions": 2}})
+    admin.close()
+    everyone = candidate(ads, 1, config(hbm_reserved=0.82), share=1.0)
+    message = recommended(ads, everyone)
+    producer = KafkaProducer(bootstrap_servers=kafka_bootstrap)
+    producer.send(advice, key=message.context_key.encode(), value=to_bytes(message)).get(timeout=30)
+    producer.close()
+
+    given = ",".join(f"{name}={value}" for name, value in CONTEXT.items())
+    topics = ["--jobs-topic", jobs, "--recommendations-topic", advice]
+    options = ["--bootstrap", kafka_bootstrap, *topics, "--jobs", "5", "--context", given]
+    assert run_tunerd(["cluster", "ads-fsdp", *options, "--progress-json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["candidate_id"] for line in lines] == [everyone.candidate_id] * 5
+
+    consumer = KafkaConsumer(bootstrap_servers=kafka_bootstrap)
+    partition = TopicPartition(jobs, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning()
+    received: list[Observation] = []
+    deadline = time.monotonic() + 30
+    while len(received) < 5 and time.monotonic() < deadline:
+        for record in consumer.poll(timeout_ms=500).get(partition, []):
+            event = read_job(record.value, (), datetime.now(UTC))
+            assert isinstance(event, Observation)
+            received.append(event)
+    consumer.close()
+    assert [event.job_id for event in received] == [line["job_id"] for line in lines]

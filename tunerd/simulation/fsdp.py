@@ -15,8 +15,11 @@ sharding strategy of its own. What a step costs:
   layer's reduction (``BACKWARD_PRE``). So it matters *which* layers gather, not only how many.
 * *Optimizer*: reads and writes its states at the speed of memory; a layer that is not sharded
   updates all of its parameters on every GPU.
-* *Memory*: bf16 parameters and gradients, fp32 master and two moments (ZeRO, sec. 3.1: 16 bytes a
-  parameter in all), activations, and what is gathered for the moment.
+* *Latency*: a layer stands for several modules that FSDP wraps one by one. A ring over hundreds of
+  ranks costs each of them a good part of a millisecond, an all-reduce by tree far less. That is
+  why small layers want ``NO_SHARD`` and large ones, where bytes and memory count, do not.
+* *Memory*: parameters, gradients and Adagrad's accumulator in fp32 (12 bytes a parameter, accounted
+  as in ZeRO, sec. 3), activations, and what is gathered for the moment.
 * *Embeddings*: ``hbm_reserved`` of the GPU's memory is kept for everything dense (TorchRec planner:
   storage reservation), the rest caches embedding rows; rows that miss come over PCIe. Row access
   follows a power law, so the cache pays less and less. The pooled rows go through an all-to-all.
@@ -24,8 +27,10 @@ sharding strategy of its own. What a step costs:
   That balances the load (a table that one GPU holds alone makes all others wait) and costs
   traffic (partial sums instead of finished ones).
 
-Constants are plausible rather than measured, and their balance was chosen so that communication
-and compute are about even at the demo's contexts, as on clusters that people bother to tune.
+The space has the size of the paper's, 3^layers x 65 x 9; what its 65 choices are is ours. Constants
+are plausible rather than measured. Those of the model (its size, batch, tables, modules) were set
+so that at the demo's contexts communication, compute and memory are all scarce, as on clusters that
+people bother to tune; the gain over uniform sharding follows from them and is nowhere written down.
 """
 
 from collections.abc import Mapping
@@ -39,10 +44,9 @@ from tunerd.simulation.collectives import Group, all_gather, all_reduce, all_to_
 from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, Gpu, gpu_named
 from tunerd.simulation.model import Columns, Measured, number
 
-__all__ = ["BIG_TABLES", "SHARDING", "Layers", "layers_of", "measure"]
+__all__ = ["SHARDING", "Layers", "layers_of", "measure"]
 
 SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD")
-BIG_TABLES = 64
 
 # Dense part.
 PEAK_FRACTION = 0.55  # of peak, large bf16 matrix products inside a real model
@@ -50,7 +54,7 @@ HALF_ROWS = 512.0  # rows of a product at which half of that is reached
 ACTIVATION_BYTES = 80e6  # per sample, at REFERENCE_PARAMS; grows with the root of the parameters
 REFERENCE_PARAMS = 4e9
 CONTENTION = 0.15  # of the overlapped time: NCCL's kernels take processors and memory bandwidth
-PARAM_BYTES = 4.0  # fp32 parameters and gradients, products in bf16 by autocast
+PARAM_BYTES = 4.0  # fp32 parameters and gradients; autocast makes products bf16
 STATE_BYTES = 12.0  # per parameter: itself, its gradient, Adagrad's accumulator
 OPTIMIZER_BYTES = 20.0  # per parameter and step: parameter and accumulator in and out, gradient in
 OPTIMIZER_RATE = 0.7  # of HBM's rate
