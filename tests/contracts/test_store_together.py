@@ -210,9 +210,11 @@ class TestGuard:
         store.guard(NOW).release()
 
     def test_a_killed_daemon_is_in_nobodys_way(self, store: Store, store_url: str) -> None:
-        with _running(HOLDER, store_url) as pid:
-            with pytest.raises(AlreadyRunningError, match=f"process {pid} "):
-                store.guard(NOW)
+        with (
+            _running(HOLDER, store_url) as pid,
+            pytest.raises(AlreadyRunningError, match=f"process {pid} "),
+        ):
+            store.guard(NOW)
 
         def free() -> bool:
             try:

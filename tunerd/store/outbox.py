@@ -5,7 +5,7 @@ recommendation took its place before it was sent (``superseded``). Settled rows 
 people to look at, and are pruned in small pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -103,27 +103,22 @@ class OutboxWrites(OutboxReads, Writes):
         Unsent older ones for the same study and context key are superseded: a reader of a
         compacted topic has no use for them.
         """
+        newest: dict[tuple[str, str], OutboxMessage] = {}
         for message in messages:
             if message.study is not None and message.context_key is not None:
-                self._connection.execute(
-                    sa.update(outbox)
-                    .where(
-                        outbox.c.study == message.study,
-                        outbox.c.context_id == context_id(message.context_key),
-                        outbox.c.settled_at.is_(None),
-                    )
-                    .values(settled_at=message.created_at, outcome="superseded")
-                )
-            self._connection.execute(sa.insert(outbox), _row(message))
+                newest[message.study, message.context_key] = message
+        for ids, at in self._superseded(newest):
+            self._settle(ids, "superseded", at)
+        if messages:
+            rows = [_row(message, _successor(message, newest)) for message in messages]
+            self._connection.execute(sa.insert(outbox), rows)
 
     def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
         """Settle messages that the broker has acknowledged."""
         for start in range(0, len(ids), _CHUNK):
-            self._connection.execute(
-                sa.update(outbox)
-                .where(outbox.c.id.in_(ids[start : start + _CHUNK]))
-                .values(settled_at=now, outcome="sent")
-            )
+            chunk = ids[start : start + _CHUNK]
+            self._locked(outbox.c.id.in_(chunk))
+            self._settle(chunk, "sent", now)
 
     def prune_outbox(self, before: datetime, limit: int = 1000) -> int:
         """Delete at most ``limit`` messages that were settled before a time; returns how many."""
@@ -135,8 +130,49 @@ class OutboxWrites(OutboxReads, Writes):
         )
         return self._connection.execute(sa.delete(outbox).where(outbox.c.id.in_(old))).rowcount
 
+    def _superseded(
+        self, newest: Mapping[tuple[str, str], OutboxMessage]
+    ) -> Iterator[tuple[list[int], datetime]]:
+        """Unsent rows that one of these messages takes the place of, and when it did."""
+        successors = {(study, context_id(key)): one for (study, key), one in newest.items()}
+        pairs = list(successors)
+        for start in range(0, len(pairs), _CHUNK):
+            chunk = pairs[start : start + _CHUNK]
+            rows = self._locked(
+                outbox.c.settled_at.is_(None),
+                outbox.c.study.in_({study for study, _ in chunk}),
+                outbox.c.context_id.in_({context for _, context in chunk}),
+            )
+            old: dict[datetime, list[int]] = {}
+            for row in rows:
+                if successor := successors.get((row.study, row.context_id)):
+                    old.setdefault(successor.created_at, []).append(row.id)
+            for at, ids in old.items():
+                yield ids, at
 
-def _row(message: OutboxMessage) -> dict[str, object]:
+    def _locked(self, *where: sa.ColumnElement[bool]) -> Sequence[sa.Row[Any]]:
+        """Take rows in the order of ids, so that publish and tune never wait for each other."""
+        columns = (outbox.c.id, outbox.c.study, outbox.c.context_id)
+        statement = sa.select(*columns).where(*where).order_by(outbox.c.id).with_for_update()
+        return self._connection.execute(statement).all()
+
+    def _settle(self, ids: Sequence[int], outcome: str, at: datetime) -> None:
+        self._connection.execute(
+            sa.update(outbox).where(outbox.c.id.in_(ids)).values(settled_at=at, outcome=outcome)
+        )
+
+
+def _successor(
+    message: OutboxMessage, newest: Mapping[tuple[str, str], OutboxMessage]
+) -> OutboxMessage | None:
+    """What takes the place of a message before it is even stored; None as a rule."""
+    if message.study is None or message.context_key is None:
+        return None
+    last = newest[message.study, message.context_key]
+    return None if last is message else last
+
+
+def _row(message: OutboxMessage, successor: OutboxMessage | None) -> dict[str, object]:
     return {
         "kind": message.kind,
         "message_id": message.message_id,
@@ -150,6 +186,8 @@ def _row(message: OutboxMessage) -> dict[str, object]:
         "context_key": message.context_key,
         "revision": message.revision,
         "created_at": message.created_at,
+        "settled_at": successor and successor.created_at,
+        "outcome": successor and "superseded",
     }
 
 

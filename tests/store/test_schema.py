@@ -1,0 +1,92 @@
+"""The migrations lead to the tables, once, whoever comes first; a newer schema is left alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import tunerd.store.migrations
+from tunerd.errors import MisconfiguredError
+from tunerd.store import open_store
+from tunerd.store.schema import HEAD, VERSION_TABLE
+from tunerd.store.tables import metadata
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a database that nobody has opened yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/folder/store.sqlite"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+def test_head_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(tunerd.store.migrations.__path__[0])))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_the_migrations_lead_to_the_tables(new_url: str) -> None:
+    open_store(new_url).close()
+    engine = sa.create_engine(new_url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+        inspector = sa.inspect(connection)
+        # Autogenerate does not look at what makes an index partial.
+        indexes = {index["name"]: index for index in inspector.get_indexes("outbox")}
+        for name in ("ix_outbox_waiting", "ix_outbox_waiting_key", "ix_outbox_settled"):
+            options = indexes[name]["dialect_options"]
+            assert "settled_at IS" in str(options[f"{connection.dialect.name}_where"])
+    engine.dispose()
+
+
+def test_several_processes_open_a_new_store_at_once(new_url: str) -> None:
+    opener = "import sys; from tunerd.store import open_store; open_store(sys.argv[1]).close()"
+    running = [subprocess.Popen([sys.executable, "-c", opener, new_url]) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    with open_store(new_url, upgrade=False) as store:
+        assert store.studies() == []
+
+
+def test_a_newer_schema_is_refused_and_left_alone(new_url: str) -> None:
+    open_store(new_url).close()
+    _set_version(new_url, "9999")
+    for upgrade in (True, False):
+        with pytest.raises(MisconfiguredError, match="schema 9999"):
+            open_store(new_url, upgrade=upgrade)
+    _set_version(new_url, HEAD)
+    open_store(new_url).close()
+
+
+def test_who_only_looks_makes_nothing(new_url: str) -> None:
+    expected = "does not exist" if new_url.startswith("sqlite") else "holds nothing of tunerd"
+    with pytest.raises(MisconfiguredError, match=expected):
+        open_store(new_url, upgrade=False)
+    if new_url.startswith("sqlite"):
+        assert not Path(new_url.removeprefix("sqlite:///")).parent.exists()
+
+
+def test_opening_an_up_to_date_store_does_not_import_alembic(new_url: str) -> None:
+    open_store(new_url).close()
+    program = """
+import sys
+from tunerd.store import open_store
+open_store(sys.argv[1]).close()
+assert not any(name.split(".")[0] == "alembic" for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program, new_url], check=True)
+
+
+def _set_version(url: str, version: str) -> None:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'"))  # noqa: S608
+    engine.dispose()
