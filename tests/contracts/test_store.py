@@ -667,6 +667,11 @@ class TestCommands:
         with pytest.raises(LookupError, match="'nowhere'"), store.transaction() as tx:
             tx.add_command("nowhere", "approve", {}, who="ann", why="", now=NOW)
 
+    def test_a_reason_that_is_no_text(self, store: Store) -> None:
+        add_study(store)
+        with pytest.raises(ValueError, match="lone surrogate"), store.transaction() as tx:
+            tx.add_command(STUDY, "approve", {}, who="ann", why="\udcff", now=NOW)
+
 
 def test_overview(store: Store) -> None:
     assert store.overview() == []

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import commands
-from tunerd.store.texts import from_json, to_json
+from tunerd.store.texts import from_json, text_problem, to_json
 
 __all__ = ["Command", "CommandReads", "CommandWrites"]
 
@@ -69,7 +69,10 @@ class CommandWrites(CommandReads, Writes):
 
         Raises:
             LookupError: the store has no such study.
+            ValueError: ``who``, ``why`` or an argument is no text.
         """
+        if problem := text_problem((study, command, who, why)):
+            raise ValueError(f"the command {problem}")
         statement = (
             sa.insert(commands)
             .values(

@@ -5,7 +5,7 @@ recommendation took its place before it was sent (``superseded``). Settled rows 
 people to look at, and are pruned in small pieces.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -107,8 +107,8 @@ class OutboxWrites(OutboxReads, Writes):
         for message in messages:
             if message.study is not None and message.context_key is not None:
                 newest[message.study, message.context_key] = message
-        for ids, at in self._superseded(newest):
-            self._settle(ids, "superseded", at)
+        for ids in self._unsent_of(newest):
+            self._settle(ids, "superseded", messages[-1].created_at)
         if messages:
             rows = [_row(message, _successor(message, newest)) for message in messages]
             self._connection.execute(sa.insert(outbox), rows)
@@ -130,27 +130,20 @@ class OutboxWrites(OutboxReads, Writes):
         )
         return self._connection.execute(sa.delete(outbox).where(outbox.c.id.in_(old))).rowcount
 
-    def _superseded(
-        self, newest: Mapping[tuple[str, str], OutboxMessage]
-    ) -> Iterator[tuple[list[int], datetime]]:
-        """Unsent rows that one of these messages takes the place of, and when it did."""
-        successors = {(study, context_id(key)): one for (study, key), one in newest.items()}
-        pairs = list(successors)
-        for start in range(0, len(pairs), _CHUNK):
-            chunk = pairs[start : start + _CHUNK]
+    def _unsent_of(self, pairs: Iterable[tuple[str, str]]) -> Iterator[list[int]]:
+        """Ids of what waits for these studies and context keys."""
+        wanted = [(study, context_id(context_key)) for study, context_key in pairs]
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = set(wanted[start : start + _CHUNK])
             rows = self._locked(
                 outbox.c.settled_at.is_(None),
                 outbox.c.study.in_({study for study, _ in chunk}),
                 outbox.c.context_id.in_({context for _, context in chunk}),
             )
-            old: dict[datetime, list[int]] = {}
-            for row in rows:
-                if successor := successors.get((row.study, row.context_id)):
-                    old.setdefault(successor.created_at, []).append(row.id)
-            for at, ids in old.items():
-                yield ids, at
+            if ids := [row.id for row in rows if (row.study, row.context_id) in chunk]:
+                yield ids
 
-    def _locked(self, *where: sa.ColumnElement[bool]) -> Sequence[sa.Row[Any]]:
+    def _locked(self, *where: sa.ColumnElement[bool]) -> Sequence[Any]:
         """Take rows in the order of ids, so that publish and tune never wait for each other."""
         columns = (outbox.c.id, outbox.c.study, outbox.c.context_id)
         statement = sa.select(*columns).where(*where).order_by(outbox.c.id).with_for_update()
