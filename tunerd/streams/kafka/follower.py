@@ -21,6 +21,7 @@ class KafkaFollower:
         self._options = options
         self._topic = topic
         self._consumer, self._client = make_consumer(options, group_id=None)
+        self._topic_id: object = None
         try:
             self._assign(from_beginning)
         except StreamUnavailableError:
@@ -36,8 +37,16 @@ class KafkaFollower:
                 problem = None if alive else refused(self._options)
                 if problem:
                     raise StreamUnavailableError(problem)
+                self._notice_new_topic()
         name = str(cluster.cluster_id)
         return [as_record(name, raw) for batch in batches.values() for raw in batch]
+
+    def _notice_new_topic(self) -> None:
+        now = self._client.cluster.topic_id(self._topic)
+        if now is not None:  # else it was removed, and may come back
+            known, self._topic_id = self._topic_id, now
+            if known not in (None, now):
+                self._assign(from_beginning=True)
 
     def close(self) -> None:
         with suppress(Exception):  # it may be what was broken
@@ -51,9 +60,8 @@ class KafkaFollower:
                 raise StreamUnavailableError(f"Kafka at {where} has no topic {self._topic}")
             places = [TopicPartition(self._topic, number) for number in sorted(numbers)]
             timeout_ms = int(self._options.request_timeout_s * 1000)
-            offsets = (
-                self._consumer.beginning_offsets if from_beginning else self._consumer.end_offsets
-            )
+            consumer = self._consumer
+            offsets = consumer.beginning_offsets if from_beginning else consumer.end_offsets
             starts = offsets(places, timeout_ms=timeout_ms)
             self._consumer.assign(places)
             for place, offset in starts.items():

@@ -22,7 +22,7 @@ from kafka.net.compat import KafkaNetClient
 
 from tunerd.errors import StreamUnavailableError
 from tunerd.streams.base import BATCH_BYTES, Position, Record, Restore
-from tunerd.streams.kafka.connection import connect, explain, refused, translated
+from tunerd.streams.kafka.connection import connect, refused, translated
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.records import as_record
 
@@ -188,9 +188,9 @@ class KafkaSource:
         now = self._clock()
         if not idle:
             self._well_at = now
-        elif problem := self._problem():
+        elif not (self._answers() and self._has_topic()):
             if now - self._well_at > self._options.connect_timeout_s:
-                raise StreamUnavailableError(problem)
+                raise StreamUnavailableError(self._problem())
         else:
             self._well_at = now
             self._notice_new_topic()
@@ -201,21 +201,26 @@ class KafkaSource:
             self._lag_at = now
             self._lag = self._measured_lag(consumer)
 
-    def _problem(self) -> str | None:
-        cluster = self._client.cluster
-        if not any(self._client.connected(broker.node_id) for broker in cluster.brokers()):
-            error = StreamUnavailableError("no broker answers any more")
-            return refused(self._options) or explain(self._options, error)
-        if not cluster.partitions_for_topic(self._topic):
-            where = ",".join(self._options.bootstrap_servers)
+    def _answers(self) -> bool:
+        brokers = self._client.cluster.brokers()
+        return any(self._client.connected(broker.node_id) for broker in brokers)
+
+    def _has_topic(self) -> bool:
+        return bool(self._client.cluster.partitions_for_topic(self._topic))
+
+    def _problem(self) -> str:
+        where = ",".join(self._options.bootstrap_servers)
+        if self._answers():
             return f"Kafka at {where} has no topic {self._topic}"
-        return None
+        return refused(self._options) or f"Kafka at {where} does not answer"
 
     def _notice_new_topic(self) -> None:
-        known, self._topic_id = self._topic_id, self._client.cluster.topic_id(self._topic)
-        if known is not None and self._topic_id not in (known, None):
-            log.warning("topic %s was made anew", self._topic)
-            self._unplace(self._placed)
+        now = self._client.cluster.topic_id(self._topic)
+        if now is not None:
+            known, self._topic_id = self._topic_id, now
+            if known not in (None, now):
+                log.warning("topic %s was made anew", self._topic)
+                self._unplace(self._placed)
 
     def _notice_stuck(self, consumer: KafkaConsumer) -> None:
         """Make the consumer anew if there is something to read and it reads nothing."""

@@ -1,0 +1,131 @@
+"""Appending messages to the topics' files, and keeping compacted ones small.
+
+A batch is there as a whole or not at all: what a full disk left of it is cut off again, and what a
+crash left of a line is mended before anything is appended. Processes take turns by a lock file.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tunerd.errors import StreamUnavailableError
+from tunerd.streams.base import Content, Message, TopicSpec
+from tunerd.streams.jsonl.compaction import compact
+from tunerd.streams.jsonl.envelope import encode
+
+__all__ = ["JsonlSink"]
+
+log = logging.getLogger(__name__)
+
+LOCK = ".append.lock"
+
+
+class JsonlSink:
+    """A :class:`tunerd.streams.base.Sink`."""
+
+    def __init__(self, folder: Path, topics: Mapping[str, TopicSpec], compact_bytes: int) -> None:
+        self._folder = folder
+        self._topics = topics
+        self._compact_bytes = compact_bytes
+        self._compact_at: dict[str, int] = {}
+
+    def send(self, messages: Sequence[Message]) -> None:
+        lines: dict[str, list[bytes]] = {}
+        for message in messages:
+            spec = self._topics.get(message.topic)
+            if spec is None:
+                raise ValueError(f"the stream has no topic {message.topic}")
+            lines.setdefault(message.topic, []).append(encode(message, spec.content))
+        try:
+            with self._locked():
+                for topic, parts in lines.items():
+                    self._append(self._topics[topic], b"".join(parts))
+        except OSError as error:
+            raise StreamUnavailableError(
+                f"cannot write to {self._folder}: {error.strerror or error}"
+            ) from error
+
+    def close(self) -> None:
+        pass  # nothing stays open
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self._folder / LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _append(self, spec: TopicSpec, data: bytes) -> None:
+        path = self._folder / f"{spec.name}.jsonl"
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _mend(descriptor, spec.content)
+            size = os.fstat(descriptor).st_size
+            _write(descriptor, data, size)
+        finally:
+            os.close(descriptor)
+        if size == 0:
+            sync_folder(self._folder)
+        if spec.compacted:
+            self._keep_small(spec, path, size + len(data))
+
+    def _keep_small(self, spec: TopicSpec, path: Path, size: int) -> None:
+        if size < self._compact_at.get(spec.name, self._compact_bytes):
+            return
+        try:
+            live = compact(path)
+        except OSError as error:
+            # What was sent is safe; only the file is larger than it has to be.
+            log.warning("cannot compact %s: %s", path, error.strerror or error)
+            live = size
+        self._compact_at[spec.name] = max(self._compact_bytes, 2 * live)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder safe: a new file's, or one that was replaced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mend(descriptor: int, content: Content) -> None:
+    """Deal with a last line that has no newline: a crash cut it short.
+
+    Ours was not acknowledged and is sent again, so it goes. Another program's is not ours to
+    remove: it gets its newline, and whoever reads it says what is wrong with it.
+    """
+    size = os.fstat(descriptor).st_size
+    if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
+        return
+    if content is Content.EVENT:
+        os.write(descriptor, b"\n")
+        return
+    end = size
+    while end > 0:
+        begin = max(0, end - 65536)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            end = begin + newline + 1
+            break
+        end = begin
+    os.ftruncate(descriptor, end)
+
+
+def _write(descriptor: int, data: bytes, before: int) -> None:
+    """Append and make it safe, or leave nothing of it. Raises OSError."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        os.fsync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            if os.fstat(descriptor).st_size == before + written:
+                os.ftruncate(descriptor, before)
+            else:  # somebody without our lock has appended behind it
+                os.write(descriptor, b"\n")
+        raise
