@@ -4,9 +4,9 @@ A new kind of stream is one module that keeps :class:`tunerd.streams.base.Stream
 ``STREAMS``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from tunerd.settings.model import Settings
 from tunerd.streams.base import (
     Content,
     Follower,
@@ -33,56 +33,32 @@ __all__ = [
     "Stream",
     "TopicSpec",
     "open_stream",
-    "topics_of",
 ]
 
 
-def open_stream(settings: Settings) -> Stream:
-    """Return the stream that the settings describe, with its topics. Does not connect."""
-    return STREAMS[settings.stream.kind](settings, topics_of(settings))
+def open_stream(kind: str, topics: Sequence[TopicSpec], options: Mapping[str, Any]) -> Stream:
+    """Return the stream of a kind in ``STREAMS``. Does not connect.
+
+    ``options`` are the arguments of JsonlStream (``folder``, ``create_topics``) or the fields of
+    KafkaOptions.
+    """
+    return STREAMS[kind](topics, options)
 
 
-def topics_of(settings: Settings) -> tuple[TopicSpec, ...]:
-    """Return what each topic holds."""
-    topics = settings.topics
-    return (
-        TopicSpec(topics.jobs, Content.EVENT),
-        TopicSpec(topics.recommendations, Content.JSON, compacted=True),
-        TopicSpec(topics.rejected, Content.BYTES),
-    )
-
-
-def _jsonl(settings: Settings, topics: Sequence[TopicSpec]) -> Stream:
+def _jsonl(topics: Sequence[TopicSpec], options: Mapping[str, Any]) -> Stream:
     from tunerd.streams.jsonl.stream import JsonlStream
 
-    return JsonlStream(settings.stream.folder, topics, create_topics=settings.topics.create)
+    return JsonlStream(topics=topics, **options)
 
 
-def _kafka(settings: Settings, topics: Sequence[TopicSpec]) -> Stream:
+def _kafka(topics: Sequence[TopicSpec], options: Mapping[str, Any]) -> Stream:
     from tunerd.streams.kafka.options import KafkaOptions
     from tunerd.streams.kafka.stream import KafkaStream
 
-    kafka = settings.stream.kafka
-    password = kafka.sasl_password
-    options = KafkaOptions(
-        bootstrap_servers=tuple(kafka.bootstrap_servers.replace(" ", "").split(",")),
-        client_id=kafka.client_id,
-        security_protocol=kafka.security_protocol,
-        sasl_mechanism=kafka.sasl_mechanism,
-        sasl_username=kafka.sasl_username,
-        sasl_password=None if password is None else password.get_secret_value(),
-        ssl_cafile=None if kafka.ssl_cafile is None else str(kafka.ssl_cafile),
-        ssl_certfile=None if kafka.ssl_certfile is None else str(kafka.ssl_certfile),
-        ssl_keyfile=None if kafka.ssl_keyfile is None else str(kafka.ssl_keyfile),
-        create_topics=settings.topics.create,
-        partitions=kafka.partitions,
-        replication_factor=kafka.replication_factor,
-        session_timeout_s=kafka.session_timeout_s,
-    )
-    return KafkaStream(options, topics)
+    return KafkaStream(KafkaOptions(**options), topics)
 
 
-STREAMS: dict[str, Callable[[Settings, Sequence[TopicSpec]], Stream]] = {
+STREAMS: dict[str, Callable[[Sequence[TopicSpec], Mapping[str, Any]], Stream]] = {
     "jsonl": _jsonl,
     "kafka": _kafka,
 }
