@@ -7,7 +7,8 @@ the budget is simply scored whole, which is both exact and cheapest.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,16 @@ class Scored:
             self._scores = np.concatenate([self._scores, scores])
         found: FloatArray = np.append(self._scores, np.nan)[places]
         return found
+
+    @contextmanager
+    def reserve(self, share: float) -> Iterator[None]:
+        """Hold back a share of what the budget still allows, for what comes afterwards."""
+        kept = int(share * self.left)
+        self.left -= kept
+        try:
+            yield
+        finally:
+            self.left += kept
 
     def best(self, keep: int) -> Found:
         """The ``keep`` best so far; of equals the one that was scored first."""

@@ -135,9 +135,9 @@ class SearchTable(Table):
         description="One search per seed; their best are merged.",
     )
     steps: int = Field(default=150, ge=1, le=100_000, description="Steps of one search.")
-    batch: int = Field(default=64, ge=2, le=65_536, description="Configurations tried per step.")
+    batch: int = Field(default=32, ge=2, le=65_536, description="Configurations tried per step.")
     learning_rate: float = Field(
-        default=0.1, gt=0, le=10, description="Step size of a learned policy."
+        default=0.3, gt=0, le=10, description="Step size of a learned policy."
     )
     evaluations: int = Field(
         default=10_000, ge=1, le=10_000_000, description="Predictions that one search may ask for."
@@ -160,7 +160,7 @@ class PredictorTable(Table):
     members: int = Field(
         default=4, ge=1, le=64, description="Models whose disagreement is the spread."
     )
-    trees: int = Field(default=150, ge=1, le=10_000, description="Trees of one member.")
+    trees: int = Field(default=100, ge=1, le=10_000, description="Trees of one member.")
     seed: Seed = Field(default=0, description="Seed of what is random in learning.")
 
 

@@ -1,0 +1,171 @@
+"""The probability that a configuration runs at all in a context.
+
+Two steps. A classifier over everything that was tried anywhere, boosted trees on the same columns
+as the predictor's, says what to expect (a smoothed constant until there are a few failures and a
+few successes). Then the context's own outcomes near the configuration correct it, at once and at
+constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job teaches).
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.rows import Rows
+from tunerd.core.trees import Forest, TreeOptions, TreesData
+from tunerd.core.tried import Outcomes, Tried
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+    from tunerd.core.study import Study
+
+__all__ = ["RunsModel"]
+
+MAX_TRIED = 10_000
+"""Configurations kept over all contexts; the contexts whose last job is oldest go first."""
+PRIOR = 0.95
+"""Probability to run before anything failed. Above any sensible ``min_feasible``, so that a new
+study or context is not held up by knowing nothing."""
+PRIOR_JOBS = 10.0
+"""Jobs that the prior counts as; twice that many draw the classifier to the plain share."""
+FEW = 5.0
+"""Failures, and successes, below which a classifier would only learn which rows they were."""
+
+
+class RunsModel:
+    """Learns whether configurations run. Deterministic for its rows and seed."""
+
+    def __init__(self, features: "FeatureMap") -> None:
+        self._features = features
+        self._forest: Forest | None = None
+        self._fitted_on = 0.0
+        """Weight of the rows behind the classifier."""
+        self._ran, self._said = 0.0, 0.0
+        """Weight of the jobs that ran, and of those that say anything about it."""
+        self._contexts: OrderedDict[str, Tried] = OrderedDict()
+        self._tried = 0
+
+    @classmethod
+    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+        """Build from scratch on a bounded sample, in the order in which it was learned. Pure."""
+        del study
+        model = cls(features)
+        model._learn(rows)
+        said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        weight = model._firmness(said)
+        model._ran, model._said = float(weight @ said.ran), float(weight.sum())
+        usable = weight > 0
+        if min(model._ran, model._said - model._ran) >= FEW:
+            categorical = [i for i, c in enumerate(features.columns) if c.categorical]
+            data = TreesData(said.X[usable], categorical, weight[usable])
+            leaves = 7 if len(said) < 500 else 15
+            options = TreeOptions(60, leaves, min_rows=5, seed=seed, objective="binary")
+            model._forest = Forest([data.grow(said.ran[usable], options)])
+            model._fitted_on = model._said
+        return model
+
+    def update(self, rows: Rows, recent: Rows) -> None:
+        """Learn new rows at constant cost. ``recent`` is not needed: the classifier waits for the
+        next fit, the context's own outcomes do not."""
+        del recent
+        self._learn(rows)
+        said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        weight = self._firmness(said)
+        self._ran += float(weight @ said.ran)
+        self._said += float(weight.sum())
+
+    def predict(self, rows: Rows) -> FloatArray:
+        """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
+        expected = self._expected(rows.X)
+        places: dict[str, list[int]] = {}
+        for i, key in enumerate(rows.context_key):
+            places.setdefault(key, []).append(i)
+        for key, where in places.items():
+            tried = self._contexts.get(key)
+            if tried is not None:
+                points = self._features.coordinates(rows.X[where])
+                expected[where] = tried.correct(points, expected[where])
+        return np.clip(expected, 0.0, 1.0)
+
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs, no pickle."""
+        contexts = [
+            [key, [[o.yes, o.no, o.weak] for o in tried.outcomes.values()]]
+            for key, tried in self._contexts.items()
+        ]
+        points = b"".join(p for tried in self._contexts.values() for p in tried.outcomes)
+        state = {
+            "columns": [c.name for c in self._features.columns],
+            "fitted_on": self._fitted_on,
+            "ran": self._ran,
+            "said": self._said,
+            "contexts": contexts,
+        }
+        blobs = {"state": seal_json(state), "points": seal(points)}
+        if self._forest is not None:
+            blobs["forest"] = self._forest.dump()
+        return blobs
+
+    @classmethod
+    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+        """Build from what :meth:`dump` gave.
+
+        Raises:
+            ValueError: the blobs are damaged, or were made for other columns than ``features``.
+        """
+        if not {"state", "points"} <= set(blobs):
+            raise ValueError("damaged model: parts are missing; fit it again")
+        state, points = unseal_json(blobs["state"]), unseal(blobs["points"])
+        if state["columns"] != [c.name for c in features.columns]:
+            raise ValueError(f"this model is of another generation of {study.name}; fit it again")
+        model = cls(features)
+        model._forest = Forest.load(blobs["forest"]) if "forest" in blobs else None
+        model._fitted_on, model._ran = state["fitted_on"], state["ran"]
+        model._said = state["said"]
+        model._tried = sum(len(outcomes) for _, outcomes in state["contexts"])
+        width = len(points) // max(model._tried, 1)
+        at = 0
+        for key, outcomes in state["contexts"]:
+            tried = model._contexts[key] = Tried()
+            for values in outcomes:
+                tried.outcomes[points[at : at + width]] = Outcomes(*values)
+                at += width
+        return model
+
+    def _expected(self, X: FloatArray) -> FloatArray:
+        plain = (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS)
+        if self._forest is None:
+            return np.full(len(X), plain)
+        trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
+        return trust * self._forest.predict(X)[:, 0] + (1.0 - trust) * plain
+
+    def _learn(self, rows: Rows) -> None:
+        for i, point in self._points(rows):
+            key = rows.context_key[i]
+            tried = self._contexts.pop(key, None) or Tried()
+            self._contexts[key] = tried
+            self._tried -= len(tried.outcomes)
+            tried.add(point, rows.ran[i] > 0, rows.ran_weight[i] >= 1.0)
+            self._tried += len(tried.outcomes)
+            while self._tried > MAX_TRIED and len(self._contexts) > 1:
+                _, oldest = self._contexts.popitem(last=False)
+                self._tried -= len(oldest.outcomes)
+
+    def _firmness(self, rows: Rows) -> FloatArray:
+        """(n,) how firmly each outcome is believed, with all that is known by now."""
+        weight = rows.ran_weight.copy()
+        for i, point in self._points(rows):
+            if weight[i] < 1.0:
+                tried = self._contexts.get(rows.context_key[i])
+                weight[i] = 0.0 if tried is None else tried.believed(point)
+        return weight
+
+    def _points(self, rows: Rows) -> list[tuple[int, bytes]]:
+        where = np.flatnonzero(np.isfinite(rows.ran))
+        if not len(where):
+            return []
+        points = self._features.coordinates(rows.X[where]).astype(np.float32)
+        return [(int(i), point.tobytes()) for i, point in zip(where, points, strict=True)]
