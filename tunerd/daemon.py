@@ -93,6 +93,7 @@ class _Daemon:
             store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
             open_until_end.enter_context(store.guard(_now()))
             if settings.stream.kind == "jsonl":
+                settings.stream.folder.mkdir(parents=True, exist_ok=True)
                 open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
@@ -121,7 +122,11 @@ class _Daemon:
         if not http.enabled:
             return None
         server = HttpServer(
-            http.host, http.port, self.metrics.render, self.health.hung, self.health.problems
+            http.host,
+            http.port,
+            self.metrics.render,
+            ready=self.health.problems,
+            alive=self.health.hung,
         )
         open_until_end.callback(server.close)
         return server

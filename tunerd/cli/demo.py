@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from tunerd.demo import Demo, Progress, Result
 
 __all__ = ["demo"]
@@ -102,7 +104,7 @@ def _print_now_and_then(progress: "Progress") -> None:
         )
 
 
-def _table(progress: "Progress", run: "Demo") -> object:
+def _table(progress: "Progress", run: "Demo") -> "Table":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

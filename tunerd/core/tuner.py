@@ -6,7 +6,7 @@ advice comes out, bit for bit. Full rebuilds run aside in ``background`` and are
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -57,6 +57,8 @@ class Learned:
 
     sequence_from: int
     sequence_to: int
+    contexts: tuple[str, ...]
+    """Keys of the contexts that the observations are of."""
     swapped: bool
     """Whether a new model was put in place: a checkpoint is due."""
 
@@ -103,7 +105,8 @@ class Tuner:
         rows = self.features.rows(observations)
         self._predict_first(rows)
         self._remember(observations, rows)
-        return Learned(first, self.sequence, self._train(rows))
+        contexts = tuple(dict.fromkeys(rows.context_key))
+        return Learned(first, self.sequence, contexts, self._train(rows))
 
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
@@ -218,17 +221,19 @@ class Tuner:
         ]
         return [key for _, key in sorted(alive)[-most:]]
 
-    def due(self, active: Iterable[str]) -> list[str]:
-        """Which of these contexts are worth a search: those with new jobs first, the longest
-        waiting first, then the stalest."""
+    def due(self, active: Iterable[str], fresh: Collection[str] = ()) -> list[str]:
+        """Which of these contexts are worth a search: ``fresh`` ones first, whose jobs have just
+        come in, then those that wait for longest since theirs came, then the stalest."""
         waiting, stale = [], []
-        for key in active:
+        active = set(active)
+        first = [key for key in fresh if key in active]
+        for key in active.difference(first):
             state = self.contexts[key]
             if state.waiting_since:
                 waiting.append((state.waiting_since, key))
             elif self._is_stale(state):
                 stale.append((state.searched, key))
-        return [key for _, key in sorted(waiting) + sorted(stale)]
+        return first + [key for _, key in sorted(waiting) + sorted(stale)]
 
     def _is_stale(self, state: ContextState) -> bool:
         learned_since = self.sequence - max(state.searched, 0)

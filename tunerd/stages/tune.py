@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Self
 
+import msgspec
+
 from tunerd import logs, reports
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
@@ -28,7 +30,7 @@ __all__ = ["Tune"]
 LEARN_MOST = 1000
 """Observations learned in one step; a backlog is learned in steps of so many."""
 SEARCH_S = 2.0
-"""How long a step goes on to contexts with new jobs before it saves what it has."""
+"""How long a step goes on to the contexts of its own observations before it saves what it has."""
 LOOK_EVERY_S = 0.5
 """How often operators' commands are looked for."""
 HOUSEKEEP_EVERY_S = 10.0
@@ -134,16 +136,17 @@ class Tune:
         self.listener.hear(reports.Began(study=row.name))
         started = self.clock()
         changes = Changes()
+        fresh: tuple[str, ...] = ()
         if observations:
             learned = books.tuner.learn(observations)
-            changes.swapped = learned.swapped
+            changes.swapped, fresh = learned.swapped, learned.contexts
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
             self._carry_out(commands, books, changes)
-            books.due = [] if books.ended else books.tuner.due(self._active(books))
+            books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
-        searched_s = self._search(books, changes)
+        searched_s = self._search(row, books, changes, set(fresh))
         worked = bool(observations or commands or changes.searched or changes.lapsed or books.anew)
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
@@ -159,13 +162,18 @@ class Tune:
         within = timedelta(days=self.settings.active_days)
         return books.tuner.active(self.now(), within, self.settings.max_contexts)
 
-    def _search(self, books: Books, changes: Changes) -> float:
+    def _search(
+        self, row: StudyRow, books: Books, changes: Changes, fresh: Collection[str]
+    ) -> float:
         """Search what is due, the most urgent first, until this step's time is over."""
         started = self.clock()
         while books.due and not self.stop():
             spent = self.clock() - started
-            waits = books.tuner.contexts[books.due[0]].waiting_since > 0
-            if changes.searched and spent > (SEARCH_S if waits else self.settings.budget_s):
+            urgent = books.due[0] in fresh
+            if changes.searched and (
+                spent > (SEARCH_S if urgent else self.settings.budget_s)
+                or (not urgent and self._has_news(row))
+            ):
                 break
             key = books.due.pop(0)
             try:
@@ -174,6 +182,11 @@ class Tune:
                 advice = str(error)
             changes.searched[key] = advice
         return self.clock() - started
+
+    def _has_news(self, row: StudyRow) -> bool:
+        """Whether a new job has come in meanwhile: it should not wait for old contexts."""
+        now = self.store.study(row.name)
+        return now is not None and now.last_sequence > row.last_sequence
 
     def _save(
         self,
@@ -185,8 +198,12 @@ class Tune:
         search_s: float,
     ) -> None:
         active = self._active(books)
-        window = _scores(books.tuner.window.scores(books.study.metric_value))
-        detail = {"learn_s": round(learn_s, 4), "search_s": round(search_s, 4)}
+        scores = _scores(books.tuner.window.scores(books.study.metric_value))
+        detail = {
+            "learn_s": round(learn_s, 4),
+            "search_s": round(search_s, 4),
+            "scores": msgspec.to_builtins(scores),
+        }
         with self.store.transaction() as tx:
             tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
             tx.fence(row.name, books.epoch)
@@ -211,7 +228,7 @@ class Tune:
                 renewed=said.renewed,
                 withdrawn=said.withdrawn,
                 candidates=said.candidates,
-                scores=window,
+                scores=scores,
                 gain_predicted=_mean([promised for promised, _ in gains]),
                 gain_realised=_mean([realised for _, realised in gains]),
             )
