@@ -26,8 +26,10 @@ __all__ = ["Database", "instant_text"]
 LOCK_TIMEOUT_S = 30
 """Longest wait for another writer; ours hold a lock for milliseconds."""
 CONNECT_TIMEOUT_S = 10
-SQLITE_CACHE_KIB = 16_384
-"""Page cache of one connection: the index of event ids is probed at random."""
+SQLITE_CACHE_KIB = 8_192
+"""Page cache of one connection; what it misses is in the system's page cache as a rule."""
+POOL_SIZE = 4
+"""Connections kept open: one for each thread that usually is at work."""
 
 _POSTGRES_OPTIONS = (
     f"-c lock_timeout={LOCK_TIMEOUT_S * 1000} -c idle_in_transaction_session_timeout=60000 "
@@ -164,7 +166,9 @@ def instant_text(instant: datetime) -> str:
     """An instant as SQLite keeps it: UTC, of fixed width, so that it sorts as text."""
     if instant.tzinfo is None:
         raise ValueError(f"{instant} has no zone; the store takes aware times only")
-    return instant.astimezone(UTC).isoformat(timespec="microseconds")
+    if instant.tzinfo is not UTC:
+        instant = instant.astimezone(UTC)
+    return instant.isoformat(timespec="microseconds")
 
 
 def _parse(url: str) -> URL:
@@ -196,7 +200,8 @@ def _sqlite_engine(path: Path, create: bool) -> sa.Engine:
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": LOCK_TIMEOUT_S, "isolation_level": None},
         hide_parameters=True,
-        pool_size=8,
+        pool_size=POOL_SIZE,
+        pool_use_lifo=True,  # the connection whose cache is warm
     )
 
     @sa.event.listens_for(engine, "connect")
@@ -233,5 +238,5 @@ def _postgres_engine(url: URL, password: str | None) -> sa.Engine:
         isolation_level="READ COMMITTED",
         hide_parameters=True,
         pool_pre_ping=True,
-        pool_size=8,
+        pool_size=POOL_SIZE,
     )

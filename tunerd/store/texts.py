@@ -2,12 +2,12 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-__all__ = ["context_id", "from_json", "text_problem", "to_json"]
+__all__ = ["context_id", "from_json", "text_problem", "to_json", "to_jsons"]
 
 
 _LONGEST_ID = 500
@@ -29,14 +29,20 @@ def to_json(value: object, what: str) -> str:
         ValueError: ``what`` holds something that JSON cannot hold (NaN, infinity, a lone surrogate,
             an object that is no JSON value).
     """
+    return to_jsons([value], what)[0]
+
+
+def to_jsons(values: Sequence[object], what: str) -> list[str]:
+    """:func:`to_json` of each: 0.5 µs for what is in an event, which is why there are many."""
     try:
-        text = msgspec.json.encode(value, enc_hook=_plain).decode()
+        texts = [_encode(value).decode() for value in values]
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise ValueError(f"{what} cannot be kept as JSON: {error}") from error
-    # msgspec writes NaN and infinity as null; only then is a closer look worth its time.
-    if "null" in text and not _finite(value):
-        raise ValueError(f"{what} cannot be kept as JSON: it holds NaN or infinity")
-    return text
+    for text, value in zip(texts, values, strict=True):
+        # msgspec writes NaN and infinity as null; only then is a closer look worth its time.
+        if "null" in text and not _finite(value):
+            raise ValueError(f"{what} cannot be kept as JSON: it holds NaN or infinity")
+    return texts
 
 
 def from_json(text: str) -> Any:
@@ -44,9 +50,9 @@ def from_json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def text_problem(texts: Iterable[str | None]) -> str | None:
+def text_problem(texts: Iterable[str]) -> str | None:
     """What keeps one of these texts out of a text column (PostgreSQL's; SQLite would take it)."""
-    whole = "".join(text for text in texts if text)
+    whole = "".join(texts)
     if "\0" in whole:
         return "holds a NUL character, which no text column can keep"
     if not whole.isascii():
@@ -61,6 +67,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def _finite(value: object) -> bool:
