@@ -7,6 +7,7 @@ from tunerd.core.observation import Observation, Status
 from tunerd.store import OutboxMessage, Store
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, 123456, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
 STUDY = "llm-pretrain"
 
 
