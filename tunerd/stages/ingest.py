@@ -162,8 +162,8 @@ class Ingest:
         for study in sorted(batch.observations):
             pairs = batch.observations[study]
             added = tx.add_observations(study, [one for one, _ in pairs], now)
-            if added.accepted:
-                accepted[study] = len(added.accepted)
+            if added.fresh:
+                accepted[study] = len(added.fresh)
             duplicates += added.duplicates
             if added.conflicts:
                 records = {id(one): record for one, record in pairs}
