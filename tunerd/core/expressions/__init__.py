@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tunerd.core.arrays import FloatArray
 from tunerd.core.expressions.arrays import Column, constant, evaluate, looked_up
 from tunerd.core.expressions.distance import distance
-from tunerd.core.expressions.kinds import Kind, NameKind, check, suggestion
+from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
 from tunerd.core.expressions.syntax import (
     RESERVED,
     ExpressionError,
@@ -29,6 +29,7 @@ __all__ = [
     "ExpressionError",
     "Kind",
     "NameKind",
+    "closest",
     "constant",
     "looked_up",
     "names_in",

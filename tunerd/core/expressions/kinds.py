@@ -23,7 +23,7 @@ from tunerd.core.expressions.syntax import (
     Unary,
 )
 
-__all__ = ["Kind", "NameKind", "check", "suggestion"]
+__all__ = ["Kind", "NameKind", "check", "closest", "suggestion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,15 @@ def check(node: Node, names: Mapping[str, NameKind], text: str) -> Kind:
     return _Checker(names, text).kind(node)
 
 
+def closest(wrong: str, known: Iterable[str]) -> str | None:
+    """Return what looks most like ``wrong``, if anything does."""
+    return next(iter(difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)), None)
+
+
 def suggestion(wrong: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` when something known looks like ``wrong``, else nothing."""
-    close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = closest(wrong, known)
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 class _Checker:

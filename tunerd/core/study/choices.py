@@ -6,7 +6,8 @@ from typing import Any
 from tunerd.core.context import INT64, clean_value
 from tunerd.core.study.file import ParameterTable
 from tunerd.core.study.grid import MAX_CHOICES, float_range, int_range, stepped
-from tunerd.core.study.read import Path, Reading
+from tunerd.core.study.messages import Path, shown
+from tunerd.core.study.read import Reading
 
 __all__ = ["choices_of"]
 
@@ -46,11 +47,11 @@ def _listed(table: ParameterTable, reading: Reading, path: Path) -> list[Choice]
         choice = _typed(value, table.type)
         if choice is None:
             hint = ": put it in quotes" if table.type == "category" else ""
-            reading.mistake(where, f"{value!r} should be {_WORDS[table.type]}{hint}")
+            reading.mistake(where, f"{shown(value)} should be {_WORDS[table.type]}{hint}")
         elif choice in found:
-            reading.mistake(where, f"{value!r} is there twice")
+            reading.mistake(where, f"{shown(value)} is there twice")
         elif table.scale == "log" and not isinstance(choice, str) and choice <= 0:
-            reading.mistake(where, f"{value!r} is not positive, which a log scale needs")
+            reading.mistake(where, f"{shown(value)} is not positive, which a log scale needs")
         else:
             found[choice] = None
     return list(found)
@@ -105,7 +106,7 @@ def _range_is_sound(table: ParameterTable, reading: Reading, path: Path) -> bool
     sound = True
     for key, value in ends.items():
         if value is not None and _typed(value, table.type) is None:
-            message = f"{value!r} should be {_WORDS[table.type]}"
+            message = f"{shown(value)} should be {_WORDS[table.type]}"
             reading.mistake(
                 (*path, key), message if table.type != "int" else f"{message} of 64 bits"
             )

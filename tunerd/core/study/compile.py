@@ -20,6 +20,7 @@ from tunerd.core.predictors import PREDICTORS
 from tunerd.core.searchers import SEARCHERS
 from tunerd.core.study.choices import choices_of
 from tunerd.core.study.file import FeatureTable, StudyFile
+from tunerd.core.study.messages import Path
 from tunerd.core.study.parts import (
     Baseline,
     Constraint,
@@ -31,7 +32,7 @@ from tunerd.core.study.parts import (
     PredictorOptions,
     SearchOptions,
 )
-from tunerd.core.study.read import Path, Reading
+from tunerd.core.study.read import Reading
 
 __all__ = ["compile_study"]
 
@@ -86,8 +87,10 @@ class _Compiler:
 
     def claim(self, section: str, entries: Iterable[str]) -> None:
         """Take the names of a section; what was left out for a mistake is known, but not how."""
-        left_out = [path[1] for path in self.reading.left_out if path[0] == section and path[1:]]
-        for name in [*entries, *map(str, left_out)]:
+        left_out = sorted(
+            str(path[1]) for path in self.reading.left_out if _entry_of(section, path)
+        )
+        for name in [*entries, *left_out]:
             if name in self.owner:
                 message = f"{name!r} is the name of an entry in [{self.owner[name]}] too"
                 self.mistake((section, name), message)
@@ -337,6 +340,10 @@ class _Compiler:
                 self.mistake(path, f"{_shown(one)} is outside the space: {_range(parameter)}")
                 return None
         return parameter.clean(value)
+
+
+def _entry_of(section: str, path: Path) -> bool:
+    return len(path) == 2 and path[0] == section
 
 
 def _reads(text: str) -> frozenset[str]:

@@ -19,9 +19,10 @@ __all__ = [
     "StudyFile",
 ]
 
-Number = int | float
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Number = Whole | float
 Text = Annotated[str, Field(min_length=1, max_length=1_000)]
-Value = bool | int | float | str
+Value = bool | Whole | float | str
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -222,8 +223,8 @@ class StudyFile(Table):
         default_factory=list, max_length=1_000, description="What people launch without tunerd."
     )
     search: SearchTable = Field(
-        default_factory=SearchTable, description="How candidates are looked for."
+        default_factory=SearchTable, description="Options of the search for candidates."
     )
     predictor: PredictorTable = Field(
-        default_factory=PredictorTable, description="How speed is predicted."
+        default_factory=PredictorTable, description="Options of the predictor."
     )
