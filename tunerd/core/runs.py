@@ -1,21 +1,22 @@
 """The probability that a configuration runs at all in a context.
 
-Two steps. A classifier over everything that was tried anywhere, boosted trees on the same columns
-as the predictor's, says what to expect (a smoothed constant until there are a few failures and a
-few successes). Then the context's own outcomes near the configuration correct it, at once and at
-constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job teaches).
+Two steps. A classifier over everything that was tried anywhere, trees and a line on the same
+columns as the predictor's, says what to expect (a smoothed constant until there are a few failures
+and a few successes). Then the context's own outcomes near the configuration correct it, at once
+and at constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job
+teaches).
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.boundary import Boundary
 from tunerd.core.rows import Rows
-from tunerd.core.trees import Forest, TreeOptions, TreesData
 from tunerd.core.tried import Outcomes, Tried
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class RunsModel:
 
     def __init__(self, features: "FeatureMap") -> None:
         self._features = features
-        self._forest: Forest | None = None
+        self._boundary: Boundary | None = None
         self._fitted_on = 0.0
         """Weight of the rows behind the classifier."""
         self._ran, self._said = 0.0, 0.0
@@ -59,12 +60,15 @@ class RunsModel:
         model._ran, model._said = float(weight @ said.ran), float(weight.sum())
         usable = weight > 0
         if min(model._ran, model._said - model._ran) >= FEW:
-            categorical = [i for i, c in enumerate(features.columns) if c.categorical]
-            data = TreesData(said.X[usable], categorical, weight[usable])
-            leaves = 7 if len(said) < 500 else 15
-            options = TreeOptions(60, leaves, min_rows=5, seed=seed, objective="binary")
-            model._forest = Forest([data.grow(said.ran[usable], options)])
+            model._boundary = Boundary.fit(
+                said.X[usable],
+                said.ran[usable],
+                weight[usable],
+                [c.categorical for c in features.columns],
+                seed,
+            )
             model._fitted_on = model._said
+        model._expect(said)
         return model
 
     def update(self, rows: Rows, recent: Rows) -> None:
@@ -73,6 +77,7 @@ class RunsModel:
         del recent
         self._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        self._expect(said)
         weight = self._firmness(said)
         self._ran += float(weight @ said.ran)
         self._said += float(weight.sum())
@@ -93,20 +98,21 @@ class RunsModel:
     def dump(self) -> dict[str, bytes]:
         """State as named blobs, no pickle."""
         contexts = [
-            [key, [[o.yes, o.no, o.weak] for o in tried.outcomes.values()]]
+            [key, [[o.yes, o.no, o.weak, o.expected] for o in tried.outcomes.values()]]
             for key, tried in self._contexts.items()
         ]
         points = b"".join(p for tried in self._contexts.values() for p in tried.outcomes)
-        state = {
+        state: dict[str, Any] = {
             "columns": [c.name for c in self._features.columns],
             "fitted_on": self._fitted_on,
             "ran": self._ran,
             "said": self._said,
             "contexts": contexts,
         }
-        blobs = {"state": seal_json(state), "points": seal(points)}
-        if self._forest is not None:
-            blobs["forest"] = self._forest.dump()
+        blobs = {"points": seal(points)}
+        if self._boundary is not None:
+            blobs["forest"], state["boundary"] = self._boundary.dump()
+        blobs["state"] = seal_json(state)
         return blobs
 
     @classmethod
@@ -122,7 +128,8 @@ class RunsModel:
         if state["columns"] != [c.name for c in features.columns]:
             raise ValueError(f"this model is of another generation of {study.name}; fit it again")
         model = cls(features)
-        model._forest = Forest.load(blobs["forest"]) if "forest" in blobs else None
+        if "boundary" in state:
+            model._boundary = Boundary.load(blobs["forest"], state["boundary"])
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
         model._said = state["said"]
         model._tried = sum(len(outcomes) for _, outcomes in state["contexts"])
@@ -137,10 +144,19 @@ class RunsModel:
 
     def _expected(self, X: FloatArray) -> FloatArray:
         plain = (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS)
-        if self._forest is None:
+        if self._boundary is None:
             return np.full(len(X), plain)
         trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
-        return trust * self._forest.predict(X)[:, 0] + (1.0 - trust) * plain
+        return trust * self._boundary.predict(X) + (1.0 - trust) * plain
+
+    def _expect(self, rows: Rows) -> None:
+        """Note what the classifier says of configurations that were just tried: only what it
+        does not explain is told to their neighbours."""
+        if not len(rows):
+            return
+        expected = self._expected(rows.X).tolist()
+        for i, point in self._points(rows):
+            self._contexts[rows.context_key[i]].expect(point, expected[i])
 
     def _learn(self, rows: Rows) -> None:
         for i, point in self._points(rows):

@@ -38,6 +38,8 @@ class Outcomes:
     no: float = 0.0
     weak: float = 0.0
     """Failures of unknown cause. Repetition makes them believable, so these do not fade by age."""
+    expected: float = 0.5
+    """Probability to run that the classifier gave when it last saw this configuration."""
 
 
 class Tried:
@@ -46,7 +48,7 @@ class Tried:
     def __init__(self) -> None:
         self.outcomes: OrderedDict[bytes, Outcomes] = OrderedDict()
         """Coordinates as float32 bytes → outcomes, latest last."""
-        self._cache: tuple[FloatArray, FloatArray, FloatArray] | None = None
+        self._cache: tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None = None
 
     def add(self, point: bytes, ran: bool, firm: bool) -> None:
         """Add one job's outcome; a weak failure is ``ran=False, firm=False``."""
@@ -66,6 +68,13 @@ class Tried:
             self.outcomes.popitem(last=False)
         self._cache = None
 
+    def expect(self, point: bytes, probability: float) -> None:
+        """Note what the classifier expects of a configuration that was tried."""
+        outcomes = self.outcomes.get(point)
+        if outcomes is not None:
+            outcomes.expected = probability
+            self._cache = None
+
     def believed(self, point: bytes) -> float:
         """How firmly one weak failure of this configuration says no, 0 to 1: 1 − 2⁻ᵏ after k of
         them, times the share of its neighbours that run."""
@@ -77,23 +86,27 @@ class Tried:
     def correct(self, points: FloatArray, prior: FloatArray) -> FloatArray:
         """Correct (n,) prior probabilities by the outcomes near (n, C) points.
 
-        P = (P₀ + Σ w·ran) / (1 + Σ w), with w a Matérn-5/2 of distance. A configuration's own
-        jobs count each; a neighbour counts once however often it ran, or the jobs of an incumbent
-        would drown one out-of-memory beside it.
+        P = P₀ + Σ w·(ran − P₀ᵢ) / (1 + Σ w), with w a Matérn-5/2 of distance and P₀ᵢ what the
+        classifier expected there: what it explains already is not counted twice (with P₀ instead,
+        two hundred neighbours overruled it, and of 282 configurations that surely run 19 were
+        left). A configuration's own jobs count each; a neighbour counts once however
+        often it ran, or the jobs of an incumbent would drown one out-of-memory beside it.
         """
-        where, mass, ran = self._believed_sums()
+        where, mass, ran, expected = self._believed_sums()
         similar, same = _similarity(points, where)
         weights = similar * np.where(same, mass, np.minimum(mass, 1.0))
-        corrected: FloatArray = (prior + weights @ ran) / (1.0 + weights.sum(axis=1))
-        return corrected
+        surprise = weights @ (ran - expected)
+        corrected: FloatArray = prior + surprise / (1.0 + weights.sum(axis=1))
+        return np.clip(corrected, 0.0, 1.0)
 
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         where = np.array([np.frombuffer(p, np.float32) for p in self.outcomes], np.float64)
         sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
         return where, sums[:, 0], sums[:, 1], sums[:, 2]
 
-    def _believed_sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(m, C) points, (m,) how much evidence each holds, (m,) share of it that ran."""
+    def _believed_sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(m, C) points, (m,) how much evidence each holds, (m,) share of it that ran, (m,) what
+        the classifier expected."""
         if self._cache is None:
             sums = self._sums()
             where, yes, no, weak = sums
@@ -102,7 +115,8 @@ class Tried:
                 no = no.copy()
                 no[failed] += weak[failed] * self._weak(sums, failed)
             mass = yes + no
-            self._cache = where, mass, yes / np.maximum(mass, 1e-12)
+            expected = np.array([o.expected for o in self.outcomes.values()])
+            self._cache = where, mass, yes / np.maximum(mass, 1e-12), expected
         return self._cache
 
     @staticmethod

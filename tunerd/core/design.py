@@ -1,0 +1,107 @@
+"""A matrix of raw columns as a linear model wants it: logarithms, one column per category value,
+everything standardised."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+
+__all__ = ["Design"]
+
+CLIP = 4.0
+"""Standard deviations beyond which a column pulls no further."""
+MAX_LEVELS = 64
+"""Values of one category that get a column of their own, the most frequent ones."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Numbers enter as log2 where all values are positive, categories one column per value;
+    missing values and unknown categories stand at the mean, which is 0."""
+
+    numeric: IntArray
+    logarithmic: IntArray
+    """0 or 1 per numeric column."""
+    levels: tuple[tuple[int, float], ...]
+    """(column, code) of each category value."""
+    mean: FloatArray
+    inverse_sd: FloatArray
+
+    @classmethod
+    def fit(cls, X: FloatArray, categorical: Sequence[bool]) -> Self:
+        """Learn scales and category values from (n, F), n at least 1."""
+        is_category = np.asarray(categorical, dtype=bool)
+        numeric = np.flatnonzero(~is_category).astype(np.int64)
+        with np.errstate(invalid="ignore"):
+            positive = ~(X[:, numeric] <= 0).any(axis=0)
+        logarithmic = np.asarray(positive, dtype=np.int64)
+        levels = _levels(X, np.flatnonzero(is_category).astype(np.int64))
+        blank = cls(numeric, logarithmic, levels, np.zeros(0), np.zeros(0))
+        mean, inverse_sd = _moments(blank._expand(X))
+        return cls(numeric, logarithmic, levels, mean, inverse_sd)
+
+    @property
+    def width(self) -> int:
+        """Columns of the design."""
+        return len(self.mean)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, width), of mean 0 and variance 1 on the data it was fitted to."""
+        scaled = (self._expand(X) - self.mean) * self.inverse_sd
+        return np.nan_to_num(scaled, nan=0.0).clip(-CLIP, CLIP)
+
+    def dump(self) -> dict[str, Any]:
+        """State as JSON values; numbers survive to the last bit."""
+        return {
+            "numeric": self.numeric.tolist(),
+            "logarithmic": self.logarithmic.tolist(),
+            "levels": [list(level) for level in self.levels],
+            "mean": self.mean.tolist(),
+            "inverse_sd": self.inverse_sd.tolist(),
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> Self:
+        """Build from what :meth:`dump` gave."""
+        return cls(
+            numeric=np.array(state["numeric"], dtype=np.int64),
+            logarithmic=np.array(state["logarithmic"], dtype=np.int64),
+            levels=tuple((int(column), float(code)) for column, code in state["levels"]),
+            mean=np.array(state["mean"], dtype=np.float64),
+            inverse_sd=np.array(state["inverse_sd"], dtype=np.float64),
+        )
+
+    def _expand(self, X: FloatArray) -> FloatArray:
+        numbers = X[:, self.numeric].copy()
+        logs = np.flatnonzero(self.logarithmic)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Outside the range seen a value may be 0 or negative: that is missing on this scale.
+            numbers[:, logs] = np.log2(np.where(numbers[:, logs] > 0, numbers[:, logs], np.nan))
+        columns = np.array([column for column, _ in self.levels], dtype=np.int64)
+        codes = np.array([code for _, code in self.levels])
+        values = X[:, columns]
+        one_hot = np.where(np.isnan(values), np.nan, (values == codes).astype(np.float64))
+        return np.concatenate([numbers, one_hot], axis=1)
+
+
+def _levels(X: FloatArray, columns: IntArray) -> tuple[tuple[int, float], ...]:
+    levels: list[tuple[int, float]] = []
+    for column in columns.tolist():
+        values = X[:, column]
+        codes, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        frequent = np.sort(codes[np.argsort(-counts, kind="stable")[:MAX_LEVELS]])
+        levels += [(column, float(code)) for code in frequent]
+    return tuple(levels)
+
+
+def _moments(raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+    known = ~np.isnan(raw)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, raw, 0.0).sum(axis=0) / count
+    scale = np.sqrt((np.where(known, raw - mean, 0.0) ** 2).sum(axis=0) / count)
+    # A constant column says nothing: it is switched off rather than blown up.
+    varies = scale > 1e-9 * np.maximum(np.abs(mean), 1.0)
+    return mean, np.where(varies, 1.0 / np.where(varies, scale, 1.0), 0.0)
