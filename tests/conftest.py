@@ -11,10 +11,15 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import Databases, PostgresServer
+
+# How long an example takes says more about the machine's other work than about the code.
+settings.register_profile("tunerd", deadline=None)
+settings.load_profile("tunerd")
 
 _missing: dict[str, str] = {}
 

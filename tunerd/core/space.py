@@ -74,11 +74,12 @@ class Space:
         self._layout = Layout(study, self.context)
         rules = rules_of(self._layout)
         explain_outright(study, self.context, rules)
+        rules = tuple(rule for rule in rules if len(rule.dimensions))
         cells = join(self.sizes, rules)
         if cells.empty is not None:
             explain_empty(study, self.context, self.sizes, rules, cells.empty)
         self._cells = cells.cells
-        self._wide = _components(cells.cells, [r for r in cells.wide if len(r.dimensions)])
+        self._wide = _components(cells.cells, cells.wide)
         self._seeds = [self._found(wide) for wide in self._wide]
         self.blocks = self._blocks()
 

@@ -38,7 +38,9 @@ class Reading:
     """Sections and entries that are not in ``table`` because they were wrong."""
 
     def mistake(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(f"{self.file}: {dotted(path)}", message))
+        problem = Problem(f"{self.file}: {dotted(path)}", message)
+        if problem not in self.problems:
+            self.problems.append(problem)
 
 
 def read(text: str, file: str) -> Reading:
