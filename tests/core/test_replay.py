@@ -1,0 +1,81 @@
+"""Which observations a rebuild learns from."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunerd.core.replay import LATEST, SAMPLED, Replay, sequences_at
+from tunerd.core.rows import Rows
+
+
+def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:
+    """Rows that can be told apart: everything in them follows from the sequence."""
+    values = sequences.astype(np.float64)
+    return Rows(
+        X=np.stack([values, -values], axis=1),
+        score=values * 2,
+        ran=np.ones(len(values)),
+        ran_weight=np.full(len(values), 0.5),
+        context_key=tuple(f"c{s}" for s in sequences.tolist()),
+        weight=values + 0.25,
+    )
+
+
+def assert_holds(rows: Rows, sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    wanted = rows_of(sequences)
+    np.testing.assert_array_equal(rows.X, wanted.X)
+    np.testing.assert_array_equal(rows.score, wanted.score)
+    np.testing.assert_array_equal(rows.ran_weight, wanted.ran_weight)
+    np.testing.assert_array_equal(rows.weight, wanted.weight)
+    assert rows.context_key == wanted.context_key
+
+
+@given(
+    batches=st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    latest=st.integers(1, 30),
+    sampled=st.integers(1, 30),
+)
+def test_what_is_kept_depends_on_the_last_sequence_alone(
+    batches: list[int], latest: int, sampled: int
+) -> None:
+    replay = Replay(latest, sampled)
+    last = 0
+    for size in batches:
+        sequences = np.arange(last + 1, last + size + 1)
+        replay.add(rows_of(sequences), sequences)
+        last += size
+        kept = sequences_at(last, latest, sampled)
+        assert_holds(replay.rows(), kept)
+        assert len(replay) == len(kept) == min(last, latest + sampled)
+    assert_holds(replay.recent(latest), np.arange(max(last - latest, 0) + 1, last + 1))
+    assert_holds(replay.recent(1), np.array([last]))
+    assert_holds(replay.since(last - 1), np.array([last]))
+
+
+def test_recovery_may_add_the_sample_at_once() -> None:
+    """A replay filled from ``sequences_at`` goes on as the one that saw everything."""
+    seen, recovered = Replay(10, 15), Replay(10, 15)
+    everything = np.arange(1, 101)
+    seen.add(rows_of(everything), everything)
+    sample = sequences_at(80, 10, 15)
+    recovered.add(rows_of(sample), sample)
+    rest = np.arange(81, 101)
+    recovered.add(rows_of(rest), rest)
+    assert_holds(recovered.rows(), sequences_at(100, 10, 15))
+    assert_holds(seen.rows(), sequences_at(100, 10, 15))
+
+
+def test_older_observations_are_kept_evenly() -> None:
+    kept = sequences_at(200_000)
+    assert len(kept) == LATEST + SAMPLED
+    assert (kept[-LATEST:] == np.arange(200_000 - LATEST + 1, 200_001)).all()
+    # 18,000 of 198,000 in ten bins: 1,800 each, sd 40 (binomial); 6 sd is about 1e-8 for all ten.
+    counts, _ = np.histogram(kept[:-LATEST], bins=10, range=(1, 200_000 - LATEST))
+    assert np.abs(counts - SAMPLED / 10).max() < 6 * 40
+
+
+def test_nothing_added_is_no_rows() -> None:
+    assert len(Replay().rows()) == 0
+    assert len(Replay().recent(5)) == 0
+    assert len(Replay().since(3)) == 0
+    assert len(sequences_at(0)) == 0

@@ -1,0 +1,191 @@
+"""The probability to run: what one failure, a repeated one, and a firm one do to it."""
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.core.test_features import CONTRACT, job
+from tests.core.tuning import study
+from tunerd.core.features import FeatureMap
+from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.rows import Rows
+from tunerd.core.runs import RunsModel
+from tunerd.core.space import Space
+
+MIN_FEASIBLE = CONTRACT.min_feasible
+CONTEXT: dict[str, Value] = {"model_params": 7e9, "gpu": "H100", "n_gpus": 64, "global_batch": 512}
+SPACE = Space(CONTRACT, CONTEXT)
+CODES = SPACE.sample(400, np.random.default_rng(0))
+CONFIGS = [SPACE.decode(code) for code in CODES]
+
+
+def outcomes(
+    which: Sequence[int], status: Status = Status.SUCCEEDED, n_gpus: int = 64
+) -> list[Observation]:
+    metrics = {"tokens_per_second_per_gpu": 400.0} if status is Status.SUCCEEDED else {}
+    return [job(CONTEXT | {"n_gpus": n_gpus}, CONFIGS[i], metrics, status) for i in which]
+
+
+def model_of(jobs: Sequence[Observation]) -> tuple[RunsModel, FeatureMap]:
+    features = FeatureMap(CONTRACT)
+    return RunsModel.fit(CONTRACT, features, features.rows(jobs), 0), features
+
+
+def probability(jobs: Sequence[Observation], of: int) -> float:
+    model, features = model_of(jobs)
+    return float(model.predict(features.candidates(SPACE, CODES[of : of + 1]))[0])
+
+
+def by_distance(features: FeatureMap, of: int) -> list[int]:
+    """Other configurations, nearest first."""
+    at = features.coordinates(features.candidates(SPACE, CODES).X)
+    away = np.linalg.norm(at - at[of], axis=1)
+    return [i for i in np.argsort(away).tolist() if away[i] > 1e-6]
+
+
+def test_knowing_nothing_holds_nothing_up() -> None:
+    features = FeatureMap(CONTRACT)
+    model = RunsModel.fit(CONTRACT, features, Rows.empty(len(features.columns)), 0)
+    assert model.predict(features.candidates(SPACE, CODES)).min() >= 0.9
+
+
+def test_where_nothing_failed_everything_is_expected_to_run() -> None:
+    model, features = model_of(outcomes(range(50)))
+    assert model.predict(features.candidates(SPACE, CODES)).min() >= 0.9
+    elsewhere = Space(CONTRACT, CONTEXT | {"n_gpus": 256})
+    unseen = features.candidates(elsewhere, elsewhere.sample(50, np.random.default_rng(0)))
+    assert model.predict(unseen).min() >= 0.9
+
+
+def test_out_of_memory_lowers_it_there_and_nearby_but_not_far_away() -> None:
+    _, features = model_of([])
+    near = by_distance(features, 0)
+    failed = outcomes([0], Status.OUT_OF_MEMORY)
+    before = probability([], 0)
+    assert probability(failed, 0) < 0.6
+    assert probability(failed, near[0]) < before - 0.1
+    assert probability(failed, near[-1]) > before - 0.1
+
+
+def test_one_out_of_memory_counts_beside_an_incumbent_that_ran_a_hundred_times() -> None:
+    _, features = model_of([])
+    neighbour = by_distance(features, 0)[0]
+    jobs = outcomes([neighbour] * 100) + outcomes([0], Status.OUT_OF_MEMORY)
+    assert probability(jobs, 0) < MIN_FEASIBLE
+    assert probability(jobs, neighbour) > MIN_FEASIBLE
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.TIMEOUT])
+def test_a_failure_of_unknown_cause_is_believed_as_it_repeats(status: Status) -> None:
+    _, features = model_of([])
+    neighbours = by_distance(features, 0)[:3]
+    around = outcomes(neighbours)
+    falling = [probability(around + outcomes([0] * k, status), 0) for k in range(5)]
+    assert falling[1] >= MIN_FEASIBLE  # a single one does not condemn it
+    assert falling[2] < MIN_FEASIBLE
+    assert all(later < earlier for earlier, later in pairwise(falling))
+
+
+def test_it_is_believed_more_where_the_neighbours_run() -> None:
+    _, features = model_of([])
+    neighbours = by_distance(features, 0)[:5]
+    model, features = model_of(outcomes(neighbours) + outcomes([0] * 3, Status.FAILED))
+    alone, _ = model_of(outcomes([0] * 3, Status.FAILED))
+    point = features.coordinates(features.candidates(SPACE, CODES[:1]).X).astype(np.float32)
+    key = CONTRACT.context_key(CONTEXT)
+    believed = model._contexts[key].believed(point[0].tobytes())
+    assert believed > alone._contexts[key].believed(point[0].tobytes())
+    assert believed <= 1 - 2**-3
+
+
+def test_a_single_failure_alone_does_not_condemn_either() -> None:
+    assert probability(outcomes([0], Status.FAILED), 0) >= MIN_FEASIBLE
+    assert probability(outcomes([0] * 3, Status.FAILED), 0) < MIN_FEASIBLE
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.PREEMPTED, Status.NODE_FAILURE])
+def test_what_says_nothing_changes_nothing(status: Status) -> None:
+    assert probability(outcomes([0] * 20, status), 0) == probability([], 0)
+
+
+def test_a_configuration_that_runs_again_is_forgiven() -> None:
+    broken = outcomes([0] * 4, Status.OUT_OF_MEMORY)
+    assert probability(broken, 0) < 0.3
+    assert probability(broken + outcomes([0] * 20), 0) > MIN_FEASIBLE
+
+
+def test_other_contexts_teach_what_does_not_run() -> None:
+    """A rule that holds in every context (here: fp8 runs out of memory) is learned from others."""
+    fp8 = [i for i, config in enumerate(CONFIGS) if config["precision"] == "fp8"]
+    bf16 = [i for i in range(len(CONFIGS)) if i not in fp8]
+    jobs = outcomes(fp8[:60], Status.OUT_OF_MEMORY, n_gpus=128) + outcomes(bf16[:60], n_gpus=128)
+    model, features = model_of(jobs)
+    expected = model.predict(features.candidates(SPACE, CODES))
+    assert expected[fp8].max() < 0.5
+    assert expected[bf16].min() > MIN_FEASIBLE
+
+
+def test_learning_at_once_is_as_good_as_at_fitting() -> None:
+    """Without a classifier (too few failures) a fit and updates know the same."""
+    jobs = (
+        outcomes(range(20)) + outcomes([30], Status.OUT_OF_MEMORY) + outcomes([31], Status.FAILED)
+    )
+    fitted, features = model_of(jobs)
+    updated, _ = model_of([])
+    for one in jobs:
+        row = features.rows([one])
+        updated.update(row, row)
+    candidates = features.candidates(SPACE, CODES)
+    # Not equal to the bit: what was expected of a configuration is noted when it is tried.
+    np.testing.assert_allclose(updated.predict(candidates), fitted.predict(candidates), atol=0.03)
+
+
+def test_dump_and_load_give_the_same_bits_and_go_on_alike() -> None:
+    jobs = outcomes(range(40)) + outcomes(range(40, 60), Status.OUT_OF_MEMORY)
+    jobs += outcomes([70, 70, 71], Status.FAILED)
+    model, features = model_of(jobs)
+    again = RunsModel.load(CONTRACT, FeatureMap(CONTRACT, features.dump()), model.dump())
+    candidates = features.candidates(SPACE, CODES)
+    np.testing.assert_array_equal(again.predict(candidates), model.predict(candidates))
+    new = features.rows(outcomes([80, 81], Status.FAILED) + outcomes([82]))
+    for one in (model, again):
+        one.update(new, new)
+    np.testing.assert_array_equal(again.predict(candidates), model.predict(candidates))
+    assert again.dump() == model.dump()
+
+
+def test_damage_and_other_generations_are_refused() -> None:
+    model, features = model_of(outcomes(range(20)) + outcomes(range(20, 40), Status.OUT_OF_MEMORY))
+    blobs = model.dump()
+    assert set(blobs) == {"state", "points", "forest"}
+    for name, blob in blobs.items():
+        with pytest.raises(ValueError, match="damaged"):
+            RunsModel.load(CONTRACT, features, blobs | {name: blob[:-10]})
+    with pytest.raises(ValueError, match="missing"):
+        RunsModel.load(CONTRACT, features, {})
+    with pytest.raises(ValueError, match="another generation"):
+        RunsModel.load(study(), FeatureMap(study()), blobs)
+
+
+def test_memory_is_bounded_by_configurations_not_by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunerd.core.runs.MAX_TRIED", 50)
+    model, features = model_of([])
+    for n_gpus in (64, 128, 256):
+        rows = features.rows(outcomes(range(30), n_gpus=n_gpus))
+        model.update(rows, rows)
+    # The oldest context went; the latest are whole.
+    assert len(model.dump()["points"]) < 60 * 4 * 40
+    assert model._tried == 30
+
+
+def test_four_thousand_candidates_beside_two_hundred_tried_are_a_moment() -> None:
+    jobs = outcomes(range(150)) + outcomes(range(150, 300), Status.OUT_OF_MEMORY)
+    model, features = model_of(jobs)
+    candidates = features.candidates(SPACE, SPACE.sample(4_000, np.random.default_rng(1)))
+    started = time.thread_time()
+    model.predict(candidates)
+    # 0.05 s of one core; what a search may take is 2 s, for some such calls.
+    assert time.thread_time() - started < 0.3
