@@ -18,7 +18,7 @@ class Undefined:
 
 UNDEFINED = Undefined()
 Row = Mapping[str, Any]
-"""One configuration: plain values, lists for repeat parameters."""
+"""One configuration: plain values, lists for repeat parameters, a lookup's as ``gpu.hbm``."""
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -66,6 +66,8 @@ def _value(node: ast.expr, row: Row, at: int | None) -> Any:
         case ast.Name(id=name):
             value = row[name]
             return value[at] if isinstance(value, list) and at is not None else value
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            return row[f"{name}.{attribute}"]
         case ast.Subscript(value=ast.Name(id=name), slice=index):
             return _indexed(row[name], _value(index, row, at))
         case ast.Call(func=ast.Name(id=function), args=arguments):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.reference import UNDEFINED, reference
@@ -47,6 +47,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 def satisfied(study: Study, context: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether a configuration keeps all constraints, the slow way."""
     row: dict[str, Any] = {f.name: UNDEFINED for f in study.context}
+    row["gpu.hbm"] = study.lookups["gpu"].get(context.get("gpu", ""), {}).get("hbm", UNDEFINED)
     row |= {name: value for name, value in context.items() if value is not None} | config
     for derived in study.derived:
         row[derived.name] = reference(derived.expression.text, row)
@@ -99,10 +100,11 @@ def small_studies(draw: st.DrawFn) -> tuple[Study, dict[str, Any]]:
     rules = draw(st.lists(st.sampled_from(RULES), max_size=4, unique=True))
     constraints = "\n".join(f'rule_{i} = "{rule}"' for i, rule in enumerate(rules))
     study = study_of(PARAMETERS, constraints, 'derived = { q = "n // (a * b)" }')
-    context = {"n": draw(st.sampled_from([None, 0, 2, 4, 7, 8])), "gpu": draw(st.just(None))}
-    return study, context
+    n = draw(st.sampled_from([None, 0, 2, 4, 7, 8]))
+    return study, {"n": n, "gpu": draw(st.sampled_from([None, "H100", "B200"]))}
 
 
+@settings(max_examples=30)
 @given(small_studies(), st.integers(0, 2**32 - 1))
 def test_a_space_is_what_its_constraints_say(
     drawn: tuple[Study, dict[str, Any]], seed: int
@@ -138,6 +140,7 @@ def test_a_space_is_what_its_constraints_say(
     assert len(np.unique(space.spread(20, rng), axis=0)) == min(20, len(wanted))
 
 
+@settings(max_examples=30)
 @given(small_studies())
 def test_blocks_are_independent(drawn: tuple[Study, dict[str, Any]]) -> None:
     study, context = drawn
