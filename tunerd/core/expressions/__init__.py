@@ -11,16 +11,8 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.expressions.arrays import Column, constant, evaluate, looked_up
 from tunerd.core.expressions.distance import distance
 from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
-from tunerd.core.expressions.syntax import (
-    RESERVED,
-    ExpressionError,
-    Logic,
-    Name,
-    Node,
-    children,
-    parse,
-)
-from tunerd.core.expressions.syntax import Attribute as _Attribute
+from tunerd.core.expressions.syntax import RESERVED, ExpressionError, parse
+from tunerd.core.expressions.tree import Attribute, Logic, Name, Node, children
 
 __all__ = [
     "RESERVED",
@@ -79,7 +71,7 @@ def names_in(node: Node) -> frozenset[str]:
     found, waiting = set(), [node]
     while waiting:
         current = waiting.pop()
-        if isinstance(current, Name | _Attribute):
+        if isinstance(current, Name | Attribute):
             found.add(current.name)
         waiting += children(current)
     return frozenset(found)

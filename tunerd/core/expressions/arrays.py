@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, FloatArray
-from tunerd.core.expressions.syntax import (
+from tunerd.core.expressions.tree import (
     Attribute,
     Binary,
     Call,

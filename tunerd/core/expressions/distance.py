@@ -12,7 +12,7 @@ import numpy as np
 
 from tunerd.core.arrays import Array, FloatArray
 from tunerd.core.expressions.arrays import Column, aligned, compare, evaluate, numeric
-from tunerd.core.expressions.syntax import Call, Compare, Conditional, Logic, Node, Not
+from tunerd.core.expressions.tree import Call, Compare, Conditional, Logic, Node, Not
 
 __all__ = ["distance"]
 

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal as Either
 
-from tunerd.core.expressions.syntax import (
-    FUNCTIONS,
+from tunerd.core.expressions.syntax import FUNCTIONS, ExpressionError
+from tunerd.core.expressions.tree import (
     Attribute,
     Binary,
     Call,
     Compare,
     Conditional,
-    ExpressionError,
     Index,
     Literal,
     Logic,

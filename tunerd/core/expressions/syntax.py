@@ -9,25 +9,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = [
-    "FUNCTIONS",
-    "RESERVED",
-    "Attribute",
-    "Binary",
-    "Call",
-    "Compare",
-    "Conditional",
-    "ExpressionError",
-    "Index",
-    "Literal",
-    "Logic",
-    "Membership",
-    "Name",
-    "Node",
-    "Not",
-    "Unary",
-    "parse",
-]
+from tunerd.core.expressions.tree import (
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Index,
+    Literal,
+    Logic,
+    Membership,
+    Name,
+    Node,
+    Not,
+    Unary,
+    depth,
+)
+
+__all__ = ["FUNCTIONS", "RESERVED", "ExpressionError", "parse"]
 
 MAX_LENGTH = 4_000
 MAX_DEPTH = 100
@@ -54,110 +53,6 @@ class ExpressionError(Exception):
         number = f"line {before.count(chr(10)) + 1}, " if "\n" in self.text else ""
         where = f"{number}column {self.at - line_start + 1}"
         return f"{self.message} ({where})\n    {line[start : start + 100]}\n    {caret}"
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    value: bool | int | float | str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    name: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """``gpu.hbm_gib``: a number that a lookup gives for a category."""
-
-    name: str
-    attribute: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    name: Name
-    index: "Node"
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    operator: str
-    operand: "Node"
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    operand: "Node"
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    operator: str
-    left: "Node"
-    right: "Node"
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """``a < b <= c`` as operands and the operators between them."""
-
-    operands: tuple["Node", ...]
-    operators: tuple[str, ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    item: "Node"
-    values: tuple[Literal, ...]
-    negated: bool
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Logic:
-    operator: str
-    operands: tuple["Node", ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    function: str
-    arguments: tuple["Node", ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conditional:
-    then: "Node"
-    condition: "Node"
-    otherwise: "Node"
-    at: int
-
-
-Node = (
-    Literal
-    | Name
-    | Attribute
-    | Index
-    | Unary
-    | Not
-    | Binary
-    | Compare
-    | Membership
-    | Logic
-    | Call
-    | Conditional
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +139,8 @@ class _Parser:
         node = self.expression(0)
         if self.peek().kind != "end":
             raise self.error(f"unexpected {self.peek().text!r}", self.peek())
-        if (depth := _depth(node)) > MAX_DEPTH:
-            message = f"{depth} levels deep, at most {MAX_DEPTH}: use derived values"
+        if (levels := depth(node)) > MAX_DEPTH:
+            message = f"{levels} levels deep, at most {MAX_DEPTH}: use derived values"
             raise ExpressionError(message, self.text, 0)
         return node
 
@@ -395,34 +290,3 @@ class _Parser:
                 raise self.error("a list after `in` holds numbers or texts only", at)
             values.append(value)
         return Membership(left, tuple(values), token.text == "not", token.at)
-
-
-def _depth(root: Node) -> int:
-    """Levels of the tree, counted without recursion."""
-    deepest, waiting = 0, [(root, 1)]
-    while waiting:
-        node, depth = waiting.pop()
-        deepest = max(deepest, depth)
-        waiting += [(child, depth + 1) for child in children(node)]
-    return deepest
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """Return the nodes directly below a node."""
-    match node:
-        case Index():
-            return (node.name, node.index)
-        case Unary() | Not():
-            return (node.operand,)
-        case Binary():
-            return (node.left, node.right)
-        case Compare() | Logic():
-            return node.operands
-        case Membership():
-            return (node.item, *node.values)
-        case Call():
-            return node.arguments
-        case Conditional():
-            return (node.then, node.condition, node.otherwise)
-        case _:
-            return ()
