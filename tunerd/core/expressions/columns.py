@@ -1,0 +1,107 @@
+"""Columns: the values of a name or an expression in many configurations at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunerd.core.arrays import Array, BoolArray
+
+__all__ = ["Column", "Lookup", "aligned", "constant", "either", "looked_up", "numeric", "where"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """The values of a name or an expression in n configurations."""
+
+    values: Array
+    """() for a constant, (n,) for plain values, (n, repeat) for a repeat parameter; bool, int64
+    or float64. Where undefined, anything."""
+    undefined: BoolArray | None = None
+    """Broadcasts to the shape of ``values``; ``None`` when everything is defined."""
+    texts: tuple[str, ...] | None = None
+    """For texts: ``values`` are indices into this."""
+    attributes: Mapping[str, "Column"] | None = None
+    """For categories with a lookup: its numbers, by name."""
+
+    def satisfied(self) -> BoolArray:
+        """Where a truth value is true and defined."""
+        truth = self.values.astype(bool, copy=False)
+        return truth if self.undefined is None else truth & ~self.undefined
+
+    def plain(self, n: int) -> Array:
+        """Return n rows as a plain array: text as text, NaN or ``None`` where undefined."""
+        values = self.values
+        if self.texts is not None:
+            values = np.array(self.texts)[values]
+        if self.undefined is not None and self.undefined.any():
+            # An undefined number or truth value makes the column one of floats.
+            text = self.texts is not None
+            nothing = np.array(None if text else np.nan, dtype=object if text else np.float64)
+            values = np.where(self.undefined, nothing, values)
+        return np.broadcast_to(values, (n, *values.shape[1:]))
+
+    def take(self, values: Array, undefined: BoolArray | None) -> "Column":
+        """Return the same kind of column with other values."""
+        return Column(values, undefined, self.texts, self.attributes)
+
+
+Lookup = Mapping[str, Mapping[str, float]]
+"""Text → attribute → number."""
+
+
+def constant(value: bool | int | float | str | None, lookup: Lookup | None = None) -> Column:
+    """Return a value that is the same in every configuration; ``None`` is undefined."""
+    if value is None:
+        return looked_up(Column(np.zeros((), np.int64), np.ones((), bool), ("",)), lookup)
+    if isinstance(value, str):
+        return looked_up(Column(np.zeros((), np.int64), None, (value,)), lookup)
+    kind = bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float64
+    return Column(np.asarray(value, dtype=kind))
+
+
+def looked_up(column: Column, lookup: Lookup | None) -> Column:
+    """Give a text column the numbers of a lookup; undefined for texts that it does not have."""
+    if not lookup:
+        return column
+    attributes = {}
+    for name in dict.fromkeys(name for numbers in lookup.values() for name in numbers):
+        known = [lookup.get(text, {}).get(name) for text in column.texts or ()]
+        whole = all(isinstance(n.get(name, 0), int) for n in lookup.values())
+        table = np.array([n or 0 for n in known], dtype=np.int64 if whole else np.float64)
+        unknown = np.array([n is None for n in known])[column.values]
+        attributes[name] = Column(table[column.values], either(column.undefined, where(unknown)))
+    return Column(column.values, column.undefined, column.texts, attributes)
+
+
+def aligned(*columns: Column) -> list[Column]:
+    """Give plain values a second axis where another column has one, so that they broadcast."""
+    if max(column.values.ndim for column in columns) < 2:
+        return list(columns)
+    return [_widened(column) if column.values.ndim == 1 else column for column in columns]
+
+
+def _widened(column: Column) -> Column:
+    undefined = column.undefined
+    if undefined is not None and undefined.ndim:
+        undefined = undefined[:, None]
+    return column.take(column.values[:, None], undefined)
+
+
+def either(*masks: BoolArray | None) -> BoolArray | None:
+    """Undefined where any part is."""
+    found: BoolArray | None = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found
+
+
+def where(mask: BoolArray) -> BoolArray | None:
+    return mask if mask.any() else None
+
+
+def numeric(column: Column) -> Array:
+    """Return the values as numbers: true counts as 1."""
+    values = column.values
+    return values.astype(np.int64) if values.dtype == bool else values
