@@ -1,16 +1,17 @@
 """The small, safe language of a study's constraints, derived values and conditions.
 
 Text is parsed into a tree (:mod:`.syntax`), checked for mistakes that can be seen without values
-(:mod:`.kinds`), and evaluated on whole numpy arrays (:mod:`.evaluation`); nothing is ever ``eval``ed.
+(:mod:`.kinds`), and evaluated on whole numpy arrays (:mod:`.evaluation`). Python's own ``eval``
+never sees it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.expressions.evaluation import evaluate
 from tunerd.core.expressions.columns import Column, Lookup, constant, looked_up
 from tunerd.core.expressions.distance import distance
+from tunerd.core.expressions.evaluation import evaluate
 from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
 from tunerd.core.expressions.syntax import RESERVED, ExpressionError, parse
 from tunerd.core.expressions.tree import Attribute, Logic, Name, Node, children

@@ -7,7 +7,7 @@ import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray
 
-__all__ = ["Column", "Lookup", "aligned", "constant", "either", "looked_up", "numeric", "where"]
+__all__ = ["Column", "Lookup", "aligned", "constant", "either", "looked_up", "numeric", "somewhere"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,9 @@ def looked_up(column: Column, lookup: Lookup | None) -> Column:
         whole = all(isinstance(n.get(name, 0), int) for n in lookup.values())
         table = np.array([n or 0 for n in known], dtype=np.int64 if whole else np.float64)
         unknown = np.array([n is None for n in known])[column.values]
-        attributes[name] = Column(table[column.values], either(column.undefined, where(unknown)))
+        attributes[name] = Column(
+            table[column.values], either(column.undefined, somewhere(unknown))
+        )
     return Column(column.values, column.undefined, column.texts, attributes)
 
 
@@ -89,7 +91,7 @@ def _widened(column: Column) -> Column:
 
 
 def either(*masks: BoolArray | None) -> BoolArray | None:
-    """Undefined where any part is."""
+    """Return where any mask is true."""
     found: BoolArray | None = None
     for mask in masks:
         if mask is not None:
@@ -97,7 +99,8 @@ def either(*masks: BoolArray | None) -> BoolArray | None:
     return found
 
 
-def where(mask: BoolArray) -> BoolArray | None:
+def somewhere(mask: BoolArray) -> BoolArray | None:
+    """Return a mask if it is true somewhere: most columns have none, and then need no care."""
     return mask if mask.any() else None
 
 

@@ -11,8 +11,8 @@ from functools import reduce
 import numpy as np
 
 from tunerd.core.arrays import Array, FloatArray
-from tunerd.core.expressions.evaluation import compare, evaluate
 from tunerd.core.expressions.columns import Column, aligned, numeric
+from tunerd.core.expressions.evaluation import compare, evaluate
 from tunerd.core.expressions.tree import Call, Compare, Conditional, Logic, Node, Not
 
 __all__ = ["distance"]

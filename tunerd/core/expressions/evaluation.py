@@ -17,7 +17,7 @@ from tunerd.core.expressions.columns import (
     aligned,
     constant,
     either,
-    where,
+    somewhere,
 )
 from tunerd.core.expressions.numbers import ARITHMETIC, extreme, mapped, reduced, signed
 from tunerd.core.expressions.tree import (
@@ -91,7 +91,7 @@ def _index(column: Column, index: Column) -> Column:
     """``sharding[i]``; negative positions count from the end, positions outside are undefined."""
     width = column.values.shape[-1]
     places = np.broadcast_to(index.values, column.values.shape[:-1])
-    outside = where((places < -width) | (places >= width))
+    outside = somewhere((places < -width) | (places >= width))
     places = np.where(outside, 0, places) if outside is not None else places
     values = np.take_along_axis(column.values, places[..., None] % width, axis=-1)[..., 0]
     undefined = column.undefined
@@ -146,7 +146,7 @@ def _fold(decides: bool, parts: Sequence[Column]) -> Column:
         unknown = np.zeros((), bool) if part.undefined is None else part.undefined
         decided = decided | ((part.values == decides) & ~unknown)
         undefined = undefined | unknown
-    return Column(decided if decides else ~decided, where(undefined & ~decided))
+    return Column(decided if decides else ~decided, somewhere(undefined & ~decided))
 
 
 def _membership(item: Column, node: Membership) -> Column:
@@ -198,4 +198,4 @@ def _quantified(decides: bool, column: Column) -> Column:
         return Column(np.asarray(reduce(column.values, axis=-1)))
     undefined = np.broadcast_to(column.undefined, column.values.shape)
     decided = ((column.values == decides) & ~undefined).any(axis=-1)
-    return Column(decided if decides else ~decided, where(undefined.any(axis=-1) & ~decided))
+    return Column(decided if decides else ~decided, somewhere(undefined.any(axis=-1) & ~decided))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, FloatArray
-from tunerd.core.expressions.columns import Column, either, numeric, where
+from tunerd.core.expressions.columns import Column, either, numeric, somewhere
 
 __all__ = ["ARITHMETIC", "extreme", "mapped", "reduced", "signed"]
 
@@ -23,7 +23,7 @@ def signed(sign: str, column: Column) -> Column:
 
 def _smallest(values: Array) -> BoolArray | None:
     """Where an integer has no negative."""
-    return where(values == INT_MIN) if values.dtype == np.int64 else None
+    return somewhere(values == INT_MIN) if values.dtype == np.int64 else None
 
 
 def _magnitude(values: Array) -> int:
@@ -40,7 +40,7 @@ def _operands(left: Column, right: Column) -> tuple[Array, Array, bool]:
 
 
 def _finite(values: FloatArray, *undefined: BoolArray | None) -> Column:
-    return Column(values, either(*undefined, where(~np.isfinite(values))))
+    return Column(values, either(*undefined, somewhere(~np.isfinite(values))))
 
 
 def _add(left: Column, right: Column) -> Column:
@@ -50,7 +50,7 @@ def _add(left: Column, right: Column) -> Column:
         return _finite(result, left.undefined, right.undefined)
     overflow = None
     if _magnitude(x) + _magnitude(y) > INT_MAX:  # rare: the exact look costs as much again
-        overflow = where(((x ^ result) & (y ^ result)) < 0)
+        overflow = somewhere(((x ^ result) & (y ^ result)) < 0)
     return Column(result, either(left.undefined, right.undefined, overflow))
 
 
@@ -61,7 +61,7 @@ def _subtract(left: Column, right: Column) -> Column:
         return _finite(result, left.undefined, right.undefined)
     overflow = None
     if _magnitude(x) + _magnitude(y) > INT_MAX:
-        overflow = where(((x ^ y) & (x ^ result)) < 0)
+        overflow = somewhere(((x ^ y) & (x ^ result)) < 0)
     return Column(result, either(left.undefined, right.undefined, overflow))
 
 
@@ -72,7 +72,7 @@ def _multiply(left: Column, right: Column) -> Column:
         return _finite(result, left.undefined, right.undefined)
     overflow = None
     if _magnitude(x) * _magnitude(y) > INT_MAX:
-        overflow = where(_product_overflows(x, y, result))
+        overflow = somewhere(_product_overflows(x, y, result))
     return Column(result, either(left.undefined, right.undefined, overflow))
 
 
@@ -101,11 +101,14 @@ def _by_zero_undefined(
     function: Callable[[Array, Array], Array], left: Column, right: Column
 ) -> Column:
     x, y, whole = _operands(left, right)
-    undefined = either(left.undefined, right.undefined, where(y == 0))
+    undefined = either(left.undefined, right.undefined, somewhere(y == 0))
     result = function(x, y)
     if not whole:
         return _finite(result, undefined)
-    if function is np.floor_divide and (lowest := where((x == INT_MIN) & (y == -1))) is not None:
+    if (
+        function is np.floor_divide
+        and (lowest := somewhere((x == INT_MIN) & (y == -1))) is not None
+    ):
         undefined = either(undefined, lowest)
     return Column(result, undefined)
 
@@ -123,7 +126,7 @@ def _power(left: Column, right: Column) -> Column:
     overflow = ~(np.abs(approximate) < 1.001 * _FLOAT_LIMIT)
     # So near the limit a wrapped power is 2**64 away from the float, which is easy to see.
     overflow |= np.abs(approximate - result) > _FLOAT_LIMIT / 2
-    return Column(result, either(undefined, where(negative | overflow)))
+    return Column(result, either(undefined, somewhere(negative | overflow)))
 
 
 ARITHMETIC: dict[str, Callable[[Column, Column], Column]] = {
@@ -176,7 +179,7 @@ def mapped(function: str, column: Column) -> Column:
     rounded = {"ceil": np.ceil, "floor": np.floor, "round": np.rint}[function](values)
     outside = ~(np.abs(rounded) < _FLOAT_LIMIT)
     whole = np.where(outside, 0, rounded).astype(np.int64)
-    return Column(whole, either(column.undefined, where(outside)))
+    return Column(whole, either(column.undefined, somewhere(outside)))
 
 
 def _log2(values: Array, undefined: BoolArray | None) -> Column:
