@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 
 from tunerd import logs, reports
@@ -338,9 +339,17 @@ def stream_of(settings: Settings) -> Stream:
         "partitions": kafka.partitions,
         "replication_factor": kafka.replication_factor,
         "session_timeout_s": kafka.session_timeout_s,
+        "instance": _instance(settings),
         "create_topics": topics.create,
     }
     return open_stream("kafka", specs, options)
+
+
+def _instance(settings: Settings) -> str:
+    """Name of this daemon among the readers of its group: the same after every start, and another
+    for each that can run at the same time, since two cannot share a folder for data."""
+    place = f"{os.uname().nodename}:{settings.data_dir.resolve()}"
+    return f"{settings.name}-{blake2b(place.encode(), digest_size=8).hexdigest()}"
 
 
 def _secret(settings: Settings) -> str | None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -477,3 +478,39 @@ def test_an_unreachable_stream_is_said_to_be_and_used_again_when_it_is_back(
     follower = rig.stream.follow(rig.advice)
     assert json.loads(follow(follower, 2)[-1].value or b"") == {"n": 2}
     follower.close()
+
+
+# -- taking over ----------------------------------------------------------------------------
+
+
+def test_a_new_sender_sees_what_the_one_before_it_sent(rig: Rig, unique: str) -> None:
+    since = datetime.now(UTC)
+    former = rig.stream.sink(unique)
+    assert list(former.sent_since([rig.advice, rig.refused], since)) == []
+    sent = [
+        advice(rig, "a", {"revision": 1, "text": "ä"}, id="r1"),
+        advice(rig, "b", {"revision": 1}),
+        Message(rig.refused, None, b"\xff\x00", (("reason", b"no"),)),
+        advice(rig, "a", {"revision": 2}),
+        advice(rig, "b", None),
+    ]
+    former.send(sent[:3])
+    former.send(sent[3:])
+    latter = rig.again().sink(unique)
+    found = list(latter.sent_since([rig.advice], since))
+    assert last_of_each(found) == {b"a": sent[3].value, b"b": None}
+    (refused,) = latter.sent_since([rig.refused], since)
+    assert (refused.key, refused.value, refused.headers) == (None, b"\xff\x00", sent[2].headers)
+    latter.send([advice(rig, "a", {"revision": 3})])
+    found = list(latter.sent_since([rig.advice], since))
+    assert [r.value for r in found if r.key == b"a"] == [
+        sent[0].value,
+        sent[3].value,
+        b'{"revision": 3}',
+    ]
+    former.close()
+    latter.close()
+
+
+def last_of_each(records: list[Record]) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in records}

@@ -1,24 +1,53 @@
 """Publish: from the outbox to the topics.
 
 Per key only the newest unsent revision goes out, in order. What the stream has acknowledged is
-marked as sent; a crash in between sends it again under the same id.
+marked as sent. A crash in between leaves messages that are on the topic and not marked: whoever
+begins to publish looks there first, so that readers get each once.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import blake2b
 
 from tunerd import reports
+from tunerd.errors import StreamUnavailableError
 from tunerd.settings.model import PublishSettings
-from tunerd.store import Store
-from tunerd.streams.base import Message, Sink, Stream
+from tunerd.store import OutboxMessage, Store
+from tunerd.streams.base import Message, Record, Sink, Stream
 
 __all__ = ["Publish"]
 
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
 PRUNE_EVERY_S = 60.0
+CLOCKS = timedelta(minutes=1)
+"""How far the clocks of those who write to the store and to the stream may be apart."""
+
+
+class _There:
+    """What the topics held when this publisher took over: of each key the last, else all."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._last: dict[tuple[str, bytes], bytes] = {}
+        self._keyless: set[tuple[str, bytes]] = set()
+        for record in records:
+            content = _content(record.value, record.headers)
+            if record.key is None:
+                self._keyless.add((record.topic, content))
+            else:
+                self._last[record.topic, record.key] = content
+
+    def __contains__(self, message: OutboxMessage) -> bool:
+        content = _content(message.value, message.headers)
+        if message.key is None:
+            return (message.topic, content) in self._keyless
+        return self._last.get((message.topic, message.key)) == content
+
+
+def _content(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> bytes:
+    return blake2b(repr((value, headers)).encode(), digest_size=16).digest()
 
 
 @dataclass
@@ -36,22 +65,34 @@ class Publish:
     """Monotonic seconds."""
     name: str = "publish"
     _sink: Sink | None = None
+    _there: _There | None = None
+    """None once the messages that may be there already are dealt with."""
+    _acknowledged: list[int] = field(default_factory=list)
+    """Sent, and not yet marked as sent."""
     _pruned_at: float = 0.0
 
     def step(self) -> bool:
         """Send what waits, at most one batch of it."""
+        self._mark()
         waiting = self.store.unsent(self.settings.batch_messages)
         if not waiting:
             self._prune()
             return False
-        if self._sink is None:
-            self._sink = self.stream.sink(self.role)
         started = self.clock()
-        self._sink.send([Message(m.topic, m.key, m.value, m.headers) for m in waiting])
-        self.store.mark_sent([m.id for m in waiting], self.now())
+        sink = self._sink or self._take_over(waiting)
+        new = [m for m in waiting if self._there is None or m not in self._there]
+        try:
+            sink.send([Message(m.topic, m.key, m.value, m.headers) for m in new])
+        except StreamUnavailableError:
+            self.close()  # some of it may be there: the next sink looks
+            raise
+        self._acknowledged = [m.id for m in waiting]
+        self._mark()
+        if len(waiting) < self.settings.batch_messages:
+            self._there = None
         self.listener.hear(
             reports.Published(
-                messages=dict(Counter(m.kind for m in waiting)), seconds=self.clock() - started
+                messages=dict(Counter(m.kind for m in new)), seconds=self.clock() - started
             )
         )
         return True
@@ -61,6 +102,23 @@ class Publish:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+
+    def _take_over(self, waiting: Sequence[OutboxMessage]) -> Sink:
+        """Make a sink, and see what its predecessor sent of what waits."""
+        sink = self.stream.sink(self.role)
+        since = min(message.created_at for message in waiting) - CLOCKS
+        try:
+            self._there = _There(sink.sent_since({m.topic for m in waiting}, since))
+        except BaseException:
+            sink.close()
+            raise
+        self._sink = sink
+        return sink
+
+    def _mark(self) -> None:
+        if self._acknowledged:
+            self.store.mark_sent(self._acknowledged, self.now())
+            self._acknowledged = []
 
     def _prune(self) -> None:
         if self.clock() - self._pruned_at > PRUNE_EVERY_S:

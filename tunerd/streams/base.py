@@ -6,8 +6,9 @@ store, in the transaction that keeps what was learned from the records, and a so
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -180,6 +181,15 @@ class Sink(Protocol):
         send them all again. Raises FencedOutError if another sink took this one's role: nothing
         of these messages will be read; close it. Raises ValueError for a message that can never
         be sent (a value that is not JSON where it has to be, larger than the stream takes).
+        """
+        ...
+
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+        """Take the role over, then yield what these topics hold that was sent at ``since`` or
+        later, in order per topic and key: at least all of the last ``send`` of the former holder.
+
+        Whoever sends again after a crash, or after a ``send`` that failed, leaves out what is
+        there already. Raises StreamUnavailableError.
         """
         ...
 

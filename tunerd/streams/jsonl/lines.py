@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunerd.streams.base import KEPT_BYTES, MAX_VALUE_BYTES
 
-__all__ = ["Line", "LineReader", "identity", "last_line"]
+__all__ = ["Line", "LineReader", "identity", "last_line", "next_line"]
 
 CHUNK_BYTES = 1024 * 1024
 TAIL_BYTES = 1024
@@ -147,6 +147,16 @@ class _LongLine:
 
     def sha256(self) -> str:
         return self._hash.hexdigest()
+
+
+def next_line(path: Path, offset: int) -> int:
+    """Return where the first line begins that does not begin before ``offset``. Raises OSError."""
+    if offset <= 0:
+        return 0
+    with path.open("rb") as file:
+        file.seek(offset - 1)
+        file.readline()
+        return file.tell()
 
 
 def last_line(path: Path, end: int) -> Line | None:

@@ -29,6 +29,10 @@ class KafkaOptions:
     """For topics that are created; None takes the broker's default."""
     replication_factor: int | None = None
     """For topics that are created; None takes the broker's default."""
+    instance: str | None = None
+    """Name of this reader in its group that survives a restart (letters, digits, ``._-``): whoever
+    comes back under it gets its partitions at once, where a nameless one waits until the broker
+    has given up the process that died. Only one at a time may use it."""
     session_timeout_s: float = 15.0
     """A reader that died is noticed after this long, and its partitions go to another."""
     connect_timeout_s: float = 3.0

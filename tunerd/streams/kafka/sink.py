@@ -7,8 +7,9 @@ wakes up is refused.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from kafka import KafkaProducer
@@ -21,8 +22,9 @@ from kafka.errors import (
 )
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.streams.base import Message
+from tunerd.streams.base import Message, Record
 from tunerd.streams.kafka.connection import connect, refused, translated
+from tunerd.streams.kafka.lookback import sent_since
 from tunerd.streams.kafka.options import KafkaOptions
 
 __all__ = ["KafkaSink"]
@@ -59,6 +61,16 @@ class KafkaSink:
             # What was not acknowledged must not be sent later, behind what is sent next.
             self._drop()
             raise
+
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+        try:
+            with translated(self._options):
+                self._connected()
+        except StreamUnavailableError:
+            self._drop()
+            raise
+        # What the former holder had begun is committed or aborted by now.
+        yield from sent_since(self._options, topics, since)
 
     def close(self) -> None:
         self._drop()

@@ -16,7 +16,14 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
@@ -135,7 +142,10 @@ class KafkaSource:
         return self._lag
 
     def close(self) -> None:
+        joined = self._consumer is not None
         self._drop()
+        if joined and self._options.instance is not None:
+            self._leave(self._options.instance)
 
     # -- the connection ---------------------------------------------------------------------
 
@@ -163,6 +173,7 @@ class KafkaSource:
         consumer, self._client = make_consumer(
             self._options,
             group_id=self._group,
+            group_instance_id=self._options.instance,
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=min(3000, session_ms // 3),
         )
@@ -182,6 +193,17 @@ class KafkaSource:
         if consumer is not None:
             with suppress(Exception):  # it may be what was broken
                 consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
+
+    def _leave(self, instance: str) -> None:
+        """Give the partitions to others at once: closing does not, for a reader with a name."""
+        with suppress(Exception):  # the broker notices by itself, later
+            admin, _ = connect(self._options, KafkaAdminClient)
+            try:
+                admin.remove_group_members(
+                    self._group, [MemberToRemove(group_instance_id=instance)]
+                )
+            finally:
+                admin.close()
 
     def _look_after(self, consumer: KafkaConsumer, idle: bool) -> None:
         """Notice a broker that is gone, a topic that is gone or another, a reader that is stuck."""
