@@ -30,6 +30,8 @@ from tunerd.core.recommendation import (
     StatedObjective,
 )
 from tunerd.events import read_job, to_bytes
+from tunerd.streams.base import Content, Message, Record, TopicSpec
+from tunerd.streams.jsonl.stream import JsonlStream
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 KEY = "llm|gpu=H100"
@@ -338,6 +340,46 @@ class TestFollowingAFolder:
         assert recommendations.poll() == len(broken) + 1
         assert recommendations.skipped == len(broken)
         assert recommendations.find(KEY, NOW) is not None
+
+
+class TestWithTheFolderOfTunerd:
+    TOPICS = (
+        TopicSpec("tunerd.jobs", Content.EVENT),
+        TopicSpec("tunerd.recommendations", Content.JSON, compacted=True),
+    )
+
+    def test_it_follows_what_the_sink_writes_and_compacts(self, tmp_path: Path) -> None:
+        stream = JsonlStream(tmp_path, self.TOPICS, compact_bytes=10_000)
+        stream.ensure_topics()
+        sink = stream.sink()
+        recommendations = Recommendations.follow_jsonl(tmp_path)
+        for revision in range(1, 60):
+            value = to_bytes(recommendation(1.0, revision=revision))
+            sink.send([Message("tunerd.recommendations", KEY.encode(), value)])
+            recommendations.poll()
+            found = recommendations.find(KEY, NOW)
+            assert found is not None
+            assert found["revision"] == revision
+        assert (tmp_path / "tunerd.recommendations.jsonl").stat().st_size < 20_000
+        sink.send([Message("tunerd.recommendations", KEY.encode(), None)])
+        recommendations.poll()
+        assert recommendations.find(KEY, NOW) is None
+        assert recommendations.skipped == 0
+
+    def test_the_source_reads_what_it_reports(self, tmp_path: Path) -> None:
+        stream = JsonlStream(tmp_path, self.TOPICS)
+        stream.ensure_topics()
+        reporter = JobReporter.jsonl(tmp_path)
+        job: dict[str, Any] = {"study": "s", "status": "failed", "context": {}, "config": {}}
+        sent = [reporter.report(**job, job_id=str(i)) for i in range(3)]
+        source = stream.source("tunerd.jobs", "g", lambda *_: {})
+        records: list[Record] = []
+        deadline = time.monotonic() + 30
+        while len(records) < 3 and time.monotonic() < deadline:
+            records += source.poll(0.2, 10)
+        source.close()
+        seen = [read_job(r.value, r.headers, datetime.now(UTC)) for r in records]
+        assert [one.event_id for one in seen if isinstance(one, Observation)] == sent
 
 
 class TestReporting:
