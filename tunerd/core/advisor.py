@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Advisor", "Spaces"]
+
+DRAWN = 64
+"""Random configurations looked at for one that most likely runs."""
 
 
 class Spaces:
@@ -105,7 +108,7 @@ class Advisor:
         else:
             budget = Budget(self.study.search.evaluations, self.study.search.keep)
             found = self._searcher.search(space, desk.acquisition, rng, budget)
-            prospects = desk.prospects(found.codes, found.scores)
+            prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
         return decide(
             self.study,
             state.evidence,
@@ -152,6 +155,15 @@ class _Desk:
             return []
         seen = self.outlook(codes)
         return self._named(zip(codes, scores.tolist(), strict=True), seen)
+
+    def at_random(self) -> list[Prospect]:
+        """Feasible configurations that nobody searched for. Others are drawn once something new
+        was tried here, not at every look."""
+        tried = len(self.state.evidence.trials)
+        rng = np.random.default_rng([*self.study.search.seeds, tried, *self.key.encode()])
+        codes = self.space.sample(DRAWN, rng)
+        drawn = self.prospects(codes, self.acquisition(codes))
+        return [replace(prospect, at_random=True) for prospect in drawn]
 
     def rivals(self) -> list[Rival]:
         """The measured configurations that lie in the space, with what is believed of them."""

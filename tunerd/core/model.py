@@ -5,9 +5,12 @@ pure) while the old one serves.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.predictors import predictor_class
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap, Rows
 
 __all__ = ["Model", "Outlook"]
+
+POOLED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Model:
     def fit(cls, study: Study, features: "FeatureMap", rows: "Rows", at: int) -> "Model":
         """Fit both from scratch on the replay sample of sequence ``at``."""
         seed = study.predictor.seed
+        rows = _pooled(rows)
         return cls(
             predictor_class(study.predictor.name).fit(study, features, rows, seed),
             RunsModel.fit(study, features, rows, seed),
@@ -86,6 +92,16 @@ class Model:
             fitted_at=at["fitted_at"],
             learned=at["learned"],
         )
+
+
+def _pooled(rows: "Rows") -> "Rows":
+    """Let the runs of one configuration in one context weigh as :data:`POOLED` at most: an
+    incumbent with a hundred runs says no more about the rest of the space than one with three."""
+    runs: Counter[tuple[str, bytes]] = Counter()
+    names = [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]
+    runs.update(names)
+    shares = np.array([min(1.0, POOLED / runs[name]) for name in names])
+    return replace(rows, weight=rows.weight * shares)
 
 
 def _below(parts: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
