@@ -300,6 +300,7 @@ def test_all_mistakes_come_at_once_and_none_twice() -> None:
 def test_a_wrong_definition_is_not_blamed_on_who_uses_it() -> None:
     text = small(layer="layer = 3", fits="fits = \"count(layer == 'A') <= tp and any(layer)\"")
     assert problems(text) == ["parameters.layer: should be a table, not 3"]
+    assert problems(small(derived="[[derived]]")) == ["derived: should be a table, not a list"]
     text = small(dp='dp = "n_gpus // ("')
     assert [problem.split(":")[0] for problem in problems(text)] == ["derived.dp"]
 
