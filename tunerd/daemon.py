@@ -92,7 +92,7 @@ class _Daemon:
         with ExitStack() as open_until_end, self._signals():
             settings.data_dir.mkdir(parents=True, exist_ok=True)
             store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
-            open_until_end.enter_context(store.guard(_now()))
+            self.guard = open_until_end.enter_context(store.guard(_now()))
             if settings.stream.kind == "jsonl":
                 settings.stream.folder.mkdir(parents=True, exist_ok=True)
                 open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
@@ -113,6 +113,8 @@ class _Daemon:
             self._supervise(store, tuner)
             self.systemd.stopping()
             self.log.info("stopping")
+            if tuner is not None:
+                tuner.ask_to_stop()  # it ends its step while the others end theirs
         self.log.info("stopped")
         return CRASHED if self.crashed else STOPPED
 
@@ -219,9 +221,15 @@ class _Daemon:
 
     def _gauge(self, store: Store) -> None:
         try:
+            self.guard.check()
             waiting = store.outbox_depths().values()
         except StoreUnavailableError:
             return  # the stages notice by themselves and say so
+        except AlreadyRunningError as error:
+            self.log.error("another daemon took the store while it was away", problem=str(error))
+            self.crashed = True
+            self.stop.set()
+            return
         oldest_s = max(((_now() - one.oldest_at).total_seconds() for one in waiting), default=0.0)
         unsent = sum(one.unsent for one in waiting)
         self.metrics.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))

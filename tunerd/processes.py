@@ -17,12 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from tunerd.reports import Began, Report, Stepped, load_report
+from tunerd.reports import Began, Progressed, Report, Stepped, load_report
 
 __all__ = ["TunerProcess"]
 
 STOP_S = 3.5
 """How long a child may take to end its step: of the five seconds that the daemon has in all."""
+FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 
 
@@ -33,6 +34,7 @@ class TunerProcess:
     settings_file: Path | None
     step_deadline_s: float
     max_crashes: int
+    """So many ends in a row, without a step that was finished, and the study is set aside."""
     clock: Callable[[], float]
     """Monotonic seconds."""
     on_report: Callable[[Report], None]
@@ -43,12 +45,15 @@ class TunerProcess:
     set_aside: set[str] = field(default_factory=set)
     """Studies that ended it too often and are left alone until the daemon starts again."""
     restarts: int = 0
+    module: str = "tunerd.tuner_main"
+    """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
     _began: tuple[str, float] | None = None
     _crashes: Counter[str] = field(default_factory=Counter)
-    _pause_s: float = 0.5
+    _pause_s: float = FIRST_PAUSE_S
     _start_at: float = 0.0
     _overdue: bool = False
+    _stop_by: float | None = None
 
     def supervise(self) -> None:
         """Start, watch the deadline of, and replace the child."""
@@ -65,14 +70,21 @@ class TunerProcess:
         if process.poll() is not None:
             self._replace(process.returncode, now)
 
+    def ask_to_stop(self) -> None:
+        """Let the child end after its step; :meth:`stop` waits for that."""
+        if self._process is not None and self._stop_by is None:
+            self._stop_by = self.clock() + STOP_S
+            self._process.terminate()
+
     def stop(self) -> None:
         """End the child after its step, or at once if that takes too long. Nothing is lost."""
+        self.ask_to_stop()
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
+        assert self._stop_by is not None
         try:
-            process.wait(STOP_S)
+            process.wait(max(0.0, self._stop_by - self.clock()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -85,7 +97,7 @@ class TunerProcess:
         return None if self._process is None else self._process.pid
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "tunerd.tuner_main"]
+        command = [sys.executable, "-m", self.module]
         if self.settings_file is not None:
             command += ["--settings", str(self.settings_file)]
         for study in sorted(self.set_aside):
@@ -117,9 +129,11 @@ class TunerProcess:
                     continue  # the last words of one that was replaced
                 if isinstance(report, Began):
                     self._began = (report.study, self.clock())
-                elif isinstance(report, Stepped):
+                elif isinstance(report, Progressed | Stepped):
                     self._began = None
-                    self._pause_s = 0.5
+                    self._pause_s = FIRST_PAUSE_S
+                    if isinstance(report, Stepped):
+                        self._crashes.pop(report.study, None)
                 self.on_report(report)
 
     def _replace(self, status: int, now: float) -> None:

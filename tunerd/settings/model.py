@@ -215,7 +215,7 @@ class TuneSettings(Section):
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
     max_crashes: Count = 3
-    """A study that ends the tuner process so many times is set aside."""
+    """A study that ends the tuner process so many times in a row is set aside."""
 
 
 class PublishSettings(Section):

@@ -1,0 +1,57 @@
+"""Stands in for the tuner process: does what its settings file says, line by line.
+
+``began STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say TEXT`` prints; ``sleep
+SECONDS``; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits for SIGTERM or the end of
+standard input, as the real one does. ``began`` and ``crash`` pass over a study that is set aside.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tunerd.reports import Began, Progressed, Ready, Report, Stepped, dump_report
+
+
+def main() -> None:
+    script, arguments = sys.argv[2], sys.argv[3:]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    for line in Path(script).read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        match word:
+            case "ready":
+                _say(Ready())
+            case "began" if rest not in arguments:
+                _say(Began(study=rest))
+            case "stepped":
+                _say(Stepped(study=rest, sequence=1))
+            case "progressed":
+                _say(Progressed(stage="tune"))
+            case "say":
+                print(rest, flush=True)
+            case "sleep":
+                time.sleep(float(rest))
+            case "crash" if rest not in arguments:
+                os.abort()
+            case "deaf":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            case "wait":
+                stop.wait()
+
+
+def _say(report: Report) -> None:
+    sys.stdout.buffer.write(dump_report(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(0)
+
+
+main()
