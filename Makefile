@@ -1,8 +1,7 @@
 # Everything starts here. `make` lists what there is; each target sets up what it needs.
 
 PYTHON ?= python3
-# For example, for the build of torch without CUDA, a tenth of the size:
-# make setup PIP_OPTIONS='--extra-index-url https://download.pytorch.org/whl/cpu'
+# Further options for pip, for example where to find a build of torch without CUDA.
 PIP_OPTIONS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,8 +32,9 @@ format: $(READY) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench-quick: $(READY) ## run every benchmark on little data, as a smoke test
-	@for program in benchmarks/bench_*.py; do \
-		echo "== $$program"; $(BIN)/python "$$program" --quick || exit 1; done
+	@for program in $$(grep -l '__main__' benchmarks/*.py); do \
+		echo "== $$program"; \
+		$(BIN)/python -m benchmarks.$$(basename "$$program" .py) --quick || exit 1; done
 
 clean: ## remove .venv and what tools left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -47,6 +47,6 @@ $(READY): pyproject.toml constraints.txt
 		echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test]'
-	@$(BIN)/python -c 'import lightgbm' || { \
+	@$(BIN)/python -c 'import tunerd.core.trees' || { \
 		echo "LightGBM needs the OpenMP runtime; on Debian: apt-get install libgomp1" >&2; exit 1; }
 	@touch $(READY)

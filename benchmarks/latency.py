@@ -18,6 +18,7 @@ import numpy as np
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, percentile, running
+from tunerd.core.observation import Scalar
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
 from tunerd.simulation.shipped import shipped_study
@@ -32,7 +33,7 @@ RATIO = 1.5
 def history(simulator: CostSimulator, count: int, seed: int = 0) -> list[dict[str, object]]:
     """Random jobs of the LLM study in about 200 contexts."""
     study, rng = simulator.study, np.random.default_rng(seed)
-    contexts = [
+    contexts: list[dict[str, Scalar]] = [
         {
             "gpu": str(rng.choice(["H100", "A100"])),
             "n_gpus": int(2 ** rng.integers(3, 11)),
@@ -112,8 +113,9 @@ def probe(
             producer.produce(daemon.jobs, json.dumps(message).encode())
             producer.flush()
         record = consumer.poll(0.02)
-        if record is not None and record.error() is None and record.key() is not None:
-            key = record.key().decode()
+        raw = None if record is None or record.error() is not None else record.key()
+        if raw is not None:
+            key = raw.decode()
             if key in sent and key not in took:
                 took[key] = time.monotonic() - sent[key]
     consumer.close()

@@ -97,3 +97,14 @@ def test_nothing_to_approve(tunerd: Tunerd, installation: Installation) -> None:
     assert (said.code, "nothing waits" in said.err) == (2, True)
     assert tunerd("approve", "r-1", "--all", "--settings", installation.file).code == 2
     assert tunerd("approve", "--study", "no", "--settings", installation.file).code == 2
+
+
+def test_an_end(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("end", "llm", "--settings", installation.file, "--why", "project over")
+    assert said.code == 0, said.err
+    with installation.open_store() as store:
+        (command,) = store.commands("llm")
+    assert (command.command, command.why) == ("end", "project over")
+    unknown = tunerd("end", "lmm", "--settings", installation.file)
+    assert unknown.code == 2
+    assert "lmm" in unknown.err

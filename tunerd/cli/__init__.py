@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "approve": ("approve", "Approve recommendations of studies in mode approve."),
+    "end": ("end", "End a study: withdraw everything and say nothing more."),
     "cluster": ("cluster", "Run a simulated cluster that sends events and follows advice."),
     "schema": ("check", "Print the JSON Schema of what others write and read."),
 }

@@ -22,7 +22,7 @@ from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Advisor", "Spaces"]
 
-DRAWN = 64
+DRAWN = 256
 """Random configurations looked at for one that most likely runs."""
 
 

@@ -100,7 +100,7 @@ def decide(
         if p.candidate_id not in evidence.trials
         and (p.feasible is None or p.feasible >= study.min_feasible)
     ]
-    chosen = _choose(steady(fresh, running), MAX_CANDIDATES - len(confirm))
+    chosen = _choose(fresh, running, MAX_CANDIDATES - len(confirm))
     candidates = [_confirming(study, rival, incumbent) for rival in confirm]
     candidates += [_proposing(study, prospect, incumbent) for prospect in chosen]
     candidates = _share(candidates, study.explore_share)
@@ -162,12 +162,14 @@ def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) 
         and r.trial.runs < CONFIRM_RUNS
         and r.trial.run_share >= study.min_feasible
         and r.feasible >= study.min_feasible
-        and r.estimate.mean + r.estimate.sd > incumbent.estimate.mean
+        and r.estimate.mean > incumbent.estimate.mean
     ]
     return sorted(open_questions, key=lambda r: -r.estimate.mean)[:2]
 
 
-def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
+def _choose(
+    prospects: Sequence[Prospect], running: Recommendation | None, count: int
+) -> list[Prospect]:
     """The best that differ, and last one that was drawn at random.
 
     A searcher goes where the predictor already knows something; without the random one a study
@@ -175,7 +177,7 @@ def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
     """
     searched = [p for p in prospects if not p.at_random]
     drawn = [p for p in prospects if p.at_random][: 1 if searched else count]
-    return _diverse(searched, count - len(drawn)) + drawn
+    return _diverse(steady(searched, running), count - len(drawn)) + drawn
 
 
 def _diverse(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
@@ -199,12 +201,10 @@ def _diverse(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
 
 
 def _share(candidates: Sequence[Candidate], total: float) -> list[Candidate]:
-    """Divide ``total`` by rank, 1 : 1/2 : 1/3 …, rounded down so that the sum never passes it."""
-    weights = [1.0 / (i + 1) for i in range(len(candidates))]
-    return [
-        replace(c, rank=i + 1, share=math.floor(1e6 * total * weights[i] / sum(weights)) / 1e6)
-        for i, c in enumerate(candidates)
-    ]
+    """Divide ``total`` evenly, rounded down so that the sum never passes it. By rank, two
+    configurations to confirm would take two thirds of what is there to find new ones."""
+    each = math.floor(1e6 * total / max(len(candidates), 1)) / 1e6
+    return [replace(c, rank=i + 1, share=each) for i, c in enumerate(candidates)]
 
 
 def _with_wanted(

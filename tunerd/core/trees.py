@@ -6,17 +6,38 @@ runs on one thread: beside another busy process two threads are hundreds of time
 hundred rows. ``OMP_WAIT_POLICY=passive`` must be set by whoever starts the process.
 """
 
+import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
-import lightgbm
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.blobs import seal, unseal
 
 __all__ = ["Forest", "TreeOptions", "Trees", "TreesData"]
+
+
+def _lend_openmp() -> None:
+    """LightGBM's wheel wants the system's ``libgomp.so.1``, which a slim machine lacks; torch's
+    brings one. Lent before the import, it spares a newcomer an ``apt-get``."""
+    with suppress(OSError):
+        ctypes.CDLL("libgomp.so.1")
+        return
+    torch = find_spec("torch")
+    if torch is not None and torch.origin is not None:
+        with suppress(OSError):
+            library = Path(torch.origin).parent / "lib" / "libgomp.so.1"
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+
+
+_lend_openmp()
+
+import lightgbm  # noqa: E402 - after the library that it needs
 
 
 class _Silent:
