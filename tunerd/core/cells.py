@@ -14,18 +14,18 @@ from math import prod
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
+from tunerd.core.nearest import Nearest
 from tunerd.core.rules import Rule
 
 __all__ = ["Cell", "Cells", "join"]
 
 COMBINATIONS = 1 << 21
-"""Combinations that one join may look at: about 0.1 s, and room for 16,384 × 100."""
+"""Combinations that one join may look at, and all joins together twice as many: about 0.1 s, and
+room for 16,384 × 100."""
 ROWS = 1 << 17
 """Rows that a table may have. A rule that leaves more is loose enough for rejection."""
 CHUNK = 1 << 16
 """Combinations looked at together: small enough for a processor's cache."""
-NEAREST = 1 << 22
-"""Distances that one look for the nearest rows may compute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,22 +97,10 @@ class Cell:
             groups.append((first[group], np.append(first[1:], len(self.table))[group]))
         return groups
 
-    def nearest(self, tuples: Codes, rng: np.random.Generator) -> Codes:
-        """Return for each of (n, k) tuples a row that changes few dimensions, and those little.
-
-        Large tables are looked at in part: a random part, the same for all tuples.
-        """
-        table = self.table
-        fit = max(NEAREST // (max(len(tuples), 1) * table.shape[1]), 64)
-        if len(table) > fit:
-            table = table[np.sort(rng.choice(len(table), size=fit, replace=False))]
-        far = np.zeros((len(tuples), len(table)))
-        for column, size in enumerate(self.sizes):
-            steps = np.abs(tuples[:, column, None] - table[None, :, column])
-            far += (steps > 0) + steps / (int(size) * len(self.sizes))
-        far += rng.random(far.shape) * 1e-6  # ties are broken by chance, not by the table's order
-        near: Codes = table[far.argmin(axis=1)]
-        return near
+    @cached_property
+    def nearest(self) -> Nearest:
+        """To look for the rows nearest to given tuples."""
+        return Nearest(self.table, self.sizes)
 
 
 @dataclass(frozen=True)
@@ -136,10 +124,13 @@ def join(sizes: IntArray, rules: Sequence[Rule]) -> Cells:
     }
     left = list(rules)
     wide: list[Rule] = []
+    budget = 2 * COMBINATIONS
     while left:
         cost, rule = min(((_cost(rule, cells), rule) for rule in left), key=lambda pair: pair[0])
         left.remove(rule)
-        joined = _joined(_tied(rule, cells), rule, len(sizes)) if cost <= COMBINATIONS else None
+        affordable = cost <= min(COMBINATIONS, budget)
+        joined = _joined(_tied(rule, cells), rule, len(sizes)) if affordable else None
+        budget -= cost if affordable else 0
         if joined is None:
             wide.append(rule)
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.expressions import Column, Expression, constant
+from tunerd.core.expressions import Column, Expression, constant, uses_in
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Derived, Parameter, Study
 
@@ -60,7 +60,7 @@ class Rule:
     def satisfied(self, codes: Codes, where: IntArray | None = None) -> BoolArray:
         """Return which of (n, k) configurations keep the rule.
 
-        ``where`` has the column of each dimension, when ``codes`` do not hold all of them.
+        ``where`` has the column of each dimension, when ``codes`` hold only the rule's own.
         """
         truth = self.expression.evaluate(self._columns(codes, where)).satisfied()
         return np.broadcast_to(truth, (len(codes),))
@@ -73,13 +73,13 @@ class Rule:
         columns = dict(self.layout.constants)
         for name in self.parameters:
             places = self.layout.places[name]
-            if where is not None:
-                places = where[places]
-            first = int(places[0])
-            # A slice is a view, where fancy indexing would copy.
-            together = places[-1] - first == len(places) - 1
-            part = codes[:, first : first + len(places)] if together else codes[:, places]
-            columns[name] = self.layout.column(self.layout.parameters[name], part)
+            parameter = self.layout.parameters[name]
+            if where is None:
+                part = codes[:, places[0] : places[0] + len(places)]
+            else:
+                # A position that the rule does not read may have no column: any value will do.
+                part = np.minimum(codes[:, where[places]], len(parameter.choices) - 1)
+            columns[name] = self.layout.column(parameter, part)
         for derived in self.derived:
             columns[derived.name] = derived.expression.evaluate(columns)
         return columns
@@ -98,9 +98,13 @@ def _rule(layout: Layout, name: str, expression: Expression) -> Rule:
     reads = reads_of(layout.study.derived, expression)
     parameters = tuple(name for name in layout.places if name in reads)
     derived = tuple(derived for derived in layout.study.derived if derived.name in reads)
-    dimensions = [layout.places[name] for name in parameters]
-    together = np.concatenate(dimensions) if dimensions else np.zeros(0, np.int64)
-    return Rule(name, expression, layout, parameters, derived, together)
+    tied: set[int] = set()
+    for part in (expression, *(value.expression for value in derived)):
+        for used, position in uses_in(part.node):
+            if used in layout.places:
+                places = layout.places[used]
+                tied.update(places.tolist() if position is None else [int(places[position])])
+    return Rule(name, expression, layout, parameters, derived, np.array(sorted(tied), np.int64))
 
 
 def reads_of(derived: Sequence[Derived], expression: Expression) -> set[str]:

@@ -189,7 +189,7 @@ class Space:
             if not cell.whole:
                 rows = np.flatnonzero(~cell.holds(inside[:, cell.dimensions]))
                 if len(rows):
-                    near = cell.nearest(inside[rows[:, None], cell.dimensions], rng)
+                    near = cell.nearest.find(inside[rows[:, None], cell.dimensions], rng)
                     inside[rows[:, None], cell.dimensions] = near
         return self._mended(inside, rng)
 

@@ -5,7 +5,7 @@ Text is parsed into a tree (:mod:`.syntax`), checked for mistakes that can be se
 never sees it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import FloatArray
@@ -14,7 +14,7 @@ from tunerd.core.expressions.distance import distance
 from tunerd.core.expressions.evaluation import evaluate
 from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
 from tunerd.core.expressions.syntax import RESERVED, ExpressionError, parse
-from tunerd.core.expressions.tree import Attribute, Logic, Name, Node, children
+from tunerd.core.expressions.tree import Attribute, Index, Literal, Logic, Name, Node, children
 
 __all__ = [
     "RESERVED",
@@ -31,6 +31,7 @@ __all__ = [
     "parse",
     "parse_expression",
     "suggestion",
+    "uses_in",
 ]
 
 
@@ -71,10 +72,17 @@ def parse_expression(text: str, names: Mapping[str, NameKind]) -> Expression:
 
 def names_in(node: Node) -> frozenset[str]:
     """Return every name that a tree reads."""
-    found, waiting = set(), [node]
+    return frozenset(name for name, _ in uses_in(node))
+
+
+def uses_in(node: Node) -> Iterator[tuple[str, int | None]]:
+    """Find every name that a tree reads, with the position where it is a fixed one."""
+    waiting = [node]
     while waiting:
-        current = waiting.pop()
-        if isinstance(current, Name | Attribute):
-            found.add(current.name)
-        waiting += children(current)
-    return frozenset(found)
+        match waiting.pop():
+            case Index(name=Name(name=name), index=Literal(value=int(position))):
+                yield name, position
+            case Name(name=name) | Attribute(name=name):
+                yield name, None
+            case other:
+                waiting += children(other)
