@@ -105,7 +105,7 @@ class Wide:
         if done == n:
             return np.ones(n, bool)
         self._draw_into(codes, np.arange(done, n), rng)
-        good = self.mend(codes, rng)
+        good = self.mend(codes, rng, at_once=max(len(self.cells) // 8, 1))
         if good.any():
             # A row that could not be mended starts from one that was, and moves away from it.
             codes[~good] = codes[rng.choice(np.flatnonzero(good), size=int((~good).sum()))]
@@ -129,10 +129,12 @@ class Wide:
 
     # ── repair ───────────────────────────────────────────────────────────────────────────────
 
-    def mend(self, codes: Codes, rng: np.random.Generator) -> BoolArray:
-        """Change few dimensions of rows that break a wide rule; returns which rows are feasible.
+    def mend(self, codes: Codes, rng: np.random.Generator, at_once: int = 1) -> BoolArray:
+        """Change dimensions of rows that break a wide rule; returns which rows are feasible.
 
         In each step a row takes the best of several random changes, unless that leads away.
+        With one cell changed at once, few are changed in all; with more, far rows come near
+        sooner, and the changes become smaller as they no longer help.
         """
         rows = np.flatnonzero(~self.feasible(codes))
         if not len(rows):
@@ -142,14 +144,16 @@ class Wide:
         for step in range(PATIENCE):
             proposals = np.repeat(codes[rows], PROPOSALS, axis=0)
             looked_at += len(proposals)
-            self._change(proposals, rng)
-            if step % 4 == 3:  # some rules can only be kept by changing two dimensions at once
+            # Some rules can only be kept by changing two cells at once.
+            for _ in range(2 if at_once == 1 and step % 4 == 3 else at_once):
                 self._change(proposals, rng)
             gaps = self.distance(proposals).reshape(len(rows), PROPOSALS)
             best = gaps.argmin(axis=1)
             gap = gaps[np.arange(len(rows)), best]
             luck = rng.random(len(rows))
             taken = (gap < far) | ((gap == far) & (luck < 0.5)) | (luck < ASTRAY)
+            if (gap < far).mean() < 0.5:
+                at_once = max(at_once // 2, 1)
             codes[rows[taken]] = proposals[np.arange(len(rows)) * PROPOSALS + best][taken]
             far = np.where(taken, gap, far)
             rows, far = rows[far > 0], far[far > 0]
