@@ -214,11 +214,7 @@ class Space:
         """
         codes: list[int] = []
         for parameter in self.study.parameters:
-            value = config.get(parameter.name)
-            values = value if isinstance(value, list | tuple) else [value] * parameter.repeat
-            if len(values) != parameter.repeat or (value is values and not parameter.repeated):
-                return None
-            for one in values:
+            for one in parameter.spread(config.get(parameter.name)):
                 place = parameter.index(one)
                 if place is None:
                     return None

@@ -1,6 +1,7 @@
 """Raw contexts and configurations of many jobs as the columns that expressions read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ def context_columns(
     """Return one column of n rows per feature."""
     found = {}
     for feature in features:
-        raw = [clean_value(context.get(feature.name), feature.type) for context in contexts]
-        column = _column(raw, feature.type, ())
+        clean = _remembered(partial(clean_value, kind=feature.type))
+        column = _column([clean(c.get(feature.name)) for c in contexts], feature.type, ())
         found[feature.name] = looked_up(column, lookups.get(feature.name))
     return found
 
@@ -35,17 +36,31 @@ def parameter_columns(
     """Return one column per parameter: n rows, or n × repeat."""
     found = {}
     for parameter in parameters:
-        clean = [parameter.clean(config.get(parameter.name)) for config in configs]
-        missing: list[Scalar] = [None] * parameter.repeat
+        clean = _remembered(parameter.clean_one)
         flat: list[Scalar] = []
-        for value in clean:
-            flat += value if isinstance(value, list) else missing if parameter.repeated else [value]
+        for config in configs:
+            flat += map(clean, parameter.spread(config.get(parameter.name)))
         texts = parameter.choices if parameter.type == "category" else ()
         column = _column(flat, parameter.type, tuple(map(str, texts)))
         if parameter.repeated:
             column = _reshaped(column, (len(configs), parameter.repeat))
         found[parameter.name] = column
     return found
+
+
+def _remembered(clean: Callable[[object], Scalar]) -> Callable[[object], Scalar]:
+    """Clean each distinct value once: history repeats itself."""
+    known: dict[tuple[type, object], Scalar] = {}
+
+    def remembered(value: object) -> Scalar:
+        if isinstance(value, list | dict):
+            return None
+        key = (value.__class__, value)  # 1, 1.0 and True are equal, but not to every type
+        if key not in known:
+            known[key] = clean(value)
+        return known[key]
+
+    return remembered
 
 
 def _column(values: Sequence[Scalar], kind: ValueType, texts: tuple[str, ...]) -> Column:

@@ -2,7 +2,7 @@
 
 import bisect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -94,16 +94,22 @@ class Parameter:
         """Bring a raw value into the type, inside the choices or not; ``None`` if unusable.
 
         A value that is a choice up to rounding becomes that choice. For a repeat parameter: a
-        list, a single value standing for all positions; ``None`` if the length is wrong.
+        list, a single value standing for all positions; ``None`` if nothing of it is usable.
         """
         if not self.repeated:
-            return self._clean_one(value)
-        values = value if isinstance(value, list | tuple) else [value] * self.repeat
-        if len(values) != self.repeat or value is None:
-            return None
-        return [self._clean_one(item) for item in values]
+            return self.clean_one(value)
+        values = [self.clean_one(item) for item in self.spread(value)]
+        return None if all(item is None for item in values) else values
 
-    def _clean_one(self, value: object) -> Scalar:
+    def spread(self, value: object) -> Sequence[object]:
+        """Return one raw value for each position: a single one stands for all of them, and so
+        does ``None`` for a list of the wrong length."""
+        if not isinstance(value, list | tuple):
+            return [value] * self.repeat
+        return value if self.repeated and len(value) == self.repeat else [None] * self.repeat
+
+    def clean_one(self, value: object) -> Scalar:
+        """Bring one raw value into the type; ``None`` if unusable."""
         place = self.index(value)
         return clean_value(value, self.type) if place is None else self.choices[place]
 
