@@ -158,6 +158,7 @@ class KafkaSource:
             wait = left if self._placed else min(left, UNSETTLED_POLL_S)
             with translated(self._options):
                 batches = consumer.poll(int(wait * 1000), max_records)
+                _remember_joining(consumer)
             self._hear()
             records = self._believed(batches)
             if records:
@@ -352,3 +353,14 @@ class KafkaSource:
         log.warning("topic %s partition %d was made anew", place.topic, place.partition)
         with suppress(KafkaError, ValueError):  # lost meanwhile
             self._consumer.seek_to_beginning(place)
+
+
+def _remember_joining(consumer: KafkaConsumer) -> None:
+    """Have the next poll go on with a rebalance that this one began and did not see end.
+
+    kafka-python 3.0.12 begins one when the topic's metadata changed, and forgets why by the time
+    that it ends; if nobody polls in that moment, the partitions are given to this reader and it
+    never hears of them (Java's KAFKA-9815). It happened in one of ten starts.
+    """
+    if consumer._coordinator.rejoining:
+        consumer._coordinator.request_rejoin()
