@@ -1,0 +1,187 @@
+"""Publish, step by step: everything once, the newest only, whatever fails in between."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.contracts.store_data import add_study, message, recommended
+from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_in
+from tunerd import reports
+from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
+from tunerd.settings.model import PublishSettings
+from tunerd.stages.publish import CLOCKS, Publish
+from tunerd.store import OutboxMessage, Store
+
+
+@pytest.fixture
+def stream() -> FakeStream:
+    return FakeStream()
+
+
+@pytest.fixture
+def publish(stream: FakeStream, store: Store, time: Time, heard: Heard) -> Publish:
+    add_study(store)
+    return stage(stream, store, time, heard)
+
+
+def stage(stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500) -> Publish:
+    """The stage, as a process that has just started has it."""
+    settings = PublishSettings(batch_messages=most)
+    return Publish(stream, store, settings, "tunerd", heard, time.now, time.clock)
+
+
+def enqueue(store: Store, time: Time, *messages: OutboxMessage) -> None:
+    with store.transaction() as tx:
+        tx.enqueue(*[replace(one, created_at=time.now()) for one in messages])
+
+
+def sent(stream: FakeStream) -> list[tuple[bytes | None, bytes | None]]:
+    return [(one.key, one.value) for one in stream.sent]
+
+
+def test_what_waits_is_sent_in_order_and_marked(
+    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    assert not publish.step()
+    assert stream.sinks == []
+    enqueue(store, time, recommended("a", 1), message("r", headers=(("reason", b"no"),)))
+    enqueue(store, time, recommended("b", 1))
+    assert publish.step()
+    assert sent(stream) == [(b"a", b"1"), (None, b"r"), (b"b", b"1")]
+    assert stream.sent[1].headers == (("reason", b"no"),)
+    assert stream.sinks[0].role == "tunerd"
+    assert store.unsent(10) == []
+    assert heard.of(reports.Published)[0].messages == {"recommendation": 2, "rejected": 1}
+    assert not publish.step()
+
+
+def test_only_the_newest_revision_of_a_key_goes_out(
+    publish: Publish, stream: FakeStream, store: Store, time: Time
+) -> None:
+    enqueue(store, time, recommended("a", 1), recommended("b", 1))
+    enqueue(store, time, recommended("a", 2))
+    enqueue(store, time, recommended("a", 3, value=None))
+    publish.step()
+    assert sent(stream) == [(b"b", b"1"), (b"a", None)]
+
+
+def test_a_batch_is_no_larger_than_asked(
+    stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    publish = stage(stream, store, time, heard, most=2)
+    enqueue(store, time, *[message(f"m{i}") for i in range(5)])
+    assert [publish.step() for _ in range(4)] == [True, True, True, False]
+    assert [value for _, value in sent(stream)] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_what_a_failed_sending_left_undone_is_done_and_no_more(
+    publish: Publish, stream: FakeStream, store: Store, time: Time, kept: int
+) -> None:
+    enqueue(store, time, recommended("a", 1), message("r"), recommended("b", 1))
+    stream.fails = [(kept, away())]
+    with pytest.raises(StreamUnavailableError):
+        publish.step()
+    assert len(store.unsent(10)) == 3
+    assert stream.sinks[0].closed
+    publish.step()
+    assert sent(stream) == [(b"a", b"1"), (None, b"r"), (b"b", b"1")]
+    assert store.unsent(10) == []
+
+
+def test_a_crash_between_sending_and_marking_sends_nothing_twice(
+    publish: Publish,
+    stream: FakeStream,
+    store: Store,
+    time: Time,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enqueue(store, time, recommended("a", 1), message("r"), recommended("b", 1))
+    with crash_in(monkeypatch, "mark_sent", of=Store), pytest.raises(CrashError):
+        publish.step()
+    enqueue(store, time, recommended("b", 2), recommended("c", 1))
+    stage(stream, store, time, heard).step()
+    assert sent(stream) == [(b"a", b"1"), (None, b"r"), (b"b", b"1"), (b"b", b"2"), (b"c", b"1")]
+    assert store.unsent(10) == []
+    assert stream.sinks[1].looked == [time.now() - CLOCKS]
+
+
+def test_after_a_crash_a_backlog_is_compared_batch_by_batch(
+    stream: FakeStream,
+    store: Store,
+    time: Time,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enqueue(store, time, *[message(f"m{i}") for i in range(5)])
+    with crash_in(monkeypatch, "mark_sent", of=Store), pytest.raises(CrashError):
+        stage(stream, store, time, heard, most=3).step()
+    again = stage(stream, store, time, heard, most=2)
+    while again.step():
+        pass
+    assert [value for _, value in sent(stream)] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+    assert len(stream.sinks[1].looked) == 1
+
+
+def test_a_store_that_is_away_when_it_was_sent_does_not_have_it_sent_again(
+    publish: Publish,
+    stream: FakeStream,
+    store: Store,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone() -> StoreUnavailableError:
+        return StoreUnavailableError("locked")
+
+    enqueue(store, time, recommended("a", 1))
+    with crash_in(monkeypatch, "mark_sent", gone, of=Store):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError):
+                publish.step()
+    assert not publish.step()
+    assert sent(stream) == [(b"a", b"1")]
+    assert len(stream.sinks) == 1
+
+
+def test_only_the_last_record_of_a_key_counts_as_there(
+    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    """A key that was freed, taken and withdrawn again is freed again, by the same record."""
+    for value in (b"1", None, b"2"):
+        enqueue(store, time, recommended("a", 1, value=value))
+        publish.step()
+    enqueue(store, time, recommended("a", 1, value=None))
+    stage(stream, store, time, heard).step()
+    assert [value for _, value in sent(stream)] == [b"1", None, b"2", None]
+
+
+def test_one_that_was_fenced_out_sends_nothing_and_ends(
+    publish: Publish, stream: FakeStream, store: Store, time: Time
+) -> None:
+    enqueue(store, time, recommended("a", 1))
+    stream.fails = [(0, FencedOutError("another has taken over"))]
+    with pytest.raises(FencedOutError):
+        publish.step()
+    assert len(store.unsent(10)) == 1
+
+
+def test_what_was_sent_is_forgotten_after_a_day(publish: Publish, store: Store, time: Time) -> None:
+    for key in ("a", "b"):
+        enqueue(store, time, recommended(key, 1))
+        publish.step()
+        time.pass_(hours=23)
+        publish.step()
+    left = store.prune_outbox(time.now() + timedelta(days=1))
+    assert left == 1  # a went after its day, b is in its last hour
+
+
+def test_closing_lets_go_of_the_sink(
+    publish: Publish, stream: FakeStream, store: Store, time: Time
+) -> None:
+    publish.close()
+    enqueue(store, time, recommended("a", 1))
+    publish.step()
+    publish.close()
+    assert stream.sinks[0].closed
