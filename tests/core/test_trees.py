@@ -63,7 +63,7 @@ def test_a_damaged_text_raises_and_does_not_abort(harm: str) -> None:
         {"seed": -1},
         {"learning_rate": 0.0},
         {"rows_share": 1.5},
-        {"columns_share": float("nan")},
+        {"rows_share": float("nan")},
     ],
 )
 def test_unusable_options_raise(wrong: dict[str, float]) -> None:

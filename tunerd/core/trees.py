@@ -65,13 +65,11 @@ class TreeOptions:
     learning_rate: float = 0.1
     rows_share: float = 0.8
     """Share of the rows that each tree sees."""
-    columns_share: float = 0.9
-    """Share of the columns that each tree sees."""
     objective: Literal["regression", "binary"] = "regression"
 
     def __post_init__(self) -> None:
         whole = (self.trees >= 1, 2 <= self.leaves <= 1024, self.min_rows >= 1, self.seed >= 0)
-        shares = (self.rows_share, self.columns_share, self.learning_rate)
+        shares = (self.rows_share, self.learning_rate)
         if not all(whole) or not all(0.0 < share <= 1.0 for share in shares):
             raise ValueError(f"unusable tree options: {self}")
 
@@ -88,7 +86,6 @@ class TreeOptions:
             "min_data_in_leaf": self.min_rows,
             "bagging_fraction": self.rows_share,
             "bagging_freq": 1,
-            "feature_fraction": self.columns_share,
             "seed": self.seed,
             "boost_from_average": self.objective == "binary",
             "min_data_per_group": 5,

@@ -1,0 +1,161 @@
+"""What one search costs, and what it finds: policies of three seeds asking ``boosted_trees``.
+
+The model has learned 1,000 jobs of the simulated cluster. Where a space has fewer feasible
+configurations than a search may ask for, it is scored whole; with ``policies`` in its name the
+same search gets a budget that forbids that. What is found is measured against random search with
+the same budget.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from benchmarks.kit import Bars, arguments
+from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.features import FeatureMap
+from tunerd.core.model import Model
+from tunerd.core.observation import Observation, Scalar
+from tunerd.core.rows import Rows
+from tunerd.core.searchers import searcher_class
+from tunerd.core.searchers.base import Budget, Found
+from tunerd.core.space import Space
+from tunerd.core.study import Study, parse_study
+from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
+from tunerd.simulation.simulator import job_rng, simulator_for
+
+SEARCH_S = 2.0
+"""Bar: seconds of one search."""
+UPDATE_S = 0.15
+PREDICT_S = 0.2
+TUNER_ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
+"""The tuner process is started with these; they must be there before the libraries are loaded."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A study, what was learned of it, and the space that is searched."""
+
+    study: Study
+    features: FeatureMap
+    rows: Rows
+    model: Model
+    space: Space
+
+    def score(self, codes: Codes) -> FloatArray:
+        """Upper confidence bound times the probability to run, as the tuner asks for it."""
+        seen = self.model.outlook(self.features.candidates(self.space, codes))
+        optimistic = seen.mean + self.study.search.optimism * seen.spread
+        optimistic = optimistic + np.log(np.clip(seen.feasible, 1e-3, 1.0))
+        risky = seen.feasible < self.study.min_feasible
+        return np.where(risky, optimistic - 10.0 * (1.0 - seen.feasible), optimistic)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = arguments(__doc__).parse_args(argv)
+    bars = Bars("search")
+    repeats = 2 if options.quick else 7
+    llm = learned(shipped_study("llm-pretrain"), most_gpus(demo_contexts("llm-pretrain")))
+    layers = learned(ads_study(24), demo_contexts("ads-fsdp")[0])
+    for title, situation, evaluations in (
+        ("LLM study, 16,384 GPUs", llm, llm.study.search.evaluations),
+        ("LLM study, 16,384 GPUs, policies", llm, 4_000),
+        ("ads study, 24 layers", layers, layers.study.search.evaluations),
+    ):
+        print(f"{title}: {situation.space.size:,} feasible configurations")
+        measure(bars, title, situation, evaluations, repeats)
+    print("the model, with the study of 24 layers; processor time")
+    recent = layers.rows.take(np.arange(len(layers.rows) - 500, len(layers.rows)))
+    new = recent.take(np.arange(490, 500))
+    took = seconds(lambda: layers.model.update(new, recent, 1_000), repeats)
+    bars.hold("learning 10 jobs", took, took < UPDATE_S, f"< {UPDATE_S} s", "s")
+    codes = layers.space.sample(4_000, np.random.default_rng(0))
+    rows = layers.features.candidates(layers.space, codes)
+    took = seconds(lambda: layers.model.predictor.predict(rows), repeats)
+    bars.hold("predicting 4,000 configurations", took, took < PREDICT_S, f"< {PREDICT_S} s", "s")
+    bars.say(
+        "probability to run of 4,000", seconds(lambda: layers.model.runs.predict(rows), 3), "s"
+    )
+    return bars.end(options)
+
+
+def most_gpus(contexts: Sequence[Mapping[str, Scalar]]) -> Mapping[str, Scalar]:
+    return max(contexts, key=lambda context: float(str(context["n_gpus"])))
+
+
+def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situation:
+    """A model of simulated jobs in ``context`` and at a half and a quarter of its GPUs."""
+    study = parse_study(text)
+    simulator, features, rng = simulator_for(study), FeatureMap(study), np.random.default_rng(0)
+    gpus = int(str(context["n_gpus"]))
+    contexts = [{**context, "n_gpus": gpus // divisor} for divisor in (1, 2, 4)]
+    spaces = [Space(study, one) for one in contexts]
+    observations = []
+    for i in range(jobs):
+        space = spaces[i % len(spaces)]
+        config = space.decode(space.sample(1, rng)[0])
+        outcome = simulator.run(space.context, config, job_rng(0, space.context, config, i))
+        observations.append(
+            Observation(
+                study=study.name,
+                source="benchmark",
+                event_id=str(i),
+                job_id=str(i),
+                status=outcome.status,
+                finished_at=datetime(2026, 1, 1, tzinfo=UTC),
+                context=space.context,
+                config=config,
+                metrics=outcome.metrics,
+                sequence=i + 1,
+            )
+        )
+    rows = features.rows(observations)
+    return Situation(study, features, rows, Model.fit(study, features, rows, jobs), spaces[0])
+
+
+def measure(bars: Bars, title: str, situation: Situation, evaluations: int, repeats: int) -> None:
+    """Time the study's searcher, and compare it with random search."""
+    study = situation.study
+    budget = Budget(evaluations, study.search.keep)
+
+    def search(name: str, seed: int) -> Found:
+        searcher = searcher_class(name)(replace(study.search, searcher=name))
+        return searcher.search(
+            situation.space, situation.score, np.random.default_rng(seed), budget
+        )
+
+    took, found = [], []
+    for seed in range(repeats):
+        started = time.perf_counter()
+        found.append(search(study.search.searcher, seed))
+        took.append(time.perf_counter() - started)
+    median = float(np.median(took))
+    bars.hold(f"{title}: one search", median, median < SEARCH_S, f"< {SEARCH_S} s", "s")
+    bars.say(f"{title}: slowest", max(took), "s")
+    bars.say(f"{title}: predictions asked for", int(np.median([f.evaluations for f in found])))
+    best = [float(f.scores[0]) for f in found]
+    plain = [float(search("random", seed).scores[0]) for seed in range(2)]
+    bars.say(f"{title}: best score, lowest of the searches", min(best))
+    bars.say(f"{title}: best score, highest of the searches", max(best))
+    bars.say(f"{title}: best score, random search", max(plain))
+
+
+def seconds(what: Callable[[], object], repeats: int) -> float:
+    """Median processor time of a call: whatever else the machine does, this is what it costs."""
+    took = []
+    for _ in range(repeats):
+        started = time.thread_time()
+        what()
+        took.append(time.thread_time() - started)
+    return float(np.median(took))
+
+
+if __name__ == "__main__":
+    if any(os.environ.get(name) != value for name, value in TUNER_ENVIRONMENT.items()):
+        command = [sys.executable, "-m", "benchmarks.search", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | TUNER_ENVIRONMENT)  # noqa: S606
+    sys.exit(main())
