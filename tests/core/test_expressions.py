@@ -287,7 +287,7 @@ def test_a_constant_lookup_and_a_column_agree() -> None:
         ("cout(tt) > 1", "did you mean 'count'?", 1),
         ("abs(i, j) > 1", "takes one value, not 2", 1),
         ("abs() > 1", "takes one value, not 0", 1),
-        ("s < 'FULL'", "has no order", 1),
+        ("s < 'FULL'", "`<` compares numbers, this is a text", 1),
         ("s == 1", "cannot compare a text with a number", 6),
         ("t == 1", "cannot compare true or false with a number", 6),
         ("s == 'FUL'", "did you mean 'FULL'?", 6),

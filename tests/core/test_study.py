@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tunerd.core.observation import Observation, Ran, Status
 from tunerd.core.study import Bucket, Guard, Study, StudyFile, parse_study
+from tunerd.core.study.reference import study_page
 from tunerd.errors import MisconfiguredError
 
 CONTRACT = (Path(__file__).parents[1] / "studies" / "contract.toml").read_text()
@@ -114,6 +115,11 @@ def test_every_key_is_described() -> None:
         for key, entry in table["properties"].items():
             assert entry.get("description"), (table["title"], key)
     assert "schema" in schema["required"]
+
+
+def test_the_page_about_study_files_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "studies.md"
+    assert page.read_text() == study_page(), "run tunerd schema study --markdown"
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────

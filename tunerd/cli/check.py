@@ -185,6 +185,12 @@ def _settings_page() -> str:
     return settings_page()
 
 
+def _study_page() -> str:
+    from tunerd.core.study.reference import study_page
+
+    return study_page()
+
+
 def _metrics_page() -> str:
     from tunerd.metrics import metrics_page
 
@@ -197,7 +203,11 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "job": _job_schema,
     "recommendation": _recommendation_schema,
 }
-PAGES: dict[str, Callable[[], str]] = {"settings": _settings_page, "metrics": _metrics_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "settings": _settings_page,
+    "study": _study_page,
+    "metrics": _metrics_page,
+}
 
 
 @click.command()
@@ -206,7 +216,7 @@ PAGES: dict[str, Callable[[], str]] = {"settings": _settings_page, "metrics": _m
 def schema(name: str, markdown: bool) -> None:
     """Print the JSON Schema of the settings, study files, job events or recommendations.
 
-    With --markdown, the page that lists all settings or metrics.
+    With --markdown, the page that explains all settings, study files or metrics.
     """
     if markdown:
         if name not in PAGES:

@@ -13,10 +13,11 @@ from tunerd.core.expressions.columns import Column, Lookup, constant, looked_up
 from tunerd.core.expressions.distance import distance
 from tunerd.core.expressions.evaluation import evaluate
 from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
-from tunerd.core.expressions.syntax import RESERVED, ExpressionError, parse
+from tunerd.core.expressions.syntax import FUNCTIONS, RESERVED, ExpressionError, parse
 from tunerd.core.expressions.tree import Attribute, Index, Literal, Logic, Name, Node, children
 
 __all__ = [
+    "FUNCTIONS",
     "RESERVED",
     "Column",
     "Expression",

@@ -198,7 +198,7 @@ class _Checker:
             message = f"cannot compare {left} with {right}"
             raise self.error(message, operands[1])
         if left.type in ("text", "bool") and operator not in ("==", "!="):
-            message = f"`{operator}` compares numbers; {left} has no order: use == or !="
+            message = f"`{operator}` compares numbers, this is {left}: use == or !="
             raise self.error(message, operands[0])
         self.known_text(operands[1], left)
         self.known_text(operands[0], right)
