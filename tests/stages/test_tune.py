@@ -1,0 +1,470 @@
+"""Tune, step by step: what is learned and said, how recommendations live, what a crash costs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.stages.fakes import CrashError, Heard, Time, crash_in
+from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
+from tunerd import reports
+from tunerd.core.recommendation import State
+from tunerd.errors import StoreUnavailableError
+from tunerd.events import from_bytes
+from tunerd.store import Store, open_store
+
+
+@pytest.fixture
+def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
+    made = Tuning(store, time, heard)
+    yield made
+    for one in made.made:
+        one._background.shutdown()
+
+
+# -- learning and saying --------------------------------------------------------------------
+
+
+def test_without_a_study_or_a_job_there_is_nothing_to_do(tuning: Tuning) -> None:
+    tune = tuning.start()
+    assert not tune.step()
+    tuning.publish()
+    tuning.run(tune)
+    assert tuning.rows() == {}
+    assert tuning.store.study("toy") is not None
+    assert tuning.heard.of(reports.Stepped)[-1].sequence == 0
+
+
+def test_what_is_learned_is_saved_with_what_follows_from_it(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tuning.run(tuning.start())
+    rows, waiting = tuning.rows(), tuning.outbox()
+    assert set(rows) == {tuning.key(n) for n in (4, 8, 16)}
+    assert {key: value for key, _, value in waiting} == {
+        key: row.value.encode() for key, row in rows.items()
+    }
+    assert all((row.state, row.revision) == ("active", 1) for row in rows.values())
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 40
+    said = tuning.said()
+    assert said.made_from.sequence == 40
+    assert said.made_from.model is not None
+    assert tuning.store.checkpoint("toy", said.made_from.model)
+    stepped = [one for one in tuning.heard.of(reports.Stepped) if one.observations]
+    assert [(one.observations, one.issued, one.waiting) for one in stepped] == [(40, 3, 0)]
+    assert {line["context"] for line in tuning.lines.of("recommended")} == set(rows)
+
+
+def test_every_step_leaves_a_row_and_they_follow_without_a_gap(tuning: Tuning) -> None:
+    tuning.publish()
+    tune = tuning.start()
+    for first in range(1, 50, 9):
+        tuning.add(random_jobs(9, first=first, seed=first))
+        tuning.run(tune)
+    steps = tuning.store.steps("toy", limit=1000)[::-1]
+    learned = [s for s in steps if s.sequence_to >= s.sequence_from]
+    ends = [(s.sequence_from, s.sequence_to) for s in learned]
+    assert ends == [(first, first + 8) for first in range(1, 50, 9)]
+    assert all(s.generation == 1 and s.epoch == 1 and s.seeds == (1, 2, 3) for s in steps)
+
+
+def test_a_backlog_is_learned_in_bounded_steps(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunerd.stages.tune.LEARN_MOST", 25)
+    tuning.publish()
+    tuning.add(random_jobs(60))
+    tuning.run(tuning.start())
+    counts = [s.observations for s in tuning.heard.of(reports.Stepped) if s.observations]
+    assert counts == [25, 25, 10]
+
+
+def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:
+    tuning.publish()
+    tune = tuning.start()
+    for first in (1, 61, 121):
+        tuning.add(random_jobs(60, first=first, seed=first))
+        tuning.run(tune)
+    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    assert scores is not None
+    assert scores.kendall is not None
+    assert scores.kendall > 0.5
+
+
+def test_a_context_in_which_nothing_is_feasible_is_named_and_the_others_go_on(
+    tuning: Tuning,
+) -> None:
+    tuning.publish()
+    tuning.add([*random_jobs(20), job(21, {"n": 0}, {"x": 1}, speed=1.0)])
+    tuning.run(tuning.start())
+    assert len(tuning.rows()) == 3
+    (line,) = tuning.lines.of("nothing feasible")
+    assert "fits" in line["problem"]
+
+
+def test_a_study_that_is_set_aside_is_left_alone(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(20))
+    assert tuning.run(tuning.start(set_aside=["toy"])) == 0
+
+
+def test_asked_to_stop_it_saves_what_it_has_and_the_next_one_goes_on(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(20))
+    tuning.stop = lambda: True
+    first = tuning.start()
+    first.step()
+    assert first.step()
+    first.close = lambda: None  # type: ignore[method-assign]
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 20
+    assert tuning.rows() == {}
+    tuning.stop = lambda: False
+    tuning.run(tuning.start())
+    assert len(tuning.rows()) == 3
+
+
+# -- modes and commands ---------------------------------------------------------------------
+
+
+def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> None:
+    tuning.publish(mode='"observe"')
+    tuning.add(random_jobs(40))
+    tuning.run(tuning.start())
+    assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
+    assert tuning.outbox() == []
+    assert len(tuning.lines.of("would recommend")) == 3
+    tuning.run(tuning.start(), days=60)
+    assert tuning.outbox() == []
+
+
+def test_approving_publishes_what_was_proposed(tuning: Tuning) -> None:
+    tuning.publish(mode='"approve"')
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tuning.run(tune)
+    assert {row.state for row in tuning.rows().values()} == {"pending"}
+    assert tuning.outbox() == []
+    proposed = tuning.said()
+    command = tuning.command(
+        "approve",
+        context_key=proposed.context_key,
+        recommendation_id=proposed.recommendation_id,
+    )
+    tuning.run(tune, days=2)
+    assert tuning.result(command) == f"published for {proposed.context_key}"
+    ((key, revision, value),) = tuning.outbox()
+    assert (key, revision) == (proposed.context_key, 1)
+    published = from_bytes(value or b"")
+    assert published.recommendation_id == proposed.recommendation_id
+    assert published.candidates == proposed.candidates
+    assert published.issued_at == tuning.time.now()
+    assert tuning.row().state == "active"
+
+
+def test_an_approved_one_stays_until_a_newer_proposal_is_approved(tuning: Tuning) -> None:
+    tuning.publish(mode='"approve"')
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tuning.run(tune)
+    first = tuning.said()
+    tuning.command(
+        "approve", context_key=first.context_key, recommendation_id=first.recommendation_id
+    )
+    tuning.run(tune)
+    tuning.outbox()
+    tuning.add(random_jobs(60, first=41, seed=5))
+    tuning.run(tune)
+    assert tuning.said() == replace(
+        first, issued_at=tuning.said().issued_at, valid_until=tuning.said().valid_until
+    )
+    assert tuning.outbox() == []
+    row = tuning.row()
+    assert row.state == "active"
+    assert row.proposal is not None
+    again = tuning.start()  # a proposal survives a restart
+    newer = from_bytes(row.proposal.encode())
+    assert newer.recommendation_id != first.recommendation_id
+    stale = tuning.command(
+        "approve", context_key=first.context_key, recommendation_id=first.recommendation_id
+    )
+    good = tuning.command(
+        "approve", context_key=newer.context_key, recommendation_id=newer.recommendation_id
+    )
+    tuning.run(again)
+    assert (tuning.result(stale) or "").startswith("refused")
+    assert (tuning.result(good) or "").startswith("published")
+    assert [(key, revision) for key, revision, _ in tuning.outbox()] == [(row.context_key, 2)]
+    assert tuning.row().proposal is None
+
+
+def test_commands_that_make_no_sense_are_refused_in_words(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(10))
+    tune = tuning.start()
+    approve = tuning.command("approve", context_key=tuning.key(8), recommendation_id="r-1")
+    other = tuning.command("reboot")
+    nowhere = tuning.command(
+        "campaign", context={"n": 0}, jobs=3, rounds=1, round_size=3, repeats=1
+    )
+    tuning.run(tune)
+    assert tuning.result(approve) == (
+        "refused: the study is in mode publish, nothing waits for approval"
+    )
+    assert tuning.result(other) == "refused: this version of tunerd knows no command 'reboot'"
+    assert "fits" in (tuning.result(nowhere) or "")
+    assert (tuning.lines.of("command carried out")[0]["who"]) == "ann"
+
+
+def test_a_campaign_asks_for_runs_round_by_round(tuning: Tuning) -> None:
+    tuning.publish()
+    tune = tuning.start()
+    command = tuning.command(
+        "campaign", context={"n": 8}, jobs=4, rounds=2, round_size=2, repeats=2
+    )
+    tuning.run(tune)
+    assert tuning.result(command) == f"campaign begun in {tuning.key(8)}"
+    rounds: list[tuple[int | None, int, int]] = []
+    sequence = 0
+    while (said := tuning.said()).round is not None:
+        wanted = [c for c in said.candidates if c.wanted]
+        rounds.append((said.round, len(wanted), sum(c.wanted for c in wanted)))
+        jobs = []
+        for candidate in wanted:
+            for _ in range(candidate.wanted):
+                sequence += 1
+                speed = true_speed({"n": 8}, candidate.config)
+                jobs.append(job(sequence, {"n": 8}, candidate.config, speed=speed))
+        tuning.add(jobs)
+        tune = tuning.start() if len(rounds) == 2 else tune  # it survives a restart
+        tuning.run(tune)
+    assert rounds == [(0, 4, 8), (1, 2, 4), (2, 2, 4)]
+
+
+# -- how a recommendation lives -------------------------------------------------------------
+
+
+def published(tuning: Tuning) -> None:
+    """Recommendations are out in three contexts, and sent."""
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tuning.run(tuning.start())
+    assert len(tuning.outbox()) == 3
+
+
+def test_it_is_renewed_at_half_its_validity(tuning: Tuning) -> None:
+    published(tuning)
+    tune, before = tuning.start(), tuning.said()
+    tuning.run(tune, days=3.4)
+    assert tuning.outbox() == []
+    tuning.run(tune, days=0.1)
+    assert sorted((key, revision) for key, revision, _ in tuning.outbox()) == sorted(
+        (tuning.key(n), 2) for n in (4, 8, 16)
+    )
+    after = tuning.said()
+    assert after == replace(
+        before, revision=2, issued_at=after.issued_at, valid_until=after.valid_until
+    )
+    assert (after.valid_until - after.issued_at).days == 7
+    assert after.valid_until > before.valid_until
+    assert [one.renewed for one in tuning.heard.of(reports.Stepped) if one.renewed] == [3]
+
+
+def test_it_is_withdrawn_when_its_context_is_no_longer_active_and_its_key_freed(
+    tuning: Tuning,
+) -> None:
+    published(tuning)
+    tune = tuning.start()
+    for _ in range(9):  # the first renewal after thirty days withdraws it
+        tuning.run(tune, days=3.6)
+    last = {key: (revision, value) for key, revision, value in tuning.outbox()}
+    assert set(last) == {tuning.key(n) for n in (4, 8, 16)}
+    for _, value in last.values():
+        assert value is not None
+        withdrawn = from_bytes(value)
+        assert withdrawn.state is State.WITHDRAWN
+        assert withdrawn.candidates == ()
+        assert "30 days" in withdrawn.reason
+    tuning.run(tune, days=6.9)
+    assert tuning.outbox() == []
+    tuning.run(tune, days=0.2)
+    assert {key: value for key, _, value in tuning.outbox()} == dict.fromkeys(last)
+    tuning.run(tune, days=20)
+    assert tuning.outbox() == []
+    # A job wakes the context up; its revisions count on.
+    tuning.add([job(41, {"n": 8}, {"x": 1, "y": "a", "z": False}, speed=50.0)])
+    tuning.run(tune)
+    ((key, revision, _),) = tuning.outbox()
+    assert revision is not None
+    assert revision > (last[key][0] or 0)
+    assert tuning.row().state == "active"
+
+
+def test_a_study_that_ended_is_silent_until_its_next_generation(tuning: Tuning) -> None:
+    published(tuning)
+    command = tuning.command("end")
+    tuning.run(tuning.start())
+    assert tuning.result(command) == "ended; 3 recommendations withdrawn"
+    assert [from_bytes(value or b"").reason for _, _, value in tuning.outbox()] == [
+        "The study has ended."
+    ] * 3
+    tuning.add(random_jobs(10, first=41, seed=3))
+    again = tuning.start()
+    tuning.run(again)
+    assert tuning.outbox() == []
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 50
+    tuning.publish(explore_share="0.4")
+    tuning.run(again)
+    assert [revision for _, revision, _ in tuning.outbox()] == [3, 3, 3]
+
+
+def test_a_generation_that_knows_contexts_by_other_names_withdraws_the_old_ones(
+    tuning: Tuning,
+) -> None:
+    published(tuning)
+    tune = tuning.start()
+    tuning.publish(n='{ type = "int", scale = "log", key = { bucket = 10 } }')
+    tuning.run(tune)
+    outbox = {key: from_bytes(value or b"") for key, _, value in tuning.outbox()}
+    old = {tuning.key(n) for n in (4, 8, 16)}
+    assert {key for key, one in outbox.items() if one.state is State.WITHDRAWN} == old
+    assert all("no longer" in outbox[key].reason for key in old)
+    active = {key: one for key, one in outbox.items() if one.state is State.ACTIVE}
+    assert active
+    assert all(one.revision == 1 and one.made_from.sequence == 40 for one in active.values())
+    assert {row.context_key for row in tuning.store.context_states("toy")} == set(active)
+
+
+def test_going_back_to_observing_withdraws_what_is_out(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    tuning.publish(mode='"observe"')
+    tuning.run(tune)
+    assert {from_bytes(value or b"").reason for _, _, value in tuning.outbox()} == {
+        "The study only observes now."
+    }
+    tuning.publish(mode='"publish"')
+    tuning.run(tune)
+    assert {revision for _, revision, _ in tuning.outbox()} == {3}
+
+
+def test_a_generation_learns_its_history_anew_and_a_crash_in_that_costs_nothing(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(tuning)
+    tuning.publish(explore_share="0.4")
+    with crash_in(monkeypatch, "save_study_state"), pytest.raises(CrashError):
+        tuning.run(tuning.start())
+    assert tuning.outbox() == []
+    tuning.run(tuning.start())
+    assert all(one.revision == 2 for one in map(tuning.said, (4, 8, 16)))
+    assert tuning.said().made_from.study == study(explore_share="0.4").content_hash
+
+
+# -- crashes and rivals ---------------------------------------------------------------------
+
+ALWAYS = ("fence", "save_context_states", "save_study_state", "save_step", "mark_learned")
+"""Methods that every step that learns something calls."""
+
+
+@pytest.mark.parametrize("method", ["save_checkpoint", "save_recommendation", "enqueue", *ALWAYS])
+def test_a_crash_in_the_middle_of_saving_leaves_nothing_and_is_made_good(
+    tuning: Tuning, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(tuning)
+    tuning.add(random_jobs(30, first=41, seed=7))
+    before, steps = tuning.rows(), tuning.store.steps("toy", limit=100)
+    tune = tuning.start()
+    tune.step()  # loads
+    with crash_in(monkeypatch, method), pytest.raises(CrashError):
+        tune.step()
+    assert tuning.rows() == before
+    assert tuning.store.steps("toy", limit=100) == steps
+    assert tuning.store.unsent(10) == []
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 40
+    tuning.run(tuning.start())
+    assert tuning.said().made_from.sequence == 70
+    assert tuning.said().revision == 2
+
+
+def test_a_store_that_is_away_costs_a_repeat(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tune.step()
+
+    def gone() -> StoreUnavailableError:
+        return StoreUnavailableError("locked")
+
+    with crash_in(monkeypatch, "mark_learned", gone), pytest.raises(StoreUnavailableError):
+        tune.step()
+    tune.forget()  # as the tuner process does
+    tuning.run(tune)
+    assert [revision for _, revision, _ in tuning.outbox()] == [1, 1, 1]
+
+
+def test_one_that_lost_its_lease_writes_nothing(tuning: Tuning) -> None:
+    published(tuning)
+    former, latter = tuning.start(), tuning.start()
+    former.step()
+    latter.step()
+    tuning.add(random_jobs(30, first=41, seed=7))
+    before = tuning.rows()
+    assert former.step()
+    assert tuning.rows() == before
+    assert tuning.outbox() == []
+    assert tuning.lines.of("study taken over")
+    assert reports.StudyGone(study="toy") in tuning.heard.reports
+    assert latter.step()
+    assert tuning.said().made_from.sequence == 70
+
+
+# -- the same again -------------------------------------------------------------------------
+
+
+def life(tuning: Tuning, crash: pytest.MonkeyPatch | None) -> dict[str, str]:
+    """A study's life in the same steps, with or without crashes. Returns all that it said last.
+
+    With them, the tuner process dies in the middle of every second step."""
+    tuning.publish()
+    tune = tuning.start()
+    first = 1
+    for turn, size in enumerate((3, 5, 30, 7, 60, 11, 250, 40, 17, 30, 30, 21)):
+        tuning.add(random_jobs(size, first=first, seed=first))
+        first += size
+        if crash is not None and turn % 2:
+            with crash_in(crash, ALWAYS[turn % len(ALWAYS)]), pytest.raises(CrashError):
+                tuning.run(tune)
+            tuning.time.pass_(seconds=-10.1)  # the same time for the same step
+            tune = tuning.start()
+        elif crash is not None and not turn % 3:
+            tune = tuning.start()
+        tuning.run(tune)
+    return {key: row.value for key, row in tuning.rows().items()}
+
+
+def test_two_runs_in_the_same_steps_say_the_same_to_the_last_bit_crashes_or_not(
+    tuning: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm = life(tuning, None)
+    lived: list[dict[str, str]] = []
+    for name, crash in (("again", None), ("crashing", monkeypatch)):
+        with open_store(f"sqlite:///{tmp_path}/{name}.sqlite") as store:
+            other = Tuning(store, Time(), Heard())
+            lived.append(life(other, crash))
+            for one in other.made:
+                one._background.shutdown()
+    assert lived == [calm, calm]
+    assert len(calm) == 3
+    assert all(json.loads(value)["revision"] > 1 for value in calm.values())

@@ -1,0 +1,133 @@
+"""One study and the tune stage on it: what its tests have in common."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from tests.core.tuning import START as FIRST_JOB
+from tests.core.tuning import job, random_jobs, study, true_speed
+from tests.stages.fakes import Heard, Time
+from tunerd import logs
+from tunerd.core.observation import Observation
+from tunerd.core.recommendation import Recommendation
+from tunerd.events import from_bytes
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.tune import HOUSEKEEP_EVERY_S, Tune
+from tunerd.store import RecommendationRow, Store
+
+__all__ = ["Lines", "Tuning", "job", "random_jobs", "study", "true_speed"]
+
+NAME = "toy"
+TOPIC = "recommendations"
+
+
+@dataclass
+class Lines:
+    """A log that remembers: event and details."""
+
+    lines: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def info(self, event: str, **detail: Any) -> None:
+        self.lines.append((event, detail))
+
+    warning = error = info
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [detail for name, detail in self.lines if name == event]
+
+
+@dataclass
+class Tuning:
+    """A store with the toy study, and a tuner process after another."""
+
+    store: Store
+    time: Time
+    heard: Heard
+    settings: TuneSettings = field(default_factory=TuneSettings)
+    made: list[Tune] = field(default_factory=list)
+    lines: Lines = field(default_factory=Lines)
+    stop: Callable[[], bool] = lambda: False
+
+    def publish(self, **changes: str) -> None:
+        """Publish a generation of the study, with lines of its file changed."""
+        new = study(**changes)
+        self.store.publish_generation(
+            NAME, new.content_hash, new.text, "test", self.time.now(), force=True
+        )
+
+    def start(self, set_aside: Sequence[str] = ()) -> Tune:
+        """A tuner process that has just started."""
+        self.made.append(
+            Tune(
+                self.store,
+                self.settings,
+                TOPIC,
+                self.heard,
+                cast(logs.Log, self.lines),
+                self.time.now,
+                self.time.clock,
+                set_aside,
+                self.stop,
+            )
+        )
+        return self.made[-1]
+
+    def add(self, observations: Sequence[Observation]) -> None:
+        """Jobs finish now, so that their contexts are active."""
+        with self.store.transaction() as tx:
+            tx.add_observations(
+                NAME,
+                [
+                    replace(one, finished_at=self.time.now() + (one.finished_at - FIRST_JOB))
+                    for one in observations
+                ],
+                self.time.now(),
+            )
+
+    def run(self, tune: Tune, **wait: float) -> int:
+        """Let time pass, enough at least that the stage looks after commands and renewals; then
+        step until there is nothing to do. Returns how many steps it took."""
+        self.time.pass_(**wait)
+        steps = 0
+        self.time.pass_(seconds=HOUSEKEEP_EVERY_S + 0.1)
+        while tune.step():
+            steps += 1
+            assert steps < 1000
+        return steps
+
+    def command(self, name: str, **arguments: Any) -> int:
+        """An operator gives a command."""
+        with self.store.transaction() as tx:
+            return tx.add_command(
+                NAME, name, arguments, who="ann", why="because", now=self.time.now()
+            )
+
+    def result(self, number: int) -> str | None:
+        """What came of a command."""
+        command = self.store.command(number)
+        assert command is not None
+        return command.result
+
+    # -- what is there --------------------------------------------------------------------
+
+    def rows(self) -> dict[str, RecommendationRow]:
+        """By context key."""
+        return {row.context_key: row for row in self.store.recommendations(NAME)}
+
+    def row(self, n: int = 8) -> RecommendationRow:
+        """Of one context."""
+        return self.rows()[self.key(n)]
+
+    def said(self, n: int = 8) -> Recommendation:
+        """The message of one context."""
+        return from_bytes(self.row(n).value.encode())
+
+    @staticmethod
+    def key(n: int) -> str:
+        return study().context_key({"n": n})
+
+    def outbox(self) -> list[tuple[str, int | None, bytes | None]]:
+        """Key, revision and value of what waits, and then it is sent."""
+        waiting = self.store.unsent(1000)
+        self.store.mark_sent([one.id for one in waiting], self.time.now())
+        return [(one.context_key or "", one.revision, one.value) for one in waiting]
