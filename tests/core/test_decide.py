@@ -50,7 +50,7 @@ def prospect(
     return Prospect(
         candidate_id=candidate_id("s", KEY, config(x, y)),
         config=config(x, y),
-        code=np.array([x - 1, y - 1], dtype=np.int32),
+        place=np.array([x / 2, y / 2]),
         acquisition=0.0 if mean is None else mean,
         mean=mean,
         spread=0.05,

@@ -239,13 +239,18 @@ class _Desk:
         seen: Outlook | None = None,
     ) -> list[Prospect]:
         found = []
+        scored = list(scored)
+        if not scored:
+            return []
+        codes = np.stack([code for code, _ in scored])
+        places = self.features.coordinates(self.features.candidates(self.space, codes).X)
         for i, (code, score) in enumerate(scored):
             config = self.space.decode(code)
             found.append(
                 Prospect(
                     candidate_id=candidate_id(self.study.name, self.key, config),
                     config=config,
-                    code=code,
+                    place=places[i],
                     acquisition=score,
                     mean=None if seen is None else float(seen.mean[i]),
                     spread=0.0 if seen is None else float(seen.spread[i]),

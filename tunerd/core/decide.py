@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tunerd.core.arrays import FloatArray
 from tunerd.core.evidence import Estimate, Evidence, Trial
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
@@ -27,6 +27,10 @@ _Z = 1.2815515655446004
 MAX_CANDIDATES = 5
 """With three or more, one failing at once is no disaster (findings: in `calculon_simulated_16k`
 the first pick fails in one context for every method); with many, none gets enough jobs."""
+CLOSE = 0.5
+"""Distance at which two configurations are hardly alike; two random ones are √2 apart."""
+REPEATS = 2
+"""Runs that an incumbent has at least, where any configuration has as many."""
 CONFIRM_RUNS = 3
 """Runs after which a configuration is known and needs no more confirming."""
 
@@ -37,8 +41,8 @@ class Prospect:
 
     candidate_id: str
     config: Mapping[str, Value]
-    code: NDArray[np.int32]
-    """(D,) choice index per dimension of the space; tells how alike two prospects are."""
+    place: FloatArray
+    """(C,) ``FeatureMap.coordinates``: tells how alike two prospects are."""
     acquisition: float
     mean: float | None = None
     spread: float = 0.0
@@ -147,9 +151,11 @@ def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> lis
 
 def _incumbent(study: Study, rivals: Sequence[Rival]) -> Rival | None:
     """The configuration with the best cautious estimate: mean less one standard deviation, so
-    that a second and third run of a good one count for it."""
+    that a second and third run of a good one count for it. One run makes no incumbent while
+    another configuration has two: what was measured once and looked best is mostly luck."""
     running = [r for r in rivals if r.trial.run_share >= study.min_feasible]
-    return max(running, key=lambda r: r.estimate.mean - r.estimate.sd, default=None)
+    repeated = [r for r in running if r.trial.runs >= REPEATS]
+    return max(repeated or running, key=lambda r: r.estimate.mean - r.estimate.sd, default=None)
 
 
 def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) -> list[Rival]:
@@ -183,19 +189,18 @@ def _choose(
 def _diverse(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
     """Greedy choice with a penalty for closeness to what was chosen already: like configurations
     share the predictor's error, so a second one teaches less (findings: a penalty for closeness
-    in the first batch beat the plain top five). Half a spread for a twin, a quarter of that where
-    half of the values are the same."""
+    in the first batch beat the plain top five). One spread for a twin."""
     if not prospects:
         return []
-    penalty = 0.5 * float(np.median([p.spread for p in prospects]))
-    codes = np.stack([p.code for p in prospects])
+    penalty = float(np.median([p.spread for p in prospects]))
+    places = np.stack([p.place for p in prospects])
     left = np.array([p.acquisition for p in prospects])
     chosen: list[Prospect] = []
     while len(chosen) < min(count, len(prospects)):
         best = int(np.argmax(left))
         chosen.append(prospects[best])
-        alike = (codes == codes[best]).mean(axis=1)
-        left = left - penalty * alike**2
+        squares = ((places - places[best]) ** 2).sum(axis=1)
+        left = left - penalty * np.exp(-squares / CLOSE**2)
         left[best] = -math.inf
     return chosen
 

@@ -144,7 +144,7 @@ class SearchTable(Table):
         default=10_000, ge=1, le=10_000_000, description="Predictions that one search may ask for."
     )
     keep: int = Field(
-        default=8, ge=1, le=1_000, description="Best configurations that a search returns."
+        default=128, ge=1, le=1_000, description="Best configurations that a search returns."
     )
     optimism: float = Field(
         default=0.5,
