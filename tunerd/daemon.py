@@ -146,6 +146,7 @@ class _Daemon:
             on_report=self._heard_from_tuner,
             on_exit=self._lost_tuner,
         )
+        self.health.note("tuner", "tune: the tuner process is starting")
         open_until_end.callback(tuner.stop)
         return tuner
 
