@@ -186,10 +186,11 @@ def test_a_topic_made_anew_under_a_running_reader_is_read_from_its_beginning(
             return False  # while the topic is missing
         positions.keep(batch)
         found.extend(values(batch))
-        return len(found) >= len(new)
+        # A broker may give out some from the middle before anybody notices; those come twice.
+        return found[-len(new) :] == new
 
-    assert eventually(all_read, 30)
-    assert found == new
+    assert eventually(all_read, 30), found
+    assert set(found) == set(new)
 
 
 def test_positions_of_another_cluster_are_not_believed(
@@ -258,11 +259,12 @@ def test_commits_of_old_and_foreign_positions_are_harmless(
 def test_lag_says_how_much_is_left(rig: Rig, source: Source) -> None:
     assert source.lag() is None
     rig.write(numbered(0, 40))
-    read(source, 15)
-    assert eventually(lambda: source.poll(0, 1) is not None and source.lag() is not None)
-    read(source, 40 - 15 - 1)
+    read(source, 15, most=15)
+    lag = source.lag()
+    assert lag is not None
+    assert 25 <= lag <= 40
+    read(source, 25)
     rig.write(numbered(40, 42))
-    read(source, 1)
 
     def all_read() -> bool:
         source.poll(0.1, 10)

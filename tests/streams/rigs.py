@@ -154,6 +154,7 @@ class KafkaRig(Rig):
             create_topics=create_topics,
             session_timeout_s=6.0,
             request_timeout_s=5.0,
+            metadata_age_s=1.0,
         )
 
     def again(self, *, create_topics: bool = True) -> KafkaStream:

@@ -28,6 +28,8 @@ __all__ = ["Connected", "arguments", "connect", "explain", "quiet", "refused", "
 Client = TypeVar("Client")
 Connected = tuple[Client, KafkaNetClient]
 
+_TELLING = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection")]
+
 CAUSES = (
     (r"SaslAuthenticationFailed|Authentication failed", "it refused the user name or password"),
     (r"UnsupportedSaslMechanism", "it does not know this sasl_mechanism"),
@@ -100,11 +102,17 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
 def quiet() -> None:
     """Silence kafka-python's own log, unless somebody has set its level.
 
-    Without a broker it writes several lines a second; a StreamUnavailableError says it once.
+    Without a broker it writes several lines a second; a StreamUnavailableError says it once. What
+    says why a connection failed is still logged, for ``connect`` to hear, and goes nowhere else.
     """
     logger = logging.getLogger("kafka")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+    if logger.level != logging.NOTSET:
+        return
+    logger.setLevel(logging.CRITICAL)
+    for told in _TELLING:
+        told.setLevel(logging.WARNING)
+        told.propagate = False
+        told.addHandler(logging.NullHandler())
 
 
 def refused(options: KafkaOptions) -> str | None:
@@ -171,7 +179,7 @@ def _unreadable_file(options: KafkaOptions) -> str | None:
 
 @contextmanager
 def _listening() -> Iterator[list[str]]:
-    """Collect what kafka-python logs about connections meanwhile, whatever its level is set to."""
+    """Collect what kafka-python logs about connections meanwhile. Other threads may connect too."""
     said: list[str] = []
 
     class Listener(logging.Handler):
@@ -180,18 +188,10 @@ def _listening() -> Iterator[list[str]]:
                 said.append(record.getMessage())
 
     listener = Listener(logging.WARNING)
-    loggers = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection")]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
+    for logger in _TELLING:
         logger.addHandler(listener)
-        if logger.getEffectiveLevel() > logging.WARNING:
-            # Heard here, but by nobody who does not want to hear it.
-            logger.propagate = False
-            logger.setLevel(logging.WARNING)
     try:
         yield said
     finally:
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
+        for logger in _TELLING:
             logger.removeHandler(listener)
-            logger.setLevel(level)
-            logger.propagate = propagate

@@ -39,6 +39,8 @@ class KafkaOptions:
     """After this long without a broker it counts as unreachable."""
     request_timeout_s: float = 10.0
     """After this long without an answer a connection counts as dead."""
+    metadata_age_s: float = 10.0
+    """How long until new partitions are noticed, or that a topic was made anew."""
     send_timeout_s: float = 15.0
     """After this long without every acknowledgement sending has failed."""
     stuck_after_s: float = 30.0

@@ -55,8 +55,7 @@ def make_consumer(options: KafkaOptions, **more: Any) -> tuple[KafkaConsumer, Ka
             allow_auto_create_topics=False,
             # All that waits in memory; one larger record is still given out.
             fetch_max_bytes=BATCH_BYTES,
-            # New partitions are noticed after this long.
-            metadata_max_age_ms=60_000,
+            metadata_max_age_ms=int(options.metadata_age_s * 1000),
             metrics_enabled=False,
             **common,
             **more,
@@ -107,6 +106,7 @@ class KafkaSource:
         self._unplaced: set[TopicPartition] = set()  # assigned, without a restored position yet
         self._placed: set[TopicPartition] = set()
         self._unchecked: dict[TopicPartition, Position] = {}
+        self._anew: set[TopicPartition] = set()  # of a topic that is another than it was
         self._lag: int | None = None
         self._topic_id: object = None
         # When there was last a broker with the topic; a record or nothing left to read; a lag.
@@ -160,6 +160,7 @@ class KafkaSource:
                 batches = consumer.poll(int(wait * 1000), max_records)
                 _remember_joining(consumer)
             self._hear()
+            self._notice_new_topic()
             records = self._believed(batches)
             if records:
                 self._moved_at = self._clock()
@@ -216,11 +217,10 @@ class KafkaSource:
                 raise StreamUnavailableError(self._problem())
         else:
             self._well_at = now
-            self._notice_new_topic()
             if self._placed and now - self._moved_at > self._options.stuck_after_s:
                 self._notice_stuck(consumer)
                 return
-        if idle or now - self._lag_at >= LAG_EVERY_S:
+        if idle or self._lag is None or now - self._lag_at >= LAG_EVERY_S:
             self._lag_at = now
             self._lag = self._measured_lag(consumer)
 
@@ -242,7 +242,10 @@ class KafkaSource:
         if now is not None:
             known, self._topic_id = self._topic_id, now
             if known not in (None, now):
-                log.warning("topic %s was made anew", self._topic)
+                log.warning("topic %s was made anew; reading it from its beginning", self._topic)
+                # What was read last may have been of the new one, from the middle of it on, so
+                # a position whose fingerprint is right says nothing.
+                self._anew = self._placed | self._unplaced
                 self._unplace(self._placed)
 
     def _notice_stuck(self, consumer: KafkaConsumer) -> None:
@@ -308,7 +311,7 @@ class KafkaSource:
             end = consumer.end_offsets(places, timeout_ms=timeout_ms)
         for place in places:
             position = stored.get(str(place.partition))
-            if position is not None and position.cluster != cluster:
+            if position is not None and (position.cluster != cluster or place in self._anew):
                 position = None
             start = self._start(place, position, first[place], end[place])
             # Lost meanwhile: the listener has said so, or will at the next poll.
@@ -316,6 +319,7 @@ class KafkaSource:
                 consumer.seek(place, start)
                 consumer.resume(place)
                 self._unplaced.discard(place)
+                self._anew.discard(place)
                 self._placed.add(place)
 
     def _start(self, place: TopicPartition, position: Position | None, first: int, end: int) -> int:
