@@ -20,8 +20,8 @@ from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.predictors.boosted_trees import BoostedTrees
-from tunerd.core.rows import Rows
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.study import Study, parse_study
 

@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.kit import Bars, arguments
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Scalar
-from tunerd.core.rows import Rows
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, Found
 from tunerd.core.space import Space

@@ -93,9 +93,9 @@ class Demo:
 
     folder: Path
     study_name: str = "ads-fsdp"
-    jobs: int = 240
+    jobs: int = 300
     seed: int = 1
-    rate: float = 6.0
+    rate: float = 4.0
     """Jobs that end per second of real time; slow enough for the tuner to answer most."""
     bootstrap: str | None = None
 

@@ -13,7 +13,7 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.predictors.base import Predictor
-from tunerd.core.rows import Rows
+from tunerd.core.features.rows import Rows
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
 from tunerd.core.study import parse_study

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.core.test_features import CONTRACT
+from tests.core.contract import CONTRACT
 from tests.core.tuning import study, true_speed
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import SEARCHERS, searcher_class

@@ -22,12 +22,12 @@ __all__ = ["demo"]
     show_default=True,
     help="Which of the shipped studies to tune.",
 )
-@click.option("--jobs", type=click.IntRange(10), default=240, show_default=True)
+@click.option("--jobs", type=click.IntRange(10), default=300, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option(
     "--rate",
     type=click.FloatRange(0.1),
-    default=6.0,
+    default=4.0,
     show_default=True,
     help="Jobs that end per second.",
 )

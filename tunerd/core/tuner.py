@@ -20,10 +20,10 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features.replay import Replay, sequences_at
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Ran, Scalar
 from tunerd.core.recommendation import Recommendation, candidate_id
-from tunerd.core.replay import Replay, sequences_at
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
 

@@ -7,12 +7,12 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tests.core.test_features import CONTRACT, METRICS, job
+from tests.core.contract import CONTRACT, METRICS, job
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors.boosted_trees import BoostedTrees
-from tunerd.core.rows import Rows
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from tunerd.core.arrays import FloatArray
     from tunerd.core.features import FeatureMap
-    from tunerd.core.rows import Rows
+    from tunerd.core.features.rows import Rows
     from tunerd.core.study import Study
 
 __all__ = ["Prediction", "Predictor"]

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.blobs import seal_json, unseal_json
+from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal_json, unseal_json
+from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
+from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.levels import Levels
-from tunerd.core.rows import Rows
-from tunerd.core.trees import Forest, TreeOptions, TreesData
-from tunerd.core.trend import Trend
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.rows import Rows
+from tunerd.core.features.rows import Rows
 
 __all__ = ["LATEST", "SAMPLED", "Replay", "sequences_at"]
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from tunerd.core.trend import Trend
+from tunerd.core.learners.trend import Trend
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([2.0 ** RNG.uniform(0, 6, 300), RNG.integers(0, 3, 300), RNG.normal(size=300)])

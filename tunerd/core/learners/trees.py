@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.blobs import seal, unseal
+from tunerd.core.learners.blobs import seal, unseal
 
 __all__ = ["Forest", "TreeOptions", "Trees", "TreesData"]
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.cells import Cell
-from tunerd.core.rules import Rule
+from tunerd.core.space.cells import Cell
+from tunerd.core.space.rules import Rule
 
 __all__ = ["Wide"]
 

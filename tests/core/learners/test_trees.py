@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tunerd.core.trees import Forest, TreeOptions, Trees, TreesData
+from tunerd.core.learners.trees import Forest, TreeOptions, Trees, TreesData
 
 OPTIONS = TreeOptions(trees=20, leaves=7, min_rows=3, seed=0)
 RNG = np.random.default_rng(0)

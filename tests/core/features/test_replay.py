@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.replay import LATEST, SAMPLED, Replay, sequences_at
-from tunerd.core.rows import Rows
+from tunerd.core.features.replay import LATEST, SAMPLED, Replay, sequences_at
+from tunerd.core.features.rows import Rows
 
 
 def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.blobs import seal, seal_json, unseal, unseal_json
-from tunerd.core.boundary import Boundary
-from tunerd.core.rows import Rows
-from tunerd.core.tried import Outcomes, Tried
+from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.runs.boundary import Boundary
+from tunerd.core.runs.tried import Outcomes, Tried
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap

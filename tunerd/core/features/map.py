@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.columns import Column, Source, Vocabulary
 from tunerd.core.context import ValueType
 from tunerd.core.expressions import Column as Values
+from tunerd.core.features.columns import Column, Source, Vocabulary
+from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Ran
-from tunerd.core.rows import Rows
 from tunerd.core.study.columns import context_columns
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ NAN = float("nan")
 STEADY_S = 60.0
 """Seconds below which a measured speed counts for less: warm-up and few steps make it noisy."""
 WEAK = 0.5
-"""Weight of a failure of unknown cause before anything else is known; ``runs.py`` says more."""
+"""Weight of a failure of unknown cause before anything else is known; :mod:`tunerd.core.runs`
+says more."""
 
 _RAN = {Ran.YES: (1.0, 1.0), Ran.NO: (0.0, 1.0), Ran.WEAK_NO: (0.0, WEAK), Ran.UNKNOWN: (NAN, 0.0)}
 """What a job teaches → (ran, weight)."""

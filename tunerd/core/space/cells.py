@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.nearest import Nearest
-from tunerd.core.rules import Rule
+from tunerd.core.space.nearest import Nearest
+from tunerd.core.space.rules import Rule
 
 __all__ = ["Cell", "Cells", "join"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.design import Design
-from tunerd.core.trees import Forest, TreeOptions, TreesData
+from tunerd.core.learners.design import Design
+from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
 
 __all__ = ["Boundary", "Logistic"]
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.core.test_features import CONTRACT, job
+from tests.core.contract import CONTRACT, job
 from tests.core.tuning import study
 from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.rows import Rows
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
 
@@ -171,7 +171,7 @@ def test_damage_and_other_generations_are_refused() -> None:
 
 
 def test_memory_is_bounded_by_configurations_not_by_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunerd.core.runs.MAX_TRIED", 50)
+    monkeypatch.setattr("tunerd.core.runs.model.MAX_TRIED", 50)
     model, features = model_of([])
     for n_gpus in (64, 128, 256):
         rows = features.rows(outcomes(range(30), n_gpus=n_gpus))

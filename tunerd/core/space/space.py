@@ -2,8 +2,8 @@
 
 A configuration is a row of choice indices, one for each dimension (a ``repeat`` parameter has one
 per position). The constraints split the dimensions into independent blocks; a block is listed in a
-table where that can be afforded (:mod:`tunerd.core.cells`), and sampled under its wide rules
-where not (:mod:`tunerd.core.wide`).
+table where that can be afforded (:mod:`tunerd.core.space.cells`), and sampled under its wide rules
+where not (:mod:`tunerd.core.space.wide`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from math import prod
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.cells import Cell, join
 from tunerd.core.expressions import Column
-from tunerd.core.infeasible import explain_empty, explain_not_found, explain_outright
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.rules import Layout, Rule, rules_of
+from tunerd.core.space.cells import Cell, join
+from tunerd.core.space.infeasible import explain_empty, explain_not_found, explain_outright
+from tunerd.core.space.rules import Layout, Rule, rules_of
+from tunerd.core.space.wide import Wide
 from tunerd.core.study import Study
-from tunerd.core.wide import Wide
 
 __all__ = ["Block", "Codes", "Dimension", "Space"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.design import Design
+from tunerd.core.learners.design import Design
 
 __all__ = ["Trend"]
 

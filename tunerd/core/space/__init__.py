@@ -1,0 +1,10 @@
+"""Search spaces: what may be tried in a context, and how to sample it.
+
+:mod:`.rules` are the constraints of one context, :mod:`.cells` lists what satisfies them where that
+can be afforded, :mod:`.wide` samples where not, :mod:`.infeasible` says why nothing is feasible.
+"""
+
+from tunerd.core.arrays import Codes
+from tunerd.core.space.space import Block, Dimension, Space
+
+__all__ = ["Block", "Codes", "Dimension", "Space"]
