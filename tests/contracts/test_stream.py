@@ -326,7 +326,7 @@ def test_ten_megabytes_stop_nobody(
 def test_a_batch_is_bounded_in_bytes(rig: Rig, source: Source) -> None:
     value = b"z" * 250_000
     rig.write([value] * 100)
-    sizes = []
+    sizes: list[int] = []
     while sum(sizes) < 100 * len(value):
         batch = source.poll(5, 1000)
         assert batch

@@ -157,14 +157,17 @@ class JsonlSource:
                 self._overwritten(self._reader)
             return self._reader
         self.close()
+        self._check(file)
+        self._reader = LineReader(file.path, self._positions[file.identity].offset)
+        return self._reader
+
+    def _check(self, file: _File) -> None:
+        """Believe a file's position only if the line before it is the one that was read there."""
         position = self._positions[file.identity]
         if not _matches(file.path, position):
             log.warning("%s was written anew; reading it from its beginning", file.path)
             self._hint(position)
-            position = self._position(file.identity, 0, "")
-            self._positions[file.identity] = position
-        self._reader = LineReader(file.path, position.offset)
-        return self._reader
+            self._positions[file.identity] = self._position(file.identity, 0, "")
 
     def _done(self, file: _File) -> int:
         """Up to where there is certainly nothing to read."""
@@ -215,6 +218,9 @@ class JsonlSource:
         names = [file.identity for file in unknown]
         stored = self._restore(cluster, self._topic, names)
         self._positions.update({name: stored[name] for name in names if name in stored})
+        for file in unknown:
+            if file.identity in self._positions:
+                self._check(file)
         for file in unknown:
             if file.identity not in self._positions:
                 self._positions[file.identity] = self._copied(file)
