@@ -1,36 +1,34 @@
-"""The books of one study: what it has learned and said, in memory as in the store.
+"""The books of one study: what it has learned, in memory as in the store.
 
 :func:`open_books` loads them, :meth:`Books.save` writes what a step changed. Between the two they
 are the same as what is stored; after a failed transaction they are thrown away.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from tunerd import __version__
 from tunerd.core.decide import Advice
-from tunerd.core.lifecycle import FREE_KEY_AFTER, compose, is_news
-from tunerd.core.recommendation import MadeFrom, Recommendation, State
+from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.events import from_bytes, to_bytes
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.recommended import Line, Recommended, Said
 from tunerd.store import (
     Command,
     ContextRow,
-    OutboxMessage,
     RecommendationRow,
     Store,
     Transaction,
     TuneStep,
 )
 
-__all__ = ["Books", "Changes", "Said", "open_books"]
+__all__ = ["Books", "Changes", "open_books"]
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
@@ -60,25 +58,6 @@ class Changes:
     """What came of the operators' commands, by their id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Something that an operator cares about."""
-
-    event: str
-    detail: dict[str, Any]
-
-
-@dataclass
-class Said:
-    """What a step put into the outbox."""
-
-    issued: int = 0
-    renewed: int = 0
-    withdrawn: int = 0
-    candidates: Counter[str] = field(default_factory=Counter)
-    lines: list[Line] = field(default_factory=list)
-
-
 @dataclass
 class Books:
     """One study under one epoch."""
@@ -87,14 +66,8 @@ class Books:
     generation: int
     epoch: int
     tuner: Tuner
-    topic: str
+    recommended: Recommended
     settings: TuneSettings
-    running: dict[str, Recommendation]
-    """What schedulers follow, by context key: published and active."""
-    proposed: dict[str, Recommendation]
-    """What was observed, or waits for approval."""
-    revisions: dict[str, int]
-    """Last revision by context key; never restarts."""
     ended: bool = False
     anew: bool = False
     """Whether this generation just learned its history anew: everything is still to be saved."""
@@ -111,19 +84,15 @@ class Books:
     """Contexts still to be searched."""
     looked_at: float = float("-inf")
 
-    def followed(self, key: str) -> Recommendation | None:
-        """What this study's schedulers, or those who only observe, have in hand."""
-        return self.proposed.get(key) or self.running.get(key)
-
     def end(self) -> str:
         """An operator ends the study: everything is withdrawn, nothing more is said."""
         self.ended = True
-        return f"ended; {len(self.running)} recommendations withdrawn"
+        return f"ended; {len(self.recommended.running)} recommendations withdrawn"
 
     def approve(self, command: Command, changes: Changes) -> str:
         """An operator approves what is proposed for a context."""
         key = command.arguments["context_key"]
-        proposal = self.proposed.get(key)
+        proposal = self.recommended.proposed.get(key)
         asked = command.arguments["recommendation_id"]
         if self.study.mode != "approve":
             return f"refused: the study is in mode {self.study.mode}, nothing waits for approval"
@@ -151,13 +120,14 @@ class Books:
         news = {
             key: advice
             for key, advice in changes.searched.items()
-            if isinstance(advice, Advice) and is_news(advice, self.followed(key))
+            if isinstance(advice, Advice) and is_news(advice, self.recommended.followed(key))
         }
         if self._checkpoint_due(changes.swapped, bool(news)):
             self._checkpoint(tx, now)
-        alive = set(active)
-        self._say(tx, changes, news, now, said)
-        self._keep_up(tx, changes.lapsed, alive, now, said)
+        if not self.ended:
+            self._say(tx, changes, news, now, said)
+        outlived = f"No job in this context for {self.settings.active_days:g} days."
+        self.recommended.keep_up(tx, changes.lapsed, set(active), outlived, now, said)
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, said)
         self._save_state(tx, now)
@@ -251,117 +221,45 @@ class Books:
         now: datetime,
         said: Said,
     ) -> None:
-        if self.ended:
-            return
+        recommended = self.recommended
         for key, found in changes.searched.items():
             if isinstance(found, str):
                 said.lines.append(Line("nothing feasible", {"context": key, "problem": found}))
-                if key in self.running:
-                    self._withdraw(tx, key, found, now, said)
+                if key in recommended.running:
+                    recommended.withdraw(tx, key, found, now, said)
+        valid = timedelta(days=self.settings.valid_days)
         for key, advice in news.items():
-            recommendation = self._compose(key, advice, now)
+            message = compose(
+                self.study,
+                key,
+                self.tuner.contexts[key],
+                advice,
+                self._made_from(),
+                revision=recommended.next_revision(key),
+                now=now,
+                valid=valid,
+            )
             if self.study.mode == "publish":
-                self._publish(tx, recommendation, said)
+                recommended.publish(tx, message, said)
                 self.tuner.promise(key, advice)
             else:
-                self._propose(tx, recommendation, said)
+                recommended.propose(tx, message, said)
         for proposal in changes.approved:
-            valid = timedelta(days=self.settings.valid_days)
-            key = proposal.context_key
-            fresh = proposal.renewed(
-                revision=self._next(key), issued_at=now, valid_until=now + valid
-            )
-            self._publish(tx, fresh, said)
+            revision = recommended.next_revision(proposal.context_key)
+            fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
+            recommended.publish(tx, fresh, said)
 
-    def _compose(self, key: str, advice: Advice, now: datetime) -> Recommendation:
-        return compose(
-            self.study,
-            key,
-            self.tuner.contexts[key],
-            advice,
-            MadeFrom(
-                sequence=self.tuner.sequence,
-                model=self.model if self.tuner.model is not None else None,
-                study=self.study.content_hash,
-                seeds=self.study.search.seeds,
-                tunerd=__version__,
-            ),
-            revision=self._next(key),
-            now=now,
-            valid=timedelta(days=self.settings.valid_days),
+    def _made_from(self) -> MadeFrom:
+        return MadeFrom(
+            sequence=self.tuner.sequence,
+            model=None if self.tuner.model is None else self.model,
+            study=self.study.content_hash,
+            seeds=self.study.search.seeds,
+            tunerd=__version__,
         )
-
-    def _next(self, key: str) -> int:
-        return self.revisions.get(key, 0) + 1
-
-    def _publish(self, tx: Transaction, recommendation: Recommendation, said: Said) -> None:
-        key = recommendation.context_key
-        half = (recommendation.valid_until - recommendation.issued_at) / 2
-        self._send(tx, recommendation, renew_at=recommendation.issued_at + half)
-        self.running[key] = recommendation
-        self.proposed.pop(key, None)
-        said.issued += 1
-        said.candidates.update(c.kind.value for c in recommendation.candidates)
-        said.lines.append(Line("recommended", _summary(recommendation)))
-
-    def _propose(self, tx: Transaction, recommendation: Recommendation, said: Said) -> None:
-        """Say it to those who look, and publish nothing."""
-        key = recommendation.context_key
-        running = self.running.get(key)
-        self.proposed[key] = recommendation
-        text = to_bytes(recommendation).decode()
-        told = running or recommendation
-        state = "observed" if self.study.mode == "observe" else "pending"
-        tx.save_recommendation(
-            RecommendationRow(
-                study=self.study.name,
-                context_key=key,
-                revision=self.revisions.get(key, 0),
-                recommendation_id=told.recommendation_id,
-                state="active" if running else state,
-                value=to_bytes(running).decode() if running else text,
-                proposal=text if running else None,
-                issued_at=told.issued_at,
-                valid_until=told.valid_until,
-                renew_at=told.issued_at + (told.valid_until - told.issued_at) / 2
-                if running
-                else None,
-            )
-        )
-        event = "would recommend" if state == "observed" else "waits for approval"
-        said.lines.append(Line(event, _summary(recommendation)))
-
-    def _keep_up(
-        self,
-        tx: Transaction,
-        lapsed: Sequence[RecommendationRow],
-        alive: set[str],
-        now: datetime,
-        said: Said,
-    ) -> None:
-        """Renew what is half over, withdraw what its context has outlived, free old keys."""
-        for row in lapsed:
-            running = self.running.get(row.context_key)
-            if row.state == State.WITHDRAWN and running is None:
-                self._free(tx, row, now)
-            elif running is None or running.revision != row.revision:
-                continue  # this very step said something newer
-            elif row.context_key not in alive:
-                days = f"{self.settings.active_days:g}"
-                self._withdraw(
-                    tx, row.context_key, f"No job in this context for {days} days.", now, said
-                )
-            else:
-                valid = running.valid_until - running.issued_at
-                renewed = running.renewed(
-                    revision=self._next(row.context_key), issued_at=now, valid_until=now + valid
-                )
-                self._send(tx, renewed, renew_at=now + valid / 2)
-                self.running[row.context_key] = renewed
-                said.renewed += 1
 
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
-        for key in sorted(self.running):
+        for key in sorted(self.recommended.running):
             if self.ended:
                 reason = "The study has ended."
             elif self.study.mode == "observe":
@@ -370,60 +268,7 @@ class Books:
                 reason = "The study has changed and knows this context no longer."
             else:
                 continue
-            self._withdraw(tx, key, reason, now, said)
-
-    def _withdraw(self, tx: Transaction, key: str, reason: str, now: datetime, said: Said) -> None:
-        running = self.running.pop(key)
-        withdrawn = running.withdrawn(revision=self._next(key), issued_at=now, reason=reason)
-        self._send(tx, withdrawn, renew_at=now + FREE_KEY_AFTER)
-        said.withdrawn += 1
-        said.lines.append(Line("withdrawn", {"context": key, "reason": reason}))
-
-    def _free(self, tx: Transaction, row: RecommendationRow, now: datetime) -> None:
-        """Send the null value, which frees the key on the compacted topic."""
-        tx.enqueue(self._message(row.context_key, f"{row.recommendation_id}/null", None, None, now))
-        tx.save_recommendation(replace(row, renew_at=None))
-
-    def _send(self, tx: Transaction, recommendation: Recommendation, renew_at: datetime) -> None:
-        key, raw = recommendation.context_key, to_bytes(recommendation)
-        self.revisions[key] = recommendation.revision
-        tx.save_recommendation(
-            RecommendationRow(
-                study=self.study.name,
-                context_key=key,
-                revision=recommendation.revision,
-                recommendation_id=recommendation.recommendation_id,
-                state=recommendation.state.value,
-                value=raw.decode(),
-                issued_at=recommendation.issued_at,
-                valid_until=recommendation.valid_until,
-                renew_at=renew_at,
-            )
-        )
-        tx.enqueue(
-            self._message(
-                key,
-                recommendation.recommendation_id,
-                raw,
-                recommendation.revision,
-                recommendation.issued_at,
-            )
-        )
-
-    def _message(
-        self, key: str, message_id: str, value: bytes | None, revision: int | None, now: datetime
-    ) -> OutboxMessage:
-        return OutboxMessage(
-            kind="recommendation",
-            message_id=message_id,
-            topic=self.topic,
-            key=key.encode(),
-            value=value,
-            study=self.study.name,
-            context_key=key,
-            revision=revision,
-            created_at=now,
-        )
+            self.recommended.withdraw(tx, key, reason, now, said)
 
 
 def open_books(
@@ -442,7 +287,6 @@ def open_books(
     generation = store.generation(name)
     assert generation is not None
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
-    rows = store.recommendations(name)
     saved = store.study_state(name)
     state: Mapping[str, Any] = saved.state if saved else {}
     books = Books(
@@ -450,15 +294,8 @@ def open_books(
         generation=generation.generation,
         epoch=epoch,
         tuner=Tuner(study, background),
-        topic=topic,
+        recommended=Recommended.load(study, topic, store.recommendations(name)),
         settings=settings,
-        running={r.context_key: from_bytes(r.value.encode()) for r in rows if r.state == "active"},
-        proposed={
-            r.context_key: from_bytes((r.proposal or r.value).encode())
-            for r in rows
-            if r.proposal or r.state in ("observed", "pending")
-        },
-        revisions={row.context_key: row.revision for row in rows},
     )
     if state.get("generation") == generation.generation:
         books.ended = state["ended"]
@@ -507,14 +344,3 @@ def _learn_anew(store: Store, books: Books, alive: Callable[[], None]) -> None:
     tuner.adopt({key: one.state for key, one in former.items()})
     books.gone = sorted(former.keys() - tuner.contexts.keys())
     books.anew = True
-
-
-def _summary(recommendation: Recommendation) -> dict[str, Any]:
-    first = recommendation.candidates[0] if recommendation.candidates else None
-    return {
-        "context": recommendation.context_key,
-        "revision": recommendation.revision,
-        "candidates": len(recommendation.candidates),
-        "gain": round(first.gain.median, 4) if first and first.gain else None,
-        "reason": recommendation.reason,
-    }

@@ -177,7 +177,7 @@ class Tune:
                 break
             key = books.due.pop(0)
             try:
-                advice: Advice | str = books.tuner.advise(key, books.followed(key))
+                advice: Advice | str = books.tuner.advise(key, books.recommended.followed(key))
             except NothingFeasibleError as error:
                 advice = str(error)
             changes.searched[key] = advice
