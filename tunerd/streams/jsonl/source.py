@@ -207,7 +207,7 @@ class JsonlSource:
         """An inode that comes back belongs to another file."""
         there = {file.identity for file in files}
         for identity_ in self._positions.keys() - there:
-            self._hint(self._positions.pop(identity_))
+            del self._positions[identity_]
             self._stalled.pop(identity_, None)
 
     def _restore_unknown(self, files: Sequence[_File]) -> None:
@@ -226,10 +226,12 @@ class JsonlSource:
                 self._positions[file.identity] = self._copied(file)
 
     def _copied(self, file: _File) -> Position:
-        """Where to begin a file that is new: behind what was read of the one it is a copy of."""
+        """Where to begin a file that is new: behind what was read of the one it is a copy of.
+
+        Only a file that has been overwritten since can have left a copy.
+        """
         if file.rotated:
-            known = [*self._hints, *self._positions.values()]
-            for position in sorted(known, key=lambda one: one.offset, reverse=True):
+            for position in sorted(self._hints, key=lambda one: one.offset, reverse=True):
                 if 0 < position.offset <= file.size and _matches(file.path, position):
                     return self._position(file.identity, position.offset, position.fingerprint)
         return self._position(file.identity, 0, "")
