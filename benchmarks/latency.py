@@ -163,8 +163,10 @@ def main() -> int:
     """Run it."""
     parser = arguments(__doc__)
     parser.add_argument("--probes", type=int, default=300)
+    parser.add_argument("--counts", default="1000,20000", help="sizes of history")
     options = parser.parse_args()
-    counts, probes = ((200, 1000), 20) if options.quick else ((1_000, 20_000), options.probes)
+    sizes = tuple(int(size) for size in options.counts.split(","))
+    counts, probes = ((200, 1000), 20) if options.quick else (sizes, options.probes)
     bars = Bars("latency")
     print(f"{probes} probes at {RATE:g}/s, each in a new context")
     with kafka_broker(options) as bootstrap:
