@@ -46,6 +46,8 @@ STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
 IDLE_S = 0.03
 """Pause of a stage that has nothing to do; part of the time from event to recommendation."""
 TROUBLE_S = 1.0
+STOP_S = 4.0
+"""How long the stages may take to end their steps: of the five seconds that the daemon has."""
 SUPERVISE_S = 0.1
 GAUGES_S = 2.0
 
@@ -81,6 +83,8 @@ class _Daemon:
     metrics: Metrics = field(default_factory=Metrics)
     systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
     crashed: bool = False
+    left_behind: bool = False
+    stop_by: float = 0.0
 
     def run(self) -> int:
         settings, started = self.settings, time.monotonic()
@@ -113,10 +117,16 @@ class _Daemon:
             self._supervise(store, tuner)
             self.systemd.stopping()
             self.log.info("stopping")
+            self.stop_by = time.monotonic() + STOP_S
             if tuner is not None:
                 tuner.ask_to_stop()  # it ends its step while the others end theirs
         self.log.info("stopped")
-        return CRASHED if self.crashed else STOPPED
+        code = CRASHED if self.crashed else STOPPED
+        if self.left_behind:
+            # A thread waits for a broker that does not answer, and the interpreter would wait for
+            # it. What is committed is committed; what was on its way is looked for next time.
+            os._exit(code)
+        return code
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -180,8 +190,15 @@ class _Daemon:
         for stage in loops:
             thread = threading.Thread(target=self._loop, args=(stage,), name=stage.name)
             thread.start()
-            open_until_end.callback(thread.join)
+            open_until_end.callback(self._join, thread)
             open_until_end.callback(self.stop.set)
+
+    def _join(self, thread: threading.Thread) -> None:
+        """Wait for a stage's step to end, but not for longer than a stop may take."""
+        thread.join(max(0.0, self.stop_by - time.monotonic()))
+        if thread.is_alive():
+            self.log.warning("not waiting for a step that takes too long", stage=thread.name)
+            self.left_behind = True
 
     # -- running ----------------------------------------------------------------------------
 

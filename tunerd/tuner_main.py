@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
 from tunerd.reports import Ready, Report, dump_report
-from tunerd.settings import load_settings
+from tunerd.settings import Settings, load_settings
 
 IDLE_S = 0.05
 """Pause when there is nothing to do; part of the time from an event to its recommendation."""
@@ -47,10 +49,21 @@ def main() -> int:
 
     settings = load_settings(arguments.settings, os.environ, check_studies=False)
     log = logs.configure(settings.log)
+    try:
+        _run(settings, log, arguments.set_aside, stop)
+    except Exception:
+        log.exception("stage crashed", stage="tune")
+        return 1
+    return 0
+
+
+def _run(
+    settings: Settings, log: logs.Log, set_aside: Collection[str], stop: threading.Event
+) -> None:
     from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
 
     pipe = Pipe()
-    tune = Tune.open(settings, pipe, log, set_aside=arguments.set_aside, stop=stop.is_set)
+    tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
     pipe.hear(Ready())
     while not stop.is_set():
         try:
@@ -62,8 +75,8 @@ def main() -> int:
         else:
             if not worked:
                 stop.wait(IDLE_S)
-    tune.close()
-    return 0
+    with suppress(StoreUnavailableError):  # leases run out by themselves
+        tune.close()
 
 
 def _end_with_parent() -> None:

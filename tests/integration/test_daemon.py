@@ -1,0 +1,283 @@
+"""The daemon as a process: it starts, learns, recommends, survives what happens, and stops."""
+
+import contextlib
+import os
+import signal
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.core.tuning import TEXT
+from tests.integration.daemons import Daemon, events
+from tests.servers import wait_until
+from tests.servers.kafka import KafkaServer
+
+STARTS_S = 10.0
+"""Bar: 3 s on a machine that does nothing else; tests run beside others."""
+STOPS_S = 6.0
+"""Bar: 5 s, likewise."""
+
+Make = Callable[..., Daemon]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes daemons; none outlives its test."""
+    made: list[Daemon] = []
+
+    def new(name: str = "tunerd", **options: object) -> Daemon:
+        made.append(Daemon(tmp_path / f"{name}-{len(made)}", name=name, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield new
+    for one in made:
+        one.end()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One daemon on a folder, for tests that leave it well."""
+    daemon = Daemon(tmp_path_factory.mktemp("shared"))
+    daemon.start()
+    yield daemon
+    daemon.end()
+
+
+def gone(pid: int) -> bool:
+    """Whether there is no such process any more, or only its exit code."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+# -- a life ---------------------------------------------------------------------------------
+
+
+def test_a_life_on_a_folder(make: Make, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        daemon = make(
+            environ={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000000"}
+        )
+        begin = monotonic()
+        daemon.start()
+        assert monotonic() - begin < STARTS_S
+        assert daemon.get("/livez")[0] == 200
+        daemon.send([*events(40), b"rubbish"])
+        daemon.learned(40)
+        daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
+        lines = daemon.recommended()
+        assert {line["key"] for line in lines} == {"toy|n=4", "toy|n=8", "toy|n=16"}
+        assert "tunerd_" in daemon.get("/metrics")[1]
+        heard = set(_messages(systemd))
+        assert {"READY=1", "WATCHDOG=1"} <= heard
+        code, seconds = daemon.stop()
+        assert (code, seconds < STOPS_S) == (0, True), f"{code} after {seconds:.1f} s"
+        assert "STOPPING=1" in _messages(systemd)
+    said = [line["event"] for line in daemon.lines()]
+    assert said.index("started") < said.index("stopping") < said.index("stopped")
+    with daemon.store() as store:
+        assert store.outbox_depths() == {}
+        assert {row.context_key: row.value for row in store.recommendations("toy")} == {
+            line["key"]: _canonical(daemon, line["key"]) for line in lines
+        }
+    daemon.start()  # and goes on where it was
+    daemon.send([*events(40), *events(5, first=41)])
+    daemon.learned(45)
+    assert daemon.study().last_sequence == 45
+    assert daemon.stop()[0] == 0
+
+
+def _messages(receiver: socket.socket) -> Iterator[str]:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield receiver.recv(1000).decode()
+
+
+def _canonical(daemon: Daemon, key: str) -> str:
+    """The last value of a key, byte by byte as it stands in the file."""
+    path = daemon.folder / f"data/stream/{daemon.name}.recommendations.jsonl"
+    line = [one for one in path.read_text().splitlines() if f'"key":"{key}"' in one][-1]
+    return line.partition('"value":')[2].rpartition(',"headers":')[0]
+
+
+def test_a_life_on_kafka_with_the_broker_away_for_a_while(
+    make: Make, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
+) -> None:
+    daemon = make(unique, bootstrap=kafka_bootstrap)
+    begin = monotonic()
+    daemon.start()
+    assert monotonic() - begin < STARTS_S
+    daemon.send(events(20))
+    daemon.learned(20)
+    daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
+    kafka_server.kill()
+    try:
+        daemon.until(lambda: daemon.get("/readyz")[0] == 503, "it is not ready")
+        assert "ingest: " in daemon.get("/readyz")[1]
+        assert daemon.get("/livez")[0] == 200
+    finally:
+        kafka_server.start()
+    daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready again")
+    daemon.send(events(20, first=21))
+    daemon.learned(40)
+    code, seconds = daemon.stop()
+    assert (code, seconds < STOPS_S) == (0, True), f"{code} after {seconds:.1f} s"
+
+
+def test_it_stops_in_time_while_the_broker_does_not_answer(
+    make: Make, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
+) -> None:
+    daemon = make(unique, bootstrap=kafka_bootstrap)
+    daemon.start()
+    daemon.send([*events(20), b"rubbish"])
+    daemon.learned(20)
+    kafka_server.freeze()
+    try:
+        with daemon.store() as store, store.transaction() as tx:
+            number = tx.add_command("toy", "end", {}, who="ann", why="", now=datetime.now(UTC))
+        daemon.until(lambda: bool(_waiting(daemon, number)), "withdrawals wait to be sent")
+        code, seconds = daemon.stop()
+    finally:
+        kafka_server.thaw()
+    assert (code, seconds < STOPS_S) == (0, True), f"{code} after {seconds:.1f} s"
+    daemon.start()
+    daemon.learned(20)
+    assert daemon.stop()[0] == 0
+
+
+def _waiting(daemon: Daemon, number: int) -> bool:
+    with daemon.store() as store:
+        command = store.command(number)
+        return command is not None and command.result is not None and bool(store.outbox_depths())
+
+
+# -- what happens to it ---------------------------------------------------------------------
+
+
+def test_a_second_daemon_on_the_same_store_or_folder_names_the_first(
+    shared: Daemon, make: Make
+) -> None:
+    assert shared.process is not None
+    second = make("second")
+    for section in (
+        f'[store]\nurl = "sqlite:///{shared.folder}/data/tunerd.sqlite"\n',
+        f'[stream]\nkind = "jsonl"\nfolder = "{shared.folder}/data/stream"\n',
+    ):
+        text = second.file.read_text().replace('[stream]\nkind = "jsonl"\n', "")
+        second.file.write_text(f"{text}{section}")
+        code, said = second.run()
+        assert code == 2, said
+        assert f"process {shared.process.pid} on" in said
+        assert "Traceback" not in said
+        second.__post_init__()
+    assert shared.process.poll() is None
+
+
+def test_studies_are_read_again_on_sighup_and_a_broken_one_changes_nothing(shared: Daemon) -> None:
+    assert shared.process is not None
+    before = shared.study().generation
+    shared.write_study(TEXT.replace("explore_share = 0.5", "explore_share = 0.25"))
+    shared.process.send_signal(signal.SIGHUP)
+    shared.until(lambda: shared.study().generation == before + 1, "a new generation")
+    shared.write_study(TEXT.replace("explore_share = 0.5", 'explore_share = "much"'))
+    shared.process.send_signal(signal.SIGHUP)
+    shared.until(
+        lambda: bool(shared.lines("studies not reloaded, the old ones stay")), "it says so"
+    )
+    assert "explore_share" in shared.lines("studies not reloaded, the old ones stay")[0]["problem"]
+    assert shared.study().generation == before + 1
+    shared.write_study(TEXT)
+    shared.process.send_signal(signal.SIGHUP)
+    shared.until(lambda: shared.study().generation == before + 2, "the former one is forced")
+
+
+def test_a_killed_tuner_process_is_replaced_and_the_parent_goes_on(shared: Daemon) -> None:
+    assert shared.process is not None
+    count = shared.study().last_sequence
+    for turn in range(2):
+        shared.until(lambda: shared.tuner_pid is not None, "a tuner process")
+        pid = shared.tuner_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        shared.send(events(10, first=1000 + 10 * turn))
+        shared.learned(count + 10 * (turn + 1))
+        assert shared.tuner_pid not in (None, pid)
+    assert shared.lines("tuner process replaced")[-1]["cause"] == "it was killed by signal 9"
+    assert shared.process.poll() is None
+    shared.until(lambda: shared.get("/readyz")[0] == 200, "it is ready")
+
+
+def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    daemon.send(events(30))
+    daemon.until(lambda: daemon.tuner_pid is not None, "a tuner process")
+    tuner = daemon.tuner_pid
+    assert tuner is not None
+    daemon.end()
+    wait_until(lambda: gone(tuner), 20, "the tuner process ends")
+    daemon.start()
+    daemon.learned(30)
+    assert daemon.study().last_sequence == 30
+
+
+SLOW = (
+    TEXT.replace('name = "toy"', 'name = "slow"')
+    .replace("members = 3", "members = 64")
+    .replace("trees = 30", "trees = 10000")
+)
+
+
+def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(make: Make) -> None:
+    daemon = make(
+        studies={"slow": SLOW, "toy": TEXT},
+        settings="[tune]\nstep_deadline_s = 1.5\nmax_crashes = 2",
+    )
+    daemon.start()
+    daemon.send(events(30, study="slow"))
+    daemon.until(lambda: bool(daemon.lines("study set aside until the next start")), "set aside")
+    daemon.send(events(30))
+    daemon.learned(30)
+    replaced = daemon.lines("tuner process replaced")
+    assert [line["study"] for line in replaced[:2]] == ["slow", "slow"]
+    assert replaced[0]["cause"] == "its step took more than 1.5 s"
+    assert daemon.study("slow").learned_sequence == 0
+    assert 'study="slow"' in daemon.get("/metrics")[1]
+    assert daemon.stop()[0] == 0
+
+
+# -- exit codes -----------------------------------------------------------------------------
+
+
+def test_misconfigured_it_exits_2_and_says_where(make: Make) -> None:
+    daemon = make(settings="[tune]\nbudget_seconds = 3")
+    code, said = daemon.run()
+    assert code == 2
+    assert "tune.budget_seconds" in said
+    assert "Traceback" not in said
+
+
+def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
+        # No such message can be sent: the stage that tries has a fault, says so, and ends it all.
+        store.execute(
+            "INSERT INTO outbox (kind, message_id, topic, value, headers, created_at) "
+            "VALUES ('recommendation', 'x', 'nowhere', X'7B', '[]', '2026-11-20T10:00:00.000000Z')"
+        )
+        store.commit()
+    assert daemon.process is not None
+    assert daemon.process.wait(30) == 1
+    (crash,) = daemon.lines("stage crashed")
+    assert crash["stage"] == "publish"
+    assert daemon.lines("stopped")
