@@ -22,6 +22,9 @@ from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Advisor", "Spaces"]
 
+MOST_WANTED = 100
+"""Configurations of a round that one message asks for; the next follow as these are run. A message
+must fit into a megabyte, and a study with 48 layers takes a kilobyte for each."""
 DRAWN = 256
 """Random configurations looked at for one that most likely runs."""
 
@@ -231,7 +234,7 @@ class _Desk:
         asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
         if seen is not None:
             asked.sort(key=lambda item: -(item[0].mean or 0.0))
-        return Wanted(campaign.round, tuple(asked))
+        return Wanted(campaign.round, tuple(asked[:MOST_WANTED]))
 
     def _named(
         self,
