@@ -45,12 +45,22 @@ STOP_TIMEOUT_S = 20.0
 class KafkaServer:
     """One broker on free ports of 127.0.0.1. Its data survives ``stop`` and ``kill``.
 
-    ``properties`` are added to server.properties and win over what is there.
+    ``listeners`` are more of them, by name, with the security protocol of each; ``addresses`` then
+    says where they are. ``properties`` are added to server.properties and win over what is there.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
-        self.port, self.controller_port = free_ports(2)
+        self._listeners = dict(listeners or {})
+        self.port, self.controller_port, *more = free_ports(2 + len(self._listeners))
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(self._listeners, more, strict=True)
+        }
         self.log = folder / "broker.log"
         self._properties = {**self._defaults(), **(properties or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,15 +117,21 @@ class KafkaServer:
         self.start()
 
     def _defaults(self) -> dict[str, str]:
+        outside = f"PLAINTEXT://{self.bootstrap}" + "".join(
+            f",{name}://{address}" for name, address in self.addresses.items()
+        )
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},"
-            f"CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"{outside},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": outside,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": "1",

@@ -49,8 +49,11 @@ CAUSES = (
     (r"WRONG_VERSION_NUMBER|UNEXPECTED_EOF|\[SSL", "it does not speak TLS there as expected"),
     (r"ECONNREFUSED", "connection refused"),
     (r"DNS Resolution", "its name cannot be resolved"),
+    (r"Invalid frame length", "it speaks TLS there: is the security_protocol right?"),
 )
 """What the client logs, and what it means. The first that is found anywhere counts."""
+HUNG_UP = re.compile("socket disconnected")
+"""What is often all that the client sees of a refused login."""
 
 
 def arguments(options: KafkaOptions) -> dict[str, Any]:
@@ -145,8 +148,7 @@ def explain(options: KafkaOptions, error: BaseException, said: list[str] | None 
     elif isinstance(error, AuthorizationError):
         text = f"Kafka at {where} does not allow it: {_one_line(error)}"
     else:
-        cause = next((meaning for sign, meaning in CAUSES if re.search(sign, heard)), None)
-        text = f"cannot use Kafka at {where}: {cause or _one_line(error)}"
+        text = f"cannot use Kafka at {where}: {_cause(options, heard) or _one_line(error)}"
     if options.sasl_password:
         text = text.replace(options.sasl_password, "***")
     return text
@@ -162,6 +164,17 @@ def translated(options: KafkaOptions, besides: tuple[type[Exception], ...] = ())
     except (KafkaError, OSError, ValueError, AssertionError, AttributeError, KeyError) as error:
         # The client's own slips too: one of them must not end a service that could reconnect.
         raise StreamUnavailableError(explain(options, error)) from error
+
+
+def _cause(options: KafkaOptions, heard: str) -> str | None:
+    for sign, meaning in CAUSES:
+        if re.search(sign, heard):
+            return meaning
+    if not HUNG_UP.search(heard):
+        return None
+    if options.security_protocol.startswith("SASL"):
+        return "it hung up at the login: user name, password or sasl_mechanism may be wrong"
+    return "it hung up: is the security_protocol right?"
 
 
 def _one_line(error: BaseException) -> str:

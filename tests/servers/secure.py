@@ -1,0 +1,83 @@
+"""A Kafka that asks who you are: SASL with a password, and TLS with certificates both ways."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers import MissingServerError
+from tests.servers.kafka import KafkaServer
+
+__all__ = ["PASSWORD", "USER", "Certificates", "secure_kafka"]
+
+USER = "tunerd"
+PASSWORD = "Tr0ub4dor-and-3"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: an authority, what it signed, and an authority that nobody knows."""
+
+    ca: Path
+    broker: Path
+    """Key and certificate in one file."""
+    client: Path
+    client_key: Path
+    stranger: Path
+
+
+def secure_kafka(folder: Path) -> tuple[KafkaServer, Certificates]:
+    """Return a broker with the listeners SASL (PLAIN without TLS), SASLTLS and TLS (mutual).
+
+    Raises MissingServerError without openssl.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = _certificates(folder)
+    login = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_{USER}="{PASSWORD}";'
+    )
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(made.broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.ca),
+        "listener.name.sasl.plain.sasl.jaas.config": login,
+        "listener.name.sasltls.plain.sasl.jaas.config": login,
+        "listener.name.tls.ssl.client.auth": "required",
+    }
+    listeners = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "TLS": "SSL"}
+    return KafkaServer(folder / "broker", properties, listeners), made
+
+
+def _certificates(folder: Path) -> Certificates:
+    if shutil.which("openssl") is None:
+        raise MissingServerError("no `openssl` on the PATH to make certificates with")
+    for name in ("ca", "stranger"):
+        _openssl(f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name}", folder, name)
+    names = folder / "names.ext"
+    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    for name in ("broker", "client"):
+        _openssl(f"req -newkey rsa:2048 -nodes -subj /CN={name}", folder, name, "csr")
+        signing = f"x509 -req -days 2 -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial"
+        _openssl(f"{signing} -extfile {names.name} -out {name}.pem", folder)
+    both = folder / "broker-both.pem"
+    both.write_text((folder / "broker.key").read_text() + (folder / "broker.pem").read_text())
+    return Certificates(
+        ca=folder / "ca.pem",
+        broker=both,
+        client=folder / "client.pem",
+        client_key=folder / "client.key",
+        stranger=folder / "stranger.pem",
+    )
+
+
+def _openssl(command: str, folder: Path, name: str = "", kind: str = "pem") -> None:
+    """Run it in the folder; with a name it writes ``name.key`` and ``name.kind``."""
+    out = ["-keyout", f"{name}.key", "-out", f"{name}.{kind}"] if name else []
+    done = subprocess.run(
+        ["openssl", *command.split(), *out], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"openssl: {done.stderr[-1000:]}")
