@@ -221,9 +221,13 @@ class _Desk:
         if campaign.finished:
             self.state.campaign = None
             return None
-        missing = [ask for ask in campaign.asks if ask.missing > 0]
-        codes = [code for ask in missing for code in [self.space.encode(ask.config)]]
-        inside = [(a, c) for a, c in zip(missing, codes, strict=True) if c is not None]
+        inside = []
+        for ask in campaign.asks:
+            code = self.space.encode(ask.config)
+            if code is None:
+                ask.missing = 0  # a new generation of the study rules it out
+            elif ask.missing > 0:
+                inside.append((ask, code))
         known = [(code, 0.0) for _, code in inside]
         seen = (
             None
