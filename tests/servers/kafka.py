@@ -82,7 +82,9 @@ class KafkaServer:
             self.folder.mkdir(parents=True, exist_ok=True)
             config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
             cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-            tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
+            # In one word: an id may begin with a minus sign.
+            tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
+            tool += ["-c", str(config)]
             _check(_java(jars, *tool))
         offset = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
