@@ -1,6 +1,7 @@
 """The daemon as a process: it starts, learns, recommends, survives what happens, and stops."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from tests.core.tuning import TEXT
 from tests.integration.daemons import Daemon, events
@@ -129,35 +131,82 @@ def test_a_life_on_kafka_with_the_broker_away_for_a_while(
     daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready again")
     daemon.send(events(20, first=21))
     daemon.learned(40)
-    code, seconds = daemon.stop()
-    assert (code, seconds < STOPS_S) == (0, True), f"{code} after {seconds:.1f} s"
-
-
-def test_it_stops_in_time_while_the_broker_does_not_answer(
-    make: Make, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
-) -> None:
-    daemon = make(unique, bootstrap=kafka_bootstrap)
-    daemon.start()
-    daemon.send([*events(20), b"rubbish"])
-    daemon.learned(20)
+    # A broker that does not answer holds nobody up who wants to stop.
     kafka_server.freeze()
     try:
         with daemon.store() as store, store.transaction() as tx:
             number = tx.add_command("toy", "end", {}, who="ann", why="", now=datetime.now(UTC))
-        daemon.until(lambda: bool(_waiting(daemon, number)), "withdrawals wait to be sent")
+        daemon.until(lambda: _waiting(daemon, number), "withdrawals wait to be sent")
         code, seconds = daemon.stop()
     finally:
         kafka_server.thaw()
     assert (code, seconds < STOPS_S) == (0, True), f"{code} after {seconds:.1f} s"
     daemon.start()
-    daemon.learned(20)
-    assert daemon.stop()[0] == 0
+    daemon.learned(40)
+    assert _last_states(kafka_bootstrap, daemon) == {"withdrawn"}
 
 
 def _waiting(daemon: Daemon, number: int) -> bool:
     with daemon.store() as store:
         command = store.command(number)
         return command is not None and command.result is not None and bool(store.outbox_depths())
+
+
+def _last_states(bootstrap: str, daemon: Daemon) -> set[str]:
+    last = dict(_topic(bootstrap, f"{daemon.name}.recommendations"))
+    return {json.loads(value)["state"] for value in last.values()}
+
+
+def _topic(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes]]:
+    """All that was committed on a topic, by another client than ours."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "look", "enable.partition.eof": True}
+    )
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    found, ended = [], 0
+    while ended < len(partitions):
+        record = consumer.poll(10)
+        assert record is not None
+        if record.error() is None:
+            found.append((record.key(), record.value() or b""))
+        else:
+            ended += 1
+    consumer.close()
+    return found
+
+
+def test_what_was_sent_when_it_was_killed_is_not_sent_again(
+    make: Make, kafka_bootstrap: str, unique: str
+) -> None:
+    daemon = make(unique, bootstrap=kafka_bootstrap)
+    daemon.start()
+    daemon.send([b"rubbish"])
+    daemon.until(lambda: len(_topic(kafka_bootstrap, f"{unique}.rejected")) == 1, "it is rejected")
+    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
+        # Whoever holds the write lock keeps the publisher from marking what it has sent.
+        store.execute("BEGIN IMMEDIATE")
+        _enqueue(store, f"{unique}.rejected", "twice?")
+        store.commit()
+        store.execute("BEGIN IMMEDIATE")
+        daemon.until(lambda: len(_topic(kafka_bootstrap, f"{unique}.rejected")) == 2, "it is sent")
+        daemon.end()
+        store.rollback()
+        unsent = "SELECT count(*) FROM outbox WHERE settled_at IS NULL"
+        assert store.execute(unsent).fetchone() == (1,)
+        daemon.start()
+        daemon.until(lambda: store.execute(unsent).fetchone() == (0,), "it is marked")
+    values = sorted(value for _, value in _topic(kafka_bootstrap, f"{unique}.rejected"))
+    assert values == [b"rubbish", b"twice?"]
+
+
+def _enqueue(store: sqlite3.Connection, topic: str, value: str) -> None:
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    store.execute(
+        "INSERT INTO outbox (kind, message_id, topic, value, headers, created_at) "
+        "VALUES ('rejected', 'x', ?, ?, '[]', ?)",
+        (topic, value.encode(), now),
+    )
 
 
 # -- what happens to it ---------------------------------------------------------------------
@@ -240,7 +289,7 @@ SLOW = (
 def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(make: Make) -> None:
     daemon = make(
         studies={"slow": SLOW, "toy": TEXT},
-        settings="[tune]\nstep_deadline_s = 1.5\nmax_crashes = 2",
+        settings="[tune]\nstep_deadline_s = 1\nmax_crashes = 2",
     )
     daemon.start()
     daemon.send(events(30, study="slow"))
@@ -249,7 +298,7 @@ def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(m
     daemon.learned(30)
     replaced = daemon.lines("tuner process replaced")
     assert [line["study"] for line in replaced[:2]] == ["slow", "slow"]
-    assert replaced[0]["cause"] == "its step took more than 1.5 s"
+    assert replaced[0]["cause"] == "its step took more than 1 s"
     assert daemon.study("slow").learned_sequence == 0
     assert 'study="slow"' in daemon.get("/metrics")[1]
     assert daemon.stop()[0] == 0
@@ -271,10 +320,7 @@ def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
     daemon.start()
     with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
         # No such message can be sent: the stage that tries has a fault, says so, and ends it all.
-        store.execute(
-            "INSERT INTO outbox (kind, message_id, topic, value, headers, created_at) "
-            "VALUES ('recommendation', 'x', 'nowhere', X'7B', '[]', '2026-11-20T10:00:00.000000Z')"
-        )
+        _enqueue(store, "nowhere", "")
         store.commit()
     assert daemon.process is not None
     assert daemon.process.wait(30) == 1
