@@ -1,6 +1,5 @@
 """What is particular about Kafka: groups, rebalances, roles, logins, and a client with moods."""
 
-import gc
 import json
 import threading
 import time
@@ -129,16 +128,16 @@ def test_rebalances_lose_and_repeat_nothing(rig: KafkaRig) -> None:
                 assert record.offset == (before.offset if before else 0)
                 positions.keep([record])
             found.extend(batch)
-        if turn % 15 == 0:
+        if turn % 25 == 0:
             second.close()
             second = open_source(rig, positions)
-        return len(found) == 600
+        return len(found) == 300
 
-    rig.write(numbered(0, 600))
+    rig.write(numbered(0, 300))
     assert eventually(all_read, 40)
     first.close()
     second.close()
-    assert sorted(values(found), key=str) == sorted(numbered(0, 600), key=str)
+    assert sorted(values(found), key=str) == sorted(numbered(0, 300), key=str)
 
 
 def test_new_partitions_are_read_from_their_beginning(rig: KafkaRig) -> None:
@@ -193,11 +192,11 @@ def test_a_reader_that_stands_still_is_made_anew(rig: KafkaRig) -> None:
 
 
 def test_a_reader_without_work_is_left_alone(rig: KafkaRig) -> None:
-    source = open_source(rig, Positions(), stuck_after_s=0.2)
+    source = open_source(rig, Positions(), stuck_after_s=0.4)
     rig.write(numbered(0, 5))
     read(source, 5)
     consumer = source._consumer
-    for _ in range(15):
+    for _ in range(12):
         assert source.poll(0.1, 10) == []
     assert source._consumer is consumer
     source.close()
@@ -410,7 +409,7 @@ def options(secure: tuple[KafkaServer, Certificates], listener: str, **more: Any
     server, files = secure
     return KafkaOptions(
         bootstrap_servers=(server.addresses[listener],),
-        connect_timeout_s=1.5,
+        connect_timeout_s=5.0,
         **{
             "SASL": {"security_protocol": "SASL_PLAINTEXT"},
             "SASLTLS": {"security_protocol": "SASL_SSL", "ssl_cafile": str(files.ca)},
@@ -447,14 +446,12 @@ def test_who_may_come_in_can_send_and_read(
 NOT_LET_IN = "refused the user name or password|user name, password or sasl_mechanism may be wrong"
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 @pytest.mark.parametrize(
     ("listener", "more", "said"),
     [
         ("SASL", LOGIN | {"sasl_password": "Wr0ng-4s-can-be"}, NOT_LET_IN),
         ("SASLTLS", LOGIN | {"sasl_username": "nobody"}, NOT_LET_IN),
         ("SASL", LOGIN | {"sasl_mechanism": "SCRAM-SHA-512"}, "sasl_mechanism"),
-        ("SASLTLS", LOGIN | {"ssl_cafile": None}, "not from an authority"),
         ("SASLTLS", LOGIN | {"ssl_cafile": "STRANGER"}, "not from an authority"),
         ("SASLTLS", LOGIN | {"ssl_cafile": "/no.pem"}, "ssl_cafile /no.pem cannot be read"),
         ("TLS", {}, "wants a client certificate"),
@@ -468,7 +465,7 @@ def test_why_it_cannot_connect_is_one_sentence_without_the_password(
 ) -> None:
     if more.get("ssl_cafile") == "STRANGER":
         more = more | {"ssl_cafile": str(secure[1].stranger)}
-    chosen = options(secure, listener, **more)
+    chosen = replace(options(secure, listener, **more), connect_timeout_s=1.0)
     source = KafkaStream(chosen, []).source("any", "group", Positions().restore)
     with pytest.raises(StreamUnavailableError, match=said) as raised:
         source.poll(0, 1)
@@ -478,7 +475,6 @@ def test_why_it_cannot_connect_is_one_sentence_without_the_password(
     assert "\n" not in problem
     assert chosen.sasl_password is None or chosen.sasl_password not in problem
     assert PASSWORD not in repr(chosen)
-    gc.collect()  # kafka-python leaves the sockets of failed handshakes to it
 
 
 @pytest.mark.parametrize(
