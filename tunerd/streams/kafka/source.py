@@ -82,6 +82,14 @@ class _Changes(ConsumerRebalanceListener):  # type: ignore[misc]
         self.queue.put((False, frozenset(lost)))
 
 
+class _AwayError(StreamUnavailableError):
+    """The broker or the topic is gone for a while.
+
+    The consumer stays: the broker that comes back still knows it as a member of the group, while
+    a new one would have to wait until the old one's session has timed out.
+    """
+
+
 class KafkaSource:
     """A :class:`tunerd.streams.base.Source`. ``lag`` may be asked from any thread."""
 
@@ -117,6 +125,8 @@ class KafkaSource:
     def poll(self, timeout_s: float, max_records: int) -> list[Record]:
         try:
             return self._poll(timeout_s, max_records)
+        except _AwayError:
+            raise
         except StreamUnavailableError:
             self._drop()
             raise
@@ -213,8 +223,11 @@ class KafkaSource:
         if not idle:
             self._well_at = now
         elif not (self._answers() and self._has_topic()):
-            if now - self._well_at > self._options.connect_timeout_s:
+            away = now - self._well_at
+            if away > max(self._options.stuck_after_s, self._options.session_timeout_s):
                 raise StreamUnavailableError(self._problem())
+            if away > self._options.connect_timeout_s:
+                raise _AwayError(self._problem())
         else:
             self._well_at = now
             if self._placed and now - self._moved_at > self._options.stuck_after_s:
