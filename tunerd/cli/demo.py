@@ -116,8 +116,8 @@ def _table(progress: "Progress", run: "Demo") -> "Table":
     table.add_row("", bar)
     table.add_row("jobs done", f"{progress.done} of {progress.jobs}, {progress.failed} did not run")
     table.add_row("following advice", f"{progress.following}")
-    table.add_row("baseline", f"{progress.baseline:,.5g} {objective.unit}")
-    table.add_row("best so far", f"{progress.best:,.5g} {objective.unit}")
+    table.add_row("baseline", f"{progress.baseline:,.6g} {objective.unit}")
+    table.add_row("best so far", f"{progress.best:,.6g} {objective.unit}")
     table.add_row("gain", f"[bold green]{progress.gained:+.1%}[/bold green]")
     tau = "not yet" if progress.tau is None else f"{progress.tau:.2f}"
     table.add_row("rank correlation", f"{tau} (Kendall's tau of the last predictions)")
