@@ -22,9 +22,22 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 from tests.servers.kafka import KafkaServer
 
-__all__ = ["Bars", "Daemon", "arguments", "kafka_broker", "percentile", "resident_mib", "running"]
+__all__ = [
+    "Bars",
+    "Daemon",
+    "arguments",
+    "kafka_broker",
+    "make_topic",
+    "peak_mib",
+    "percentile",
+    "resident_mib",
+    "running",
+]
 
 
 @dataclass
@@ -201,6 +214,13 @@ def running(daemon: Daemon) -> Iterator[Daemon]:
         daemon.stop()
 
 
+def make_topic(bootstrap: str, name: str, partitions: int, **config: str) -> None:
+    """Create a topic before the daemon does; of settings, ``_`` stands for ``.``."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as free:
@@ -212,6 +232,14 @@ def resident_mib(pid: int) -> float:
     """Resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory that a process ever had, in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     return 0.0
 
