@@ -23,6 +23,8 @@ __all__ = ["TunerProcess"]
 
 STOP_S = 3.5
 """How long a child may take to end its step: of the five seconds that the daemon has in all."""
+LAST_WORDS_S = 1.0
+"""How long to read on from a child that has ended; something it started may hold the pipe open."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 
@@ -48,6 +50,7 @@ class TunerProcess:
     module: str = "tunerd.tuner_main"
     """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
+    _listener: threading.Thread | None = None
     _began: tuple[str, float] | None = None
     _crashes: Counter[str] = field(default_factory=Counter)
     _pause_s: float = FIRST_PAUSE_S
@@ -115,7 +118,8 @@ class TunerProcess:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+        self._listener.start()
 
     def _listen(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
@@ -137,6 +141,8 @@ class TunerProcess:
                 self.on_report(report)
 
     def _replace(self, status: int, now: float) -> None:
+        if self._listener is not None:
+            self._listener.join(LAST_WORDS_S)  # which study was it?
         study = self._began[0] if self._began else ""
         cause = (
             f"its step took more than {self.step_deadline_s:g} s"
