@@ -9,9 +9,9 @@ from kafka import KafkaConsumer, TopicPartition
 from tunerd.errors import StreamUnavailableError
 from tunerd.streams.base import Record
 from tunerd.streams.kafka.connection import translated
+from tunerd.streams.kafka.consumer import make_consumer
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.records import as_record
-from tunerd.streams.kafka.source import make_consumer
 
 __all__ = ["sent_since"]
 

@@ -13,11 +13,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
 from kafka import (
-    ConsumerRebalanceListener,
     KafkaAdminClient,
     KafkaConsumer,
     OffsetAndMetadata,
@@ -25,15 +24,15 @@ from kafka import (
 )
 from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
-from kafka.net.compat import KafkaNetClient
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import BATCH_BYTES, Position, Record, Restore
+from tunerd.streams.base import Position, Record, Restore
 from tunerd.streams.kafka.connection import connect, refused, translated
+from tunerd.streams.kafka.consumer import Changes, make_consumer, remember_joining
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.records import as_record
 
-__all__ = ["KafkaSource", "make_consumer"]
+__all__ = ["KafkaSource"]
 
 log = logging.getLogger(__name__)
 
@@ -41,45 +40,6 @@ CLOSE_MS = 1000
 LAG_EVERY_S = 1.0
 UNSETTLED_POLL_S = 0.05
 """How long one wait is while partitions are still coming."""
-
-
-def make_consumer(options: KafkaOptions, **more: Any) -> tuple[KafkaConsumer, KafkaNetClient]:
-    """Connect a consumer that remembers nothing by itself. Raises StreamUnavailableError."""
-
-    def make(**common: Any) -> KafkaConsumer:
-        return KafkaConsumer(
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            # Events of an aborted transaction were never sent, as their sender sees it.
-            isolation_level="read_committed",
-            allow_auto_create_topics=False,
-            # All that waits in memory; one larger record is still given out.
-            fetch_max_bytes=BATCH_BYTES,
-            metadata_max_age_ms=int(options.metadata_age_s * 1000),
-            metrics_enabled=False,
-            **common,
-            **more,
-        )
-
-    return connect(options, make)
-
-
-class _Changes(ConsumerRebalanceListener):  # type: ignore[misc]
-    """What happened to the assignment, for the caller's thread; runs on the I/O thread."""
-
-    def __init__(self, consumer: KafkaConsumer) -> None:
-        self._consumer = consumer
-        self.queue: SimpleQueue[tuple[bool, frozenset[TopicPartition]]] = SimpleQueue()
-
-    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self._consumer.pause(*assigned)
-        self.queue.put((True, frozenset(assigned)))
-
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        self.queue.put((False, frozenset(revoked)))
-
-    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
-        self.queue.put((False, frozenset(lost)))
 
 
 class _AwayError(StreamUnavailableError):
@@ -168,7 +128,7 @@ class KafkaSource:
             wait = left if self._placed else min(left, UNSETTLED_POLL_S)
             with translated(self._options):
                 batches = consumer.poll(int(wait * 1000), max_records)
-                _remember_joining(consumer)
+                remember_joining(consumer)
             self._hear()
             self._notice_new_topic()
             records = self._believed(batches)
@@ -191,7 +151,7 @@ class KafkaSource:
         )
         self._forget()
         self._consumer = consumer
-        self._changes = _Changes(consumer)
+        self._changes = Changes(consumer)
         with translated(self._options):
             # Subscribing before the metadata is there can leave an empty assignment for minutes.
             consumer.bootstrap(timeout_ms=int(self._options.connect_timeout_s * 1000))
@@ -370,14 +330,3 @@ class KafkaSource:
         log.warning("topic %s partition %d was made anew", place.topic, place.partition)
         with suppress(KafkaError, ValueError):  # lost meanwhile
             self._consumer.seek_to_beginning(place)
-
-
-def _remember_joining(consumer: KafkaConsumer) -> None:
-    """Have the next poll go on with a rebalance that this one began and did not see end.
-
-    kafka-python 3.0.12 begins one when the topic's metadata changed, and forgets why by the time
-    that it ends; if nobody polls in that moment, the partitions are given to this reader and it
-    never hears of them (Java's KAFKA-9815). It happened in one of ten starts.
-    """
-    if consumer._coordinator.rejoining:
-        consumer._coordinator.request_rejoin()
