@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -117,10 +117,8 @@ def watch(file: Path, query: str, count: int, alive: Callable[[], None]) -> floa
         time.sleep(0.01)
     with closing(sqlite3.connect(file, isolation_level=None)) as store:
         while True:
-            try:
+            with suppress(sqlite3.OperationalError):  # its table is not made yet
                 found = int(store.execute(query).fetchone()[0] or 0)
-            except sqlite3.OperationalError:
-                pass  # its table is not made yet
             now = time.monotonic()
             if found and first is None:
                 first = (found, now)

@@ -6,6 +6,7 @@ exception is a fault of ours and ends the process with status 1: what is committ
 and a fresh start goes on from there.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -50,6 +51,9 @@ STOP_S = 4.0
 """How long the stages may take to end their steps: of the five seconds that the daemon has."""
 SUPERVISE_S = 0.1
 GAUGES_S = 2.0
+COLLECT_AFTER = 10_000
+"""Objects between two runs of the garbage collector. A batch of events makes some thousands that
+all live until it is committed; at Python's 700 the collector took a sixth of ingest's time."""
 
 
 def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
@@ -88,6 +92,7 @@ class _Daemon:
 
     def run(self) -> int:
         settings, started = self.settings, time.monotonic()
+        gc.set_threshold(COLLECT_AFTER)
         self.health = Health(
             [name for name in STAGES if name in self.stages],
             settings.http.stalled_after_s,

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.predictors.base import Predictor
-from tunerd.core.features.rows import Rows
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
 from tunerd.core.study import parse_study
@@ -42,7 +43,9 @@ def rows_of(count: int, seed: int = 0, **options: float) -> tuple[FeatureMap, Ro
 
 def slower(jobs: list[Observation], factor: float) -> list[Observation]:
     return [
-        replace(o, metrics={k: v * factor for k, v in o.metrics.items()}) if o.metrics else o
+        structs.replace(o, metrics={k: v * factor for k, v in o.metrics.items()})
+        if o.metrics
+        else o
         for o in jobs
     ]
 

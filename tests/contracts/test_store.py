@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.contracts.store_data import (
     LATER,
@@ -208,7 +209,7 @@ class TestHistory:
             with store.transaction() as tx:
                 added = tx.add_observations(STUDY, batch, NOW)
                 assert tx.observations(STUDY) == list(added.accepted)
-                assert [replace(one, sequence=0) for one in added.accepted] == batch
+                assert [structs.replace(one, sequence=0) for one in added.accepted] == batch
                 raise _TakeBackError
 
         with pytest.raises(_TakeBackError):

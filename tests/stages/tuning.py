@@ -1,8 +1,10 @@
 """One study and the tune stage on it: what its tests have in common."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
+
+from msgspec import structs
 
 from tests.core.tuning import START as FIRST_JOB
 from tests.core.tuning import job, random_jobs, study, true_speed
@@ -78,7 +80,9 @@ class Tuning:
             tx.add_observations(
                 NAME,
                 [
-                    replace(one, finished_at=self.time.now() + (one.finished_at - FIRST_JOB))
+                    structs.replace(
+                        one, finished_at=self.time.now() + (one.finished_at - FIRST_JOB)
+                    )
                     for one in observations
                 ],
                 self.time.now(),

@@ -1,9 +1,10 @@
 """What tunerd keeps of a finished job."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
+
+import msgspec
 
 __all__ = ["Observation", "Ran", "Scalar", "Status", "Value"]
 
@@ -36,12 +37,14 @@ class Ran(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """A finished job, raw: context and configuration as the event had them.
 
     Parameters that no study knows yet are kept, so that a later generation of the study can
     learn from them. ``sequence`` is dense within the study and given by the store; 0 before.
+
+    A Struct that the garbage collector need not look at: as a dataclass it cost 3 µs of the 13
+    that reading an event takes.
     """
 
     study: str
@@ -60,7 +63,7 @@ class Observation:
     user: str | None = None
     recommendation_id: str | None = None
     candidate_id: str | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = {}
     """Event fields that nothing reads yet (nodes, labels, times, unknown ones)."""
     content_hash: str = ""
     """SHA-256 of the event's canonical content: tells a duplicate from a conflict."""

@@ -23,8 +23,8 @@ class Structured:
 
     def recognises(self, content: Mapping[str, Any], headers: Mapping[str, bytes]) -> bool:
         """Whether this record is a CloudEvent in structured mode."""
-        if "specversion" in content:
-            return True
+        if "specversion" in content or not headers:
+            return "specversion" in content
         return _media_type(headers).startswith("application/cloudevents+json")
 
     def unwrap(

@@ -40,7 +40,7 @@ Plains = Annotated[list[Plain], Meta(max_length=MAX_ENTRIES)]
 Entries = Meta(max_length=MAX_ENTRIES)
 
 
-class JobEvent(Struct, frozen=True, kw_only=True):
+class JobEvent(Struct, frozen=True, kw_only=True, gc=False):
     """A finished job. Fields that are not named here are kept and ignored. At most 256 KiB."""
 
     schema: Annotated[Literal["tunerd.job/1"], Meta(description="Name and major version.")]
