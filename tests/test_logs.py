@@ -86,8 +86,8 @@ def test_exceptions_are_told_without_secrets_and_local_variables(options: LogSet
 def test_libraries_speak_through_it_from_warnings_on() -> None:
     output = io.StringIO()
     configure(LogSettings(), output)
-    logging.getLogger("kafka.net").warning("lost %s, sasl_password=hunter2", "broker 1")
-    logging.getLogger("kafka.net").info("chatter")
+    logging.getLogger("library.net").warning("lost %s, sasl_password=hunter2", "broker 1")
+    logging.getLogger("library.net").info("chatter")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("old", stacklevel=1)
@@ -103,7 +103,7 @@ def test_configuring_twice_does_not_double() -> None:
     log = configure(LogSettings(level="warning"), output)
     log.info("no")
     log.warning("yes")
-    logging.getLogger("kafka").error("yes")
+    logging.getLogger("library").error("yes")
     assert [line["event"] for line in lines(output)] == ["yes", "yes"]
 
 

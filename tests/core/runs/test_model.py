@@ -1,6 +1,5 @@
 """The probability to run: what one failure, a repeated one, and a firm one do to it."""
 
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -179,13 +178,3 @@ def test_memory_is_bounded_by_configurations_not_by_jobs(monkeypatch: pytest.Mon
     # The oldest context went; the latest are whole.
     assert len(model.dump()["points"]) < 60 * 4 * 40
     assert model._tried == 30
-
-
-def test_four_thousand_candidates_beside_two_hundred_tried_are_a_moment() -> None:
-    jobs = outcomes(range(150)) + outcomes(range(150, 300), Status.OUT_OF_MEMORY)
-    model, features = model_of(jobs)
-    candidates = features.candidates(SPACE, SPACE.sample(4_000, np.random.default_rng(1)))
-    started = time.thread_time()
-    model.predict(candidates)
-    # 0.05 s of one core; what a search may take is 2 s, for some such calls.
-    assert time.thread_time() - started < 0.3
