@@ -92,7 +92,7 @@ def test_libraries_speak_through_it_from_warnings_on() -> None:
         warnings.simplefilter("always")
         warnings.warn("old", stacklevel=1)
     first, second = lines(output)
-    assert first["logger"] == "kafka.net"
+    assert first["logger"] == "library.net"
     assert first["event"] == "lost broker 1, sasl_password=***"
     assert second["logger"] == "py.warnings"
 
