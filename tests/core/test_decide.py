@@ -146,6 +146,15 @@ def test_a_configuration_that_often_fails_is_no_incumbent() -> None:
     assert advice.incumbent.config == config(1)
 
 
+def test_what_was_drawn_at_random_is_not_what_was_found_as_well() -> None:
+    found = [prospect(x, mean=1.0 - x / 10) for x in (1, 2)]
+    drawn = [replace(prospect(x, mean=0.5), at_random=True) for x in (1, 1, 3, 3)]
+    advice = decide(STUDY, Evidence(), [], [*found, *drawn], None)
+    assert [c.config for c in advice.candidates] == [config(1), config(2), config(3)]
+    advice = decide(STUDY, Evidence(), [], drawn, None)
+    assert [c.config for c in advice.candidates] == [config(1), config(3)]
+
+
 def test_candidates_differ_from_each_other() -> None:
     near = [prospect(8, y, mean=1.0 + 0.0001 * y) for y in (1, 2, 3, 4)]
     far = [prospect(x, 1 + x % 4, mean=0.998) for x in (1, 2, 3, 4)]

@@ -98,10 +98,13 @@ def decide(
     """
     incumbent = _incumbent(study, rivals)
     confirm = _to_confirm(study, rivals, incumbent)
+    # Once each: what was drawn at random may have been found by the search as well.
+    distinct = {p.candidate_id: p for p in reversed(prospects)}
     fresh = [
         p
         for p in prospects
-        if p.candidate_id not in evidence.trials
+        if p is distinct[p.candidate_id]
+        and p.candidate_id not in evidence.trials
         and (p.feasible is None or p.feasible >= study.min_feasible)
     ]
     chosen = _choose(fresh, running, MAX_CANDIDATES - len(confirm))
