@@ -187,7 +187,7 @@ class _Daemon:
                     store,
                     settings.publish,
                     settings.name,
-                    self.metrics,
+                    self,
                     _now,
                     time.monotonic,
                 )
@@ -278,6 +278,17 @@ class _Daemon:
         self.metrics.hear(reports.Reached(what=what, ok=False))  # type: ignore[arg-type]
         if self.health.troubled(stage, str(error)):
             self.log.warning(f"{what} unavailable, trying again", stage=stage, problem=str(error))
+
+    def hear(self, report: reports.Report, /) -> None:
+        """What the publish stage says: for the metrics, and for the log what somebody must see."""
+        self.metrics.hear(report)
+        if isinstance(report, reports.Unsendable):
+            self.log.error(
+                "message let go: the stream can never take it",
+                kind=report.kind,
+                id=report.message_id,
+                problem=report.problem,
+            )
 
     def _heard_from_tuner(self, report: reports.Report) -> None:
         self.metrics.hear(report)

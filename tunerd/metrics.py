@@ -101,6 +101,7 @@ class Metrics:
             reports.Lagging: self._lagging,
             reports.Stepped: self._stepped,
             reports.Published: self._published,
+            reports.Unsendable: self._unsendable,
             reports.Outbox: self._outbox,
             reports.Progressed: self._progressed,
             reports.Reached: self._reached,
@@ -198,6 +199,9 @@ class Metrics:
         self._restarts = counter("tuner_restarts", "Tuner processes replaced, by why.", "why")
         # publish
         self._messages = counter("published_messages", "Messages sent, by kind.", "kind")
+        self._lost = counter(
+            "unsendable_messages", "Messages that the stream can never take, let go.", "kind"
+        )
         self._publish_s = seconds("publish", "From sending a batch until it was acknowledged.")
         self._waiting = gauge("outbox_messages", "Messages that wait to be published.")
         self._oldest = gauge(
@@ -283,6 +287,9 @@ class Metrics:
         for kind, count in report.messages.items():
             self._messages(kind).inc(count)
         self._publish_s().observe(report.seconds)
+
+    def _unsendable(self, report: reports.Unsendable) -> None:
+        self._lost(report.kind).inc()
 
     def _outbox(self, report: reports.Outbox) -> None:
         self._waiting().set(report.waiting)

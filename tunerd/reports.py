@@ -27,6 +27,7 @@ __all__ = [
     "Stepped",
     "StudyGone",
     "TunerReplaced",
+    "Unsendable",
     "dump_report",
     "load_report",
 ]
@@ -106,6 +107,14 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):
     """From sending until all were acknowledged."""
 
 
+class Unsendable(msgspec.Struct, frozen=True, kw_only=True, tag="unsendable"):
+    """The stream can never take a message; it was let go, so that others are not held up."""
+
+    kind: str
+    message_id: str
+    problem: str
+
+
 class Outbox(msgspec.Struct, frozen=True, kw_only=True, tag="outbox"):
     """What waits to be published."""
 
@@ -163,6 +172,7 @@ Report = (
     | Lagging
     | Stepped
     | Published
+    | Unsendable
     | Outbox
     | Progressed
     | Reached

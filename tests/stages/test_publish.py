@@ -185,3 +185,18 @@ def test_closing_lets_go_of_the_sink(
     publish.step()
     publish.close()
     assert stream.sinks[0].closed
+
+
+def test_a_message_that_can_never_be_sent_holds_up_no_other(
+    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    too_large = ValueError("a message is larger than the broker takes")
+    # The batch as a whole, and then the first of its three.
+    stream.fails += [(0, too_large), (0, too_large)]
+    enqueue(store, time, message("huge"), message("a"), message("b"))
+    publish.step()
+    assert [value for _, value in sent(stream)] == [b"a", b"b"]
+    assert store.unsent(10) == []
+    (lost,) = heard.of(reports.Unsendable)
+    assert lost.problem == str(too_large)
+    assert not publish.step()

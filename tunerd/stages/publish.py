@@ -46,6 +46,10 @@ class _There:
         return self._last.get((message.topic, message.key)) == content
 
 
+def _message(message: OutboxMessage) -> Message:
+    return Message(message.topic, message.key, message.value, message.headers)
+
+
 def _content(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> bytes:
     return blake2b(repr((value, headers)).encode(), digest_size=16).digest()
 
@@ -82,10 +86,12 @@ class Publish:
         sink = self._sink or self._take_over(waiting)
         new = [m for m in waiting if self._there is None or m not in self._there]
         try:
-            sink.send([Message(m.topic, m.key, m.value, m.headers) for m in new])
+            sink.send([_message(m) for m in new])
         except StreamUnavailableError:
             self.close()  # some of it may be there: the next sink looks
             raise
+        except ValueError:
+            self._send_one_by_one(sink, new)
         self._acknowledged = [m.id for m in waiting]
         self._mark()
         if len(waiting) < self.settings.batch_messages:
@@ -102,6 +108,22 @@ class Publish:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+
+    def _send_one_by_one(self, sink: Sink, messages: Sequence[OutboxMessage]) -> None:
+        """Send what can be sent: one message that the stream can never take (larger than the
+        broker allows, say) must not hold up all others for good. It is told, and let go."""
+        for message in messages:
+            try:
+                sink.send([_message(message)])
+            except StreamUnavailableError:
+                self.close()
+                raise
+            except ValueError as error:
+                self.listener.hear(
+                    reports.Unsendable(
+                        kind=message.kind, message_id=message.message_id, problem=str(error)
+                    )
+                )
 
     def _take_over(self, waiting: Sequence[OutboxMessage]) -> Sink:
         """Make a sink, and see what its predecessor sent of what waits."""
