@@ -1,8 +1,8 @@
 """Measured jobs through a real Kafka: every context in them gets a valid recommendation.
 
 The rows of ``vtrain_megatron`` and ``trimtuner_ps`` are sent as job events; an independent client
-reads what comes back and checks it against the contract, and against nothing of tunerd's but the
-study's own space.
+reads all that comes back, every revision, and checks it against the contract: its schema, its
+rules, and the study's own space.
 """
 
 import json
@@ -22,6 +22,7 @@ from benchmarks.witness import read_topic
 from tunerd.client import context_key
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
+from tunerd.events import from_bytes
 
 TABLES = ("vtrain_megatron", "trimtuner_ps")
 PATIENCE_S = 300.0
@@ -52,34 +53,44 @@ def send(bootstrap: str, topic: str, table: Table, study: Study) -> set[str]:
     return keys
 
 
-def faults(study: Study, key: str, message: Mapping[str, Any], now: datetime) -> list[str]:
+def faults(study: Study, key: str, raw: bytes, now: datetime) -> list[str]:
     """What is wrong with a recommendation, by the contract."""
-    wrong = []
-    if message["schema"] != "tunerd.recommendation/1" or message["study"] != study.name:
-        wrong.append("schema or study")
-    if message["context_key"] != key or study.context_key(message["context"]) != key:
-        wrong.append("context_key")
-    if message["state"] != "active" or message["revision"] < 1:
-        wrong.append("state or revision")
-    if datetime.fromisoformat(message["valid_until"]) <= now:
-        wrong.append("valid_until")
+    try:
+        from_bytes(raw)
+    except ValueError as error:
+        return [str(error)]
+    message = json.loads(raw)
+    issued_at = datetime.fromisoformat(message["issued_at"])
+    valid_until = datetime.fromisoformat(message["valid_until"])
     candidates = message["candidates"]
-    if [c["rank"] for c in candidates] != list(range(1, len(candidates) + 1)):
-        wrong.append("ranks")
-    if sum(c["share"] for c in candidates) > study.explore_share + 1e-9:
-        wrong.append("shares")
-    if not candidates and message["incumbent"] is None:
-        wrong.append("says nothing")
+    rules = {
+        "schema": message["schema"] == "tunerd.recommendation/1",
+        "study": message["study"] == study.name,
+        "context_key": message["context_key"] == key == study.context_key(message["context"]),
+        "state": message["state"] == "active",
+        "revision": message["revision"] >= 1,
+        "issued_at or valid_until": issued_at <= now < valid_until,
+        "recommendation_id": bool(message["recommendation_id"]),
+        "reason": bool(message["reason"]),
+        "candidate_id": len({c["candidate_id"] for c in candidates}) == len(candidates),
+        "rank": [c["rank"] for c in candidates] == list(range(1, len(candidates) + 1)),
+        "share": sum(c["share"] for c in candidates) <= study.explore_share + 1e-9,
+        "something to run": bool(candidates or message["incumbent"]),
+    }
+    wrong = [rule for rule, kept in rules.items() if not kept]
     space = Space(study, study.clean_context(message["context"]))
-    for candidate in candidates:
-        if space.encode(candidate["config"]) is None:
-            wrong.append(f"candidate {candidate['rank']} is outside the space")
-        if candidate["feasible"] is not None and candidate["feasible"] < study.min_feasible:
-            wrong.append(f"candidate {candidate['rank']} may not run")
-        band = candidate["predicted"]
-        if band is not None and not band["low"] <= band["median"] <= band["high"]:
-            wrong.append(f"candidate {candidate['rank']}: band")
-    return wrong
+    return wrong + [fault for one in candidates for fault in candidate_faults(study, space, one)]
+
+
+def candidate_faults(study: Study, space: Space, candidate: Mapping[str, Any]) -> list[str]:
+    """What is wrong with one candidate."""
+    feasible, band = candidate["feasible"], candidate["predicted"]
+    rules = {
+        "outside the space": space.encode(candidate["config"]) is not None,
+        "may not run": feasible is None or feasible >= study.min_feasible,
+        "band": band is None or band["low"] <= band["median"] <= band["high"],
+    }
+    return [f"candidate {candidate['rank']}: {rule}" for rule, kept in rules.items() if not kept]
 
 
 def main() -> int:
@@ -99,21 +110,28 @@ def main() -> int:
                 with running(daemon):
                     started = time.monotonic()
                     keys = send(bootstrap, daemon.jobs, table, study)
-                    found: dict[str, Any] = {}
-                    while found.keys() != keys and time.monotonic() < started + PATIENCE_S:
-                        time.sleep(1)
+                    found: set[str] = set()
+                    while found != keys and time.monotonic() < started + PATIENCE_S:
+                        time.sleep(0.5)
                         lines = read_topic(bootstrap, daemon.recommendations, "read_committed")
-                        found = {one.key: json.loads(one.value) for one in lines if one.value}
+                        found = {one.key for one in lines}
                     seconds = time.monotonic() - started
+                    # And what it says once it knows all rows.
+                    learned = f'tunerd_learned_sequence{{study="{study.name}"}}'
+                    daemon.wait_for(learned, len(table.observations), PATIENCE_S)
+                    time.sleep(5)
+                    lines = read_topic(bootstrap, daemon.recommendations, "read_committed")
             now = datetime.now(UTC)
-            bad = {key: faults(study, key, message, now) for key, message in found.items()}
-            for key, wrong in [(key, wrong) for key, wrong in bad.items() if wrong][:5]:
+            bad = [(one.key, faults(study, one.key, one.value or b"", now)) for one in lines]
+            bad = [(key, wrong) for key, wrong in bad if wrong]
+            for key, wrong in bad[:5]:
                 print(f"    {key}: {', '.join(wrong)}")
             bars.say(f"{name}: jobs", len(table.observations))
-            bars.say(f"{name}: seconds until all contexts had one", seconds, "s")
-            missing, invalid = len(keys - found.keys()), sum(map(bool, bad.values()))
+            bars.say(f"{name}: until all contexts had one", seconds, "s")
+            missing = len(keys ^ {one.key for one in lines})
             bars.hold(f"{name}: contexts without one", missing, not missing, f"0 of {len(keys)}")
-            bars.hold(f"{name}: not valid", invalid, not invalid, "0")
+            bars.say(f"{name}: recommendations", len(lines))
+            bars.hold(f"{name}: not valid", len(bad), not bad, "0")
     return bars.end(options)
 
 
