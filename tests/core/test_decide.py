@@ -16,6 +16,7 @@ from tunerd.core.lifecycle import compose, is_news, renewal_due, worth_saying
 from tunerd.core.observation import Ran
 from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
 from tunerd.core.study import Study, parse_study
+from tunerd.events import from_bytes, to_bytes
 
 STUDY = parse_study(
     """
@@ -202,6 +203,18 @@ def test_it_lives_until_half_of_its_validity_is_over() -> None:
     assert is_news(advice, gone)
     assert not renewal_due(gone, NOW + timedelta(days=6))
     assert not worth_saying(replace(advice, candidates=(), incumbent=None))
+
+
+@given(mean=st.floats(-1e4, 1e4), spread=st.floats(0, 1e4), rival=st.floats(-1e3, 1e3))
+def test_whatever_is_believed_is_published_in_numbers(
+    mean: float, spread: float, rival: float
+) -> None:
+    evidence = Evidence()
+    incumbent = tried(evidence, 8, rival, rival)
+    guess = replace(prospect(1, mean=mean), spread=spread)
+    advice = decide(STUDY, evidence, [incumbent], [guess], None)
+    assert advice.candidates
+    assert from_bytes(to_bytes(message(advice))).candidates == advice.candidates
 
 
 @given(

@@ -19,6 +19,8 @@ from tunerd.core.study import Study
 
 __all__ = ["BAND", "Advice", "Prospect", "Rival", "Wanted", "decide", "says_the_same", "steady"]
 
+LARGEST = 1e300
+"""What is published in the place of an infinite number, which JSON does not have."""
 BAND = 0.8
 """Share of jobs that a published band should hold."""
 _Z = 1.2815515655446004
@@ -260,12 +262,12 @@ def _confirming(study: Study, rival: Rival, incumbent: Rival | None) -> Candidat
 
 
 def _band(study: Study, belief: Estimate) -> tuple[float, float, float]:
-    """Median, low and high in the objective's unit; low is the smaller number whatever the goal."""
-    median = study.metric_value(belief.mean)
-    ends = (
-        study.metric_value(belief.mean - _Z * belief.sd),
-        study.metric_value(belief.mean + _Z * belief.sd),
-    )
+    """Median, low and high in the objective's unit; low is the smaller number whatever the goal.
+
+    Always finite: after a handful of jobs a spread can be such that e to its power is not.
+    """
+    scores = (belief.mean, belief.mean - _Z * belief.sd, belief.mean + _Z * belief.sd)
+    median, *ends = (min(max(study.metric_value(s), -LARGEST), LARGEST) for s in scores)
     return median, min(ends), max(ends)
 
 

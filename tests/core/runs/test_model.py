@@ -178,3 +178,13 @@ def test_memory_is_bounded_by_configurations_not_by_jobs(monkeypatch: pytest.Mon
     # The oldest context went; the latest are whole.
     assert len(model.dump()["points"]) < 60 * 4 * 40
     assert model._tried == 30
+
+
+def test_a_fit_on_more_than_is_kept_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunerd.core.runs.model.MAX_TRIED", 20)
+    jobs = [one for n in (64, 128, 256) for one in outcomes(range(15), n_gpus=n)]
+    model, features = model_of(jobs)
+    rows = features.rows(jobs)
+    model.update(rows, rows)
+    assert model._tried <= 20 + 15
+    assert np.isfinite(model.predict(rows)).all()

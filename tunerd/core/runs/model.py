@@ -156,7 +156,9 @@ class RunsModel:
             return
         expected = self._expected(rows.X).tolist()
         for i, point in self._points(rows):
-            self._contexts[rows.context_key[i]].expect(point, expected[i])
+            tried = self._contexts.get(rows.context_key[i])
+            if tried is not None:  # else it fell out: more was tried than is kept
+                tried.expect(point, expected[i])
 
     def _learn(self, rows: Rows) -> None:
         for i, point in self._points(rows):
