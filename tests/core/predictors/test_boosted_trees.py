@@ -137,6 +137,13 @@ def test_live_errors_widen_the_spread_and_calm_narrows_it_again() -> None:
     assert predictor.predict(PROBE).spread.mean() < widened
 
 
+def test_many_surprises_at_once_widen_the_spread_to_their_size_and_no_further() -> None:
+    predictor = fit(ROWS)
+    off = replace(PROBE, score=PROBE.score + 3.0)
+    predictor.update(off, ROWS.take(np.arange(0)))
+    assert 0.5 < np.median(predictor.predict(off).spread) < 5.0
+
+
 def test_members_disagree_less_with_more_data() -> None:
     few, many = fit(first(60)).predict(PROBE), fit(ROWS).predict(PROBE)
     assert few.spread.mean() > many.spread.mean()

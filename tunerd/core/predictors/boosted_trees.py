@@ -171,9 +171,14 @@ class BoostedTrees(Predictor):
         )
 
     def _follow_errors(self, errors: FloatArray) -> None:
-        """Let the noise follow live errors, given in spreads; one wild job counts as three."""
+        """Let the noise follow live errors, given in spreads; one wild job counts as three.
+
+        The spreads are of before the batch: as the noise grows, the same error is less of one.
+        """
+        before = self._noise
         for error in errors.tolist():
-            self._noise *= 1.0 + (min(error, 3.0) ** 2 - 1.0) / NOISE_MEMORY
+            size = error**2 * before / self._noise
+            self._noise *= 1.0 + (min(size, 9.0) - 1.0) / NOISE_MEMORY
 
     def _correct(self, recent: Rows) -> None:
         self._correction = None
