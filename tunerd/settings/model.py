@@ -191,8 +191,9 @@ class HttpSettings(Section):
 class IngestSettings(Section):
     """How events are read."""
 
-    batch_records: Count = 500
-    """At most so many records are committed in one transaction."""
+    batch_records: Count = 4000
+    """At most so many records are committed in one transaction. Large, because a backlog is what
+    its fixed cost counts in; a live event never waits for more."""
     max_future_hours: Annotated[float, Field(ge=0), BeforeValidator(_not_a_bool)] = 24.0
     """An event that finished further in the future than this is rejected."""
     max_age_days: Days = 365.0
