@@ -114,6 +114,7 @@ def watch(file: Path, query: str, count: int, alive: Callable[[], None]) -> floa
     found = 0
     deadline = time.monotonic() + DEADLINE_S
     while not file.exists():
+        alive()
         time.sleep(0.01)
     with closing(sqlite3.connect(file, isolation_level=None)) as store:
         while True:
@@ -134,7 +135,8 @@ def raw_loop(bootstrap: str, topic: str, count: int) -> float:
     """Events per second of the raw loop."""
     with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
         file = Path(folder) / "raw.sqlite"
-        command = [sys.executable, "-m", "benchmarks.raw_loop", bootstrap, topic, str(file)]
+        program = "from benchmarks.raw_loop import main; main()"
+        command = [sys.executable, "-c", program, bootstrap, topic, str(file)]
         process = subprocess.Popen(tied() + command)
 
         def alive() -> None:
@@ -153,7 +155,7 @@ def fresh(bootstrap: str, name: str, *arguments: str) -> Iterator[Daemon]:
     """A daemon with an empty store, which reads the topic from its beginning."""
     with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
         daemon = Daemon(Path(folder), {STUDY: shipped_study(STUDY)}, bootstrap, name)
-        daemon.start(*arguments)
+        daemon.spawn(*arguments)
         try:
             yield daemon
         finally:
@@ -222,7 +224,7 @@ def main() -> int:
     parser.add_argument("--flood", type=int, default=1_000)
     options = parser.parse_args()
     if options.quick:
-        options.events, options.turns, options.flood = 10_000, 1, 100
+        options.events, options.turns, options.flood = 20_000, 1, 100
     bars = Bars("ingest")
     with kafka_broker(options) as bootstrap:
         measure(options, bars, bootstrap)

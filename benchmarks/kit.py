@@ -147,17 +147,22 @@ class Daemon:
         """Topic."""
         return f"{self.name}.rejected"
 
-    def start(self, *arguments: str, ready_s: float = 60.0) -> None:
-        """Start it and wait until it is ready."""
+    def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Start it."""
         with (self.folder / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tunerd", "run", "--settings", str(self.file), *arguments],
                 stdout=log,
                 stderr=log,
             )
+        return self.process
+
+    def start(self, *arguments: str, ready_s: float = 60.0) -> None:
+        """Start it and wait until it is ready."""
+        process = self.spawn(*arguments)
         deadline = time.monotonic() + ready_s
         while time.monotonic() < deadline:
-            if self.process.poll() is not None:
+            if process.poll() is not None:
                 raise RuntimeError(f"the daemon ended; see {self.folder / 'daemon.log'}")
             with suppress(URLError, OSError), urlopen(self.url("/readyz"), timeout=2):
                 return

@@ -1,8 +1,7 @@
 """The least that any ingest must do, for comparison: poll, ``json.loads``, insert raw rows.
 
-A program of its own, as the daemon is: ``python -m benchmarks.raw_loop BOOTSTRAP TOPIC FILE``.
-It keeps no positions, checks nothing and knows no duplicates; batches and pragmas are tunerd's.
-Runs until it is stopped.
+:mod:`benchmarks.ingest` runs it in a process of its own, as the daemon is. It keeps no positions,
+checks nothing and knows no duplicates; batches and pragmas are tunerd's. Runs until it is stopped.
 """
 
 import json
@@ -16,7 +15,7 @@ from tunerd.store.engine import SQLITE_CACHE_KIB
 
 
 def main() -> None:
-    """Run it."""
+    """Run it, with the broker, the topic and the file as arguments."""
     bootstrap, topic, file = sys.argv[1:]
     store = sqlite3.connect(file, isolation_level=None)
     for pragma in (
@@ -48,7 +47,3 @@ def main() -> None:
             store.execute("BEGIN IMMEDIATE")
             store.executemany("INSERT INTO raw (study, event_id, value) VALUES (?, ?, ?)", rows)
             store.execute("COMMIT")
-
-
-if __name__ == "__main__":
-    main()
