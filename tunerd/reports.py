@@ -68,6 +68,8 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True, tag="scores"):
     pearson: float | None = None
     mape: float | None = None
     """Mean absolute error relative to the metric; 0.1 is 10 %."""
+    coverage: float | None = None
+    """Share of them that fell into the band that was predicted, which promises 0.8."""
 
 
 class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="stepped"):
@@ -96,6 +98,11 @@ class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="stepped"):
     """Gain over the incumbent that candidates promised which have been run since; 0.04 is 4 %."""
     gain_realised: float | None = None
     """Gain that the same candidates showed."""
+    following: dict[str, int] = {}
+    """Jobs learned in this step by what they did with the recommendation: followed, changed,
+    ignored, unasked. Imported jobs are not counted."""
+    paused: bool = False
+    """Whether an operator has paused the study."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):

@@ -24,6 +24,7 @@ __all__ = [
     "observations",
     "outbox",
     "positions",
+    "predictions",
     "recommendations",
     "studies",
     "study_states",
@@ -126,8 +127,21 @@ observations = sa.Table(
     sa.Column("config", sa.Text, nullable=False),
     sa.Column("metrics", sa.Text, nullable=False),
     sa.Column("extra", sa.Text, nullable=False),
+    sa.Column("history", sa.Boolean, server_default=sa.false(), nullable=False),
     sa.UniqueConstraint("source", "event_id"),
 )
+
+predictions = sa.Table(
+    "predictions",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True),
+    sa.Column("finished_at", Instant, nullable=False),
+    sa.Column("history", sa.Boolean, nullable=False),
+    sa.Column("context_key", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+)
+sa.Index("ix_predictions_study_finished_at", predictions.c.study, predictions.c.finished_at)
 
 positions = sa.Table(
     "positions",
