@@ -8,11 +8,11 @@ nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port
 import os
 import secrets
 from collections.abc import Iterator
-from typing import NoReturn
 
 import pytest
 from hypothesis import settings
 
+from tests.needs import MISSING, without
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import Databases, PostgresServer
@@ -21,20 +21,10 @@ from tests.servers.postgres import Databases, PostgresServer
 settings.register_profile("tunerd", deadline=None)
 settings.load_profile("tunerd")
 
-_missing: dict[str, str] = {}
-
-
-def _without(server: str, reason: str) -> NoReturn:
-    text = f"no real {server}: {reason}"
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        pytest.fail(f"{text} (CI must have one)", pytrace=False)
-    _missing[server] = reason
-    pytest.skip(text)
-
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for server, reason in _missing.items():
-        terminalreporter.section(f"NOT TESTED: everything that needs a real {server}", red=True)
+    for what, reason in MISSING.items():
+        terminalreporter.section(f"NOT TESTED: everything that needs {what}", red=True)
         terminalreporter.line(f"Its tests were skipped: {reason}.", red=True, bold=True)
 
 
@@ -44,7 +34,7 @@ def _own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer
     try:
         server.start()
     except MissingServerError as error:
-        _without("Apache Kafka", str(error))
+        without("real Apache Kafka", str(error))
     yield server
     server.stop()
 
@@ -79,7 +69,7 @@ def _own_postgres() -> Iterator[PostgresServer]:
     try:
         server = PostgresServer()
     except MissingServerError as error:
-        _without("PostgreSQL", str(error))
+        without("real PostgreSQL", str(error))
     try:
         server.start()
         yield server

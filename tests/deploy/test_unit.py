@@ -1,0 +1,59 @@
+"""The systemd unit: sound, hardened, and true about how the daemon is run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tests.needs import need_program
+from tunerd.cli import cli
+
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "tunerd.service"
+EXPOSURE = 30
+"""In tenths: `systemd-analyze security` must stay below 3.0."""
+
+
+def here(tmp_path: Path) -> Path:
+    """The unit with a program that exists on this machine, which is what verify looks for."""
+    unit = tmp_path / "tunerd.service"
+    unit.write_text(UNIT.read_text().replace("/opt/tunerd/bin/tunerd ", f"{sys.executable} "))
+    return unit
+
+
+def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
+    analyze = need_program("systemd-analyze", "systemd")
+    done = subprocess.run(
+        [analyze, "verify", here(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_it_may_do_little(tmp_path: Path) -> None:
+    analyze = need_program("systemd-analyze", "systemd")
+    subprocess.run(
+        [analyze, "security", "--offline=true", f"--threshold={EXPOSURE}", here(tmp_path)],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_the_command_line_is_one() -> None:
+    (line,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.M)
+    program, command, option, file = shlex.split(line)
+    assert (program, file) == ("/opt/tunerd/bin/tunerd", "/etc/tunerd/tunerd.toml")
+    shown = CliRunner().invoke(cli, [command, "--help"])
+    assert shown.exit_code == 0
+    assert option in shown.output
+
+
+def test_exit_codes_mean_what_the_unit_says() -> None:
+    """2 is misconfigured: systemd must not try again. (The daemon's own tests check the codes,
+    and that it notifies READY, WATCHDOG, RELOADING and STOPPING.)"""
+    text = UNIT.read_text()
+    assert "RestartPreventExitStatus=2\n" in text
+    assert "Restart=on-failure\n" in text
+    assert "Type=notify\n" in text
+    assert "WatchdogSec=" in text

@@ -1,0 +1,26 @@
+"""What some tests need of the machine: without it they are skipped, loudly; in CI they fail."""
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+__all__ = ["MISSING", "need_program", "without"]
+
+MISSING: dict[str, str] = {}
+"""What was missing in this run, and why; the end of the run says so."""
+
+
+def without(what: str, reason: str) -> NoReturn:
+    """Skip this test for want of something; in CI, which must have everything, fail it."""
+    text = f"no {what}: {reason}"
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(f"{text} (CI must have one)", pytrace=False)
+    MISSING[what] = reason
+    pytest.skip(text)
+
+
+def need_program(name: str, package: str) -> str:
+    """Path of a program; ``package`` is the Debian package that has it."""
+    return shutil.which(name) or without(name, f"on Debian, apt-get install {package}")
