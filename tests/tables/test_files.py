@@ -1,0 +1,268 @@
+"""Tables in files: every format gives back what was written, and says what it cannot read."""
+
+import csv
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from tunerd.errors import MisconfiguredError
+from tunerd.tables.files import Row, TableFile, Unreadable, open_table
+
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": lambda data: zstandard.compress(data),
+}
+
+names = st.lists(
+    st.text("abcdefgh_.é", min_size=1, max_size=8).map(str.strip).filter(bool),
+    min_size=1,
+    max_size=5,
+    unique=True,
+)
+texts = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n"), max_size=12
+).map(str.strip)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False), texts
+)
+
+
+def read(path: Path) -> tuple[TableFile, list[Mapping[str, Any]]]:
+    table = open_table(path)
+    rows = list(table.rows())
+    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+    assert table.progress() == (path.stat().st_size, path.stat().st_size)
+    return table, [row.values for row in rows if isinstance(row, Row)]
+
+
+def written(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def refusal(path: Path, content: bytes | str) -> str:
+    with pytest.raises(MisconfiguredError) as caught:
+        list(open_table(written(path, content)).rows())
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@QUICK
+@given(st.data())
+def test_csv_comes_back(tmp_path: Path, data: st.DataObject) -> None:
+    columns = data.draw(names)
+    cells = st.lists(texts, min_size=len(columns), max_size=len(columns))
+    rows = data.draw(st.lists(cells, max_size=6))
+    delimiter = data.draw(st.sampled_from(",\t;|"))
+    suffix = data.draw(st.sampled_from(list(PACKERS)))
+    path = tmp_path / f"jobs.csv{suffix}"
+    text = tmp_path / "plain"
+    ends = data.draw(st.sampled_from(["\r\n", "\n"]))
+    mark = data.draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
+    with text.open("w", newline="", encoding=mark) as file:
+        writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator=ends)
+        writer.writerows([columns, *rows])
+    path.write_bytes(PACKERS[suffix](text.read_bytes()))
+    table, found = read(path)
+    assert table.columns == tuple(columns)
+    missing = {"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"}
+    cleaned = [[None if cell in missing else cell for cell in row] for row in rows]
+    assert [list(row.values()) for row in found] == cleaned
+
+
+@QUICK
+@given(st.data())
+def test_json_lines_come_back(tmp_path: Path, data: st.DataObject) -> None:
+    columns = data.draw(names.filter(lambda found: not any("." in name for name in found)))
+    values = st.one_of(scalars, st.lists(scalars, max_size=3))
+    record = st.fixed_dictionaries(
+        {columns[0]: values}, optional=dict.fromkeys(columns[1:], values)
+    )
+    rows = data.draw(st.lists(record, min_size=1, max_size=6))
+    suffix = data.draw(st.sampled_from(list(PACKERS)))
+    lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in _finite(rows))
+    table, found = read(written(tmp_path / f"jobs.jsonl{suffix}", PACKERS[suffix](lines.encode())))
+    assert set(table.columns) == set().union(*rows)
+    assert found == [dict.fromkeys(table.columns) | row for row in _finite(rows)]
+
+
+@QUICK
+@given(st.data())
+def test_parquet_comes_back(tmp_path: Path, data: st.DataObject) -> None:
+    columns = data.draw(names)
+    kinds: Sequence[st.SearchStrategy[Any]] = [
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts,
+        st.lists(st.integers(0, 9), max_size=3),
+    ]
+    size = data.draw(st.integers(0, 5))
+    content = {
+        name: data.draw(
+            st.lists(st.none() | data.draw(st.sampled_from(kinds)), min_size=size, max_size=size)
+        )
+        for name in columns
+    }
+    path = tmp_path / "jobs.parquet"
+    parquet.write_table(pyarrow.table(content), path)
+    table, found = read(path)
+    assert table.columns == tuple(columns)
+    assert {name: [row[name] for row in found] for name in columns} == content
+
+
+def _finite(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def clean(value: Any) -> Any:
+        if isinstance(value, list):
+            return [clean(one) for one in value]
+        infinite = isinstance(value, float) and abs(value) == float("inf")
+        return None if infinite else value
+
+    return [{name: clean(value) for name, value in row.items()} for row in rows]
+
+
+def test_parquet_times_and_records(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    when = datetime(2026, 11, 20, 10, tzinfo=UTC)
+    content = {
+        "at": pyarrow.array([when], pyarrow.timestamp("ns", "Europe/Berlin")),
+        "naive": pyarrow.array([when.replace(tzinfo=None)], pyarrow.timestamp("ns")),
+        "day": [date(2026, 11, 20)],
+        "config": [{"tp": 4, "deep": {"zero": True}}],
+        "gpu": pyarrow.array(["H100"]).dictionary_encode(),
+        "gone": [float("nan")],
+    }
+    parquet.write_table(pyarrow.table(content), path)
+    table, rows = read(path)
+    assert table.columns == ("at", "naive", "day", "config.tp", "config.deep.zero", "gpu", "gone")
+    assert list(rows[0].values()) == [
+        "2026-11-20T10:00:00+00:00",
+        "2026-11-20T10:00:00",
+        "2026-11-20",
+        4,
+        True,
+        "H100",
+        None,
+    ]
+
+
+def test_records_in_json_lines_are_flattened(tmp_path: Path) -> None:
+    lines = '{"config": {"tp": 4, "shards": ["a", "b"]}, "x": NaN, "odd": [[1]], "none": {}}\n'
+    table, (row,) = read(written(tmp_path / "jobs.log", lines))
+    assert table.form == "jsonl"
+    assert row == {
+        "config.tp": 4,
+        "config.shards": ["a", "b"],
+        "x": None,
+        "odd": "[[1]]",
+        "none": None,
+    }
+
+
+def test_lines_that_are_no_rows(tmp_path: Path) -> None:
+    content = b"a,b\r\n1,2\r\n\r\n1,2,3\r\n\xff,2\r\n3\r\n" + b"x" * (3 << 20) + b"\r\n5,6\r\n"
+    rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
+    assert [type(row) for row in rows] == [Row, *[Unreadable] * 4, Row]
+    reasons = [(row.number, row.reason) for row in rows if isinstance(row, Unreadable)]
+    assert reasons == [
+        (2, "has 3 fields, the header has 2"),
+        (3, "is not UTF-8"),
+        (4, "has 1 fields, the header has 2"),
+        (5, "is longer than 1,048,576 characters"),
+    ]
+    shown = [row.text for row in rows if isinstance(row, Unreadable)]
+    assert shown[:3] == ["1,2,3", "\ufffd,2", "3"]
+    assert len(shown[3]) == 4_096
+    assert rows[-1] == Row(6, {"a": "5", "b": "6"})
+
+
+def test_lines_that_are_no_objects(tmp_path: Path) -> None:
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    lines = ['{"a": 1}', "", "{", "[1]", '{"a.b": 1, "a": {"b": 2}}', deep, '{"a": 2, "late": 3}']
+    rows = list(open_table(written(tmp_path / "jobs.jsonl", "\n".join(lines))).rows())
+    assert [type(row) for row in rows] == [Row, *[Unreadable] * 4, Row]
+    reasons = [row.reason for row in rows if isinstance(row, Unreadable)]
+    assert reasons[0].startswith("is not JSON")
+    assert reasons[1:3] == ["is not a JSON object", "has 'a.b' twice"]
+    assert "deep" in reasons[3] or "not JSON" in reasons[3]
+
+
+def test_an_unclosed_quote_costs_the_lines_it_swallows(tmp_path: Path) -> None:
+    content = 'a,b\n1,2\n"3,4\n' + "5,6\n" * 50_000 + "7,8\n"
+    rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
+    assert rows[0] == Row(1, {"a": "1", "b": "2"})
+    assert isinstance(rows[1], Unreadable)
+    assert rows[-1] == Row(len(rows), {"a": "7", "b": "8"})
+
+
+def test_numbers_with_a_decimal_comma_and_columns_without_a_name(tmp_path: Path) -> None:
+    table, rows = read(written(tmp_path / "jobs.csv", ";b\n0;1,5\n1;2,5\n"))
+    assert (table.delimiter, table.columns) == (";", ("column_1", "b"))
+    assert rows[0] == {"column_1": "0", "b": "1,5"}
+
+
+def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
+    plain = b"a,b\n1,2\n"
+    paths = [
+        written(tmp_path / f"jobs.csv{suffix}", pack(plain)) for suffix, pack in PACKERS.items()
+    ]
+    assert len({open_table(path).fingerprint for path in paths}) == 1
+    assert (
+        open_table(written(tmp_path / "more.csv", plain + b"3,4\n")).fingerprint
+        != open_table(paths[0]).fingerprint
+    )
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    assert "no such file" in str(_error(tmp_path / "gone.csv"))
+    assert "is a folder" in str(_error(tmp_path))
+    for empty in (b"", b"\n \n", b"\xef\xbb\xbf", gzip.compress(b"")):
+        assert "is empty" in refusal(path, empty)
+    assert "has numbers" in refusal(path, "1,2.5\n3,4\n")
+    assert "no column names" in refusal(path, ",,\n1,2,3\n")
+    assert "same name: 'a'" in refusal(path, "a,b,a\n1,2,3\n")
+    assert "jq" in refusal(path, '[\n {"a": 1}]')
+    assert "neither a text table" in refusal(path, b"\x7fELF\0\0")
+    assert "not UTF-8" in refusal(path, b"caf\xe9,b\n1,2\n")
+    assert "line 1 is not a JSON object" in refusal(tmp_path / "jobs.jsonl", "a,b\n1,2\n")
+    assert "line 1: is not JSON" in refusal(tmp_path / "jobs.jsonl", "{\n")
+    assert "without a single key" in refusal(tmp_path / "jobs.jsonl", "{}\n")
+
+
+def test_a_truncated_file_is_not_a_short_one(tmp_path: Path) -> None:
+    lines = "a,b\n" + "".join(f"{n},{n * 7919 % 1009}\n" for n in range(100_000))
+    for suffix in (".gz", ".zst"):
+        packed = PACKERS[suffix](lines.encode())
+        assert "compress" in refusal(tmp_path / f"jobs.csv{suffix}", packed[: len(packed) // 2])
+    path = tmp_path / "jobs.parquet"
+    parquet.write_table(pyarrow.table({"a": list(range(1000))}), path)
+    assert "Parquet" in refusal(path, path.read_bytes()[:500])
+
+
+def test_progress_grows(tmp_path: Path) -> None:
+    path = written(tmp_path / "jobs.csv", "a,b\n" + "1,2\n" * 100_000)
+    table = open_table(path)
+    seen = {table.progress()[0] for _ in table.rows()}
+    assert len(seen) > 10
+    assert max(seen) == path.stat().st_size
+
+
+def _error(path: Path) -> MisconfiguredError:
+    with pytest.raises(MisconfiguredError) as caught:
+        open_table(path)
+    return caught.value

@@ -1,0 +1,80 @@
+"""Tables in Parquet, batch by batch. pyarrow is imported when there is one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tunerd.core.observation import Value
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.rows import Row, Unreadable, flattened
+
+__all__ = ["parquet_columns", "parquet_rows"]
+
+BATCH = 1_024
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Names of the columns; those of nested records as ``record.name``."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    def names(fields: Any, before: str) -> Iterator[str]:
+        for field in fields:
+            name = before + field.name
+            if pyarrow.types.is_struct(field.type) and field.type.num_fields:
+                yield from names(field.type, f"{name}.")
+            else:
+                yield name
+
+    try:
+        with ParquetFile(path) as file:
+            return list(names(file.schema_arrow, ""))
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _broken(path, error) from error
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[Row | Unreadable, float]]:
+    """The rows, each with the share of the file that has been read."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            total = max(1, file.metadata.num_rows)
+            for batch in file.iter_batches(batch_size=BATCH):
+                for record in _plain(batch).to_pylist():
+                    number += 1
+                    yield _row(number, record), number / total
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _broken(path, error) from error
+
+
+def _row(number: int, record: dict[str, Any]) -> Row | Unreadable:
+    try:
+        values: dict[str, Value] = flattened(record)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(number, str(error), "")
+    return Row(number, values)
+
+
+def _plain(batch: Any) -> Any:
+    """The batch with times that Python can hold: microseconds, in UTC where they have a zone.
+
+    A zone's name may mean nothing on this machine, and nanoseconds would need pandas.
+    """
+    import pyarrow
+
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        made = column
+        if pyarrow.types.is_timestamp(field.type):
+            zone = "+00:00" if field.type.tz is not None else None
+            made = column.cast(pyarrow.timestamp("us", tz=zone), safe=False)
+        columns.append(made)
+    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _broken(path: Path, error: Exception) -> MisconfiguredError:
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return MisconfiguredError([Problem(str(path), f"cannot be read as Parquet: {why}")])

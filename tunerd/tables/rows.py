@@ -1,0 +1,92 @@
+"""What a table file yields: rows, and lines that are none."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from tunerd.core.observation import Scalar, Value
+
+__all__ = ["Row", "Unreadable", "flattened", "shortened"]
+
+MAX_SHOWN = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table."""
+
+    number: int
+    """Its place among the data rows and the unreadable lines, from 1."""
+    values: Mapping[str, Value]
+    """By column, ``None`` where there is none. CSV: text as written, without white space around
+    it. JSON lines and Parquet: native values; times as ISO 8601 text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that is no row."""
+
+    number: int
+    reason: str
+    text: str
+    """As it stands in the file, cut to 4,096 characters; empty when the file has no lines."""
+
+
+def shortened(text: str) -> str:
+    """Text as UTF-8 that can be written, at most ``MAX_SHOWN`` characters of it."""
+    return text[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def flattened(record: Mapping[str, Any]) -> dict[str, Value]:
+    """Columns of a record: ``{"config": {"tp": 4}}`` has the column ``config.tp``.
+
+    Lists of scalars stay lists; other lists become JSON text. Raises ValueError when a name
+    comes out twice, RecursionError when it is nested too deeply.
+    """
+    flat: dict[str, Value] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping) and value:
+            for inner, leaf in flattened(value).items():
+                _put(flat, f"{name}.{inner}", leaf)
+        else:
+            _put(flat, name, _leaf(value))
+    return flat
+
+
+def _put(flat: dict[str, Value], name: str, value: Value) -> None:
+    if name in flat:
+        raise ValueError(f"has {name!r} twice")
+    flat[name] = value
+
+
+def _leaf(value: Any) -> Value:
+    if isinstance(value, list | tuple):
+        scalars = [_scalar(item) for item in value]
+        if not any(isinstance(item, list | tuple | Mapping) for item in value):
+            return scalars
+        return json.dumps(value, default=str)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Scalar:
+    match value:
+        case bool() | int() | str() | None:
+            return value
+        case float():
+            return value if math.isfinite(value) else None  # pandas writes what is missing so
+        case Decimal():
+            return float(value) if value.is_finite() else None
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return value.decode(errors="replace")
+        case Mapping():  # an empty one: the others have been flattened
+            return None
+        case _:
+            return str(value)
