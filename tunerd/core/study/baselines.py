@@ -10,7 +10,7 @@ from tunerd.core.study.messages import Path, shown
 from tunerd.core.study.parts import Baseline, Parameter
 from tunerd.core.study.scope import Scope, reads
 
-__all__ = ["baselines_of"]
+__all__ = ["baselines_of", "values_of"]
 
 
 def baselines_of(
@@ -81,12 +81,13 @@ class _Baselines:
             return None
         for one in value if isinstance(value, list) else [value]:
             if parameter.index(one) is None:
-                self.mistake(path, f"{shown(one)} is outside the space: {_range(parameter)}")
+                self.mistake(path, f"{shown(one)} is outside the space: {values_of(parameter)}")
                 return None
         return parameter.clean(value)
 
 
-def _range(parameter: Parameter) -> str:
+def values_of(parameter: Parameter) -> str:
+    """Say which values a parameter has."""
     texts = [shown(choice) for choice in parameter.choices]
     if len(texts) > 12:
         return f"its {len(texts):,} values go from {texts[0]} to {texts[-1]}"
