@@ -21,6 +21,7 @@ __all__ = [
     "kendall",
     "mape",
     "pearson",
+    "ranks",
     "spearman",
     "within_contexts",
 ]
@@ -62,7 +63,7 @@ def pearson(predicted: FloatArray, actual: FloatArray) -> float:
 
 def spearman(predicted: FloatArray, actual: FloatArray) -> float:
     """Spearman's rank correlation, ties at their mean rank; NaN as for :func:`pearson`."""
-    return pearson(_ranks(predicted), _ranks(actual))
+    return pearson(ranks(predicted), ranks(actual))
 
 
 def mape(predicted: FloatArray, actual: FloatArray) -> float:
@@ -167,7 +168,8 @@ class Window:
         return window
 
 
-def _ranks(values: FloatArray) -> FloatArray:
+def ranks(values: FloatArray) -> FloatArray:
+    """(n,) ranks 1 … n, ties at their mean rank."""
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     mean_rank: FloatArray = (last - (counts - 1) / 2)[group]
