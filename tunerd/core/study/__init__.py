@@ -10,6 +10,7 @@ import json
 from tunerd.core.context import Bucket
 from tunerd.core.study.compile import compile_study
 from tunerd.core.study.file import StudyFile
+from tunerd.core.study.mapping import MappingTable
 from tunerd.core.study.parts import (
     Baseline,
     Constraint,
@@ -32,6 +33,7 @@ __all__ = [
     "ContextFeature",
     "Derived",
     "Guard",
+    "MappingTable",
     "Objective",
     "Parameter",
     "PredictorOptions",
@@ -55,6 +57,8 @@ def parse_study(text: str, file: str = "study.toml") -> Study:
     if reading.problems:
         raise MisconfiguredError(reading.problems)
     # The order of keys stays in: it is the order of parameters, and so of what is random.
-    canonical = json.dumps(reading.data, separators=(",", ":"))
+    # The mapping of old tables stays out: nothing that is learned or published depends on it.
+    content = {key: value for key, value in reading.data.items() if key != "mapping"}
+    canonical = json.dumps(content, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return Study(**fields, text=text, content_hash=f"sha256:{digest}")

@@ -10,6 +10,7 @@ from tunerd.core.searchers import SEARCHERS
 from tunerd.core.study.baselines import baselines_of
 from tunerd.core.study.choices import choices_of
 from tunerd.core.study.file import FeatureTable, StudyFile
+from tunerd.core.study.mapping import mapping_mistakes
 from tunerd.core.study.messages import Path
 from tunerd.core.study.parts import (
     Constraint,
@@ -49,6 +50,7 @@ class _Compiler:
         lookups = self.lookups()
         parameters = self.parameters()
         self.engines()
+        self.mapping()
         return {
             "name": table.name,
             "mode": table.mode,
@@ -66,6 +68,7 @@ class _Compiler:
                 **{**table.search.model_dump(), "seeds": tuple(table.search.seeds)}
             ),
             "predictor": PredictorOptions(**table.predictor.model_dump()),
+            "mapping": table.mapping,
         }
 
     # ── context ──────────────────────────────────────────────────────────────────────────────
@@ -169,6 +172,19 @@ class _Compiler:
         if name not in registered:
             hint = suggestion(name, registered) or f"; there are {', '.join(registered)}"
             self.mistake(path, f"there is no {what} {name!r}{hint}")
+
+    def mapping(self) -> None:
+        table, lost = self.table, self.reading.left_out
+        mistakes = mapping_mistakes(
+            table.mapping,
+            given=[*table.context, *table.parameters],
+            metrics=[table.objective.metric, *table.guards],
+            repeated={name for name, one in table.parameters.items() if one.repeat},
+        )
+        for path, message in mistakes:
+            # What was left out for a mistake of its own is there all the same.
+            if not any(entry[-1] == path[-1] or len(entry) == 1 for entry in lost):
+                self.mistake(("mapping", *path), message)
 
     # ── expressions ──────────────────────────────────────────────────────────────────────────
 

@@ -3,9 +3,12 @@
 Shapes and types only; what the keys mean together is checked in :mod:`.compile`.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from tunerd.core.study.mapping import MappingTable
+from tunerd.core.study.shapes import Number, Seed, Table, Text, Value
 
 __all__ = [
     "BaselineTable",
@@ -18,18 +21,6 @@ __all__ = [
     "SearchTable",
     "StudyFile",
 ]
-
-Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Number = Whole | float
-Text = Annotated[str, Field(min_length=1, max_length=1_000)]
-Value = bool | Whole | float | str
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-
-
-class Table(BaseModel):
-    """Base of all tables: frozen, nothing converted, unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ObjectiveTable(Table):
@@ -227,4 +218,9 @@ class StudyFile(Table):
     )
     predictor: PredictorTable = Field(
         default_factory=PredictorTable, description="Options of the predictor."
+    )
+    mapping: MappingTable = Field(
+        default_factory=MappingTable,
+        description="Where tables of old jobs have all this, for `tunerd import`. Changing it"
+        " makes no new generation of the study.",
     )

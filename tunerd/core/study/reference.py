@@ -16,6 +16,7 @@ from tunerd.core.study.file import (
     SearchTable,
     StudyFile,
 )
+from tunerd.core.study.mapping import ColumnTable, MappingTable, StatusTable, TimeTable
 
 __all__ = ["study_page"]
 
@@ -76,6 +77,10 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
     "[[baseline]]": (BaselineTable, "Any number of them."),
     "[search]": (SearchTable, "All optional."),
     "[predictor]": (PredictorTable, "All optional."),
+    "[mapping]": (MappingTable, "All optional; [Importing old jobs](import.md) has examples."),
+    "mapping.columns.NAME, mapping.measured_s and mapping.gpus as a table": (ColumnTable, ""),
+    "mapping.finished_at as a table": (TimeTable, ""),
+    "mapping.status as a table": (StatusTable, ""),
 }
 
 
@@ -87,7 +92,7 @@ def study_page() -> str:
 
 
 def _table(title: str, model: type[BaseModel], note: str) -> str:
-    about = f"{model.__doc__} {note}".strip()
+    about = " ".join(f"{model.__doc__} {note}".split())
     rows = "".join(
         f"| `{info.alias or name}` | {_default(info)} | {_meaning(info)} |\n"
         for name, info in model.model_fields.items()

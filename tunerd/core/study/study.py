@@ -10,6 +10,7 @@ from tunerd.core.context import Bucket, BucketValue, canonical_context_key, clea
 from tunerd.core.expressions import Column, constant
 from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
 from tunerd.core.study.columns import context_columns, parameter_columns
+from tunerd.core.study.mapping import MappingTable
 from tunerd.core.study.parts import (
     Baseline,
     Constraint,
@@ -45,10 +46,13 @@ class Study:
     baselines: tuple[Baseline, ...]
     search: SearchOptions
     predictor: PredictorOptions
+    mapping: MappingTable
+    """How to read tables of old jobs."""
     text: str
     """The file as it was written."""
     content_hash: str
-    """``sha256:…`` of what the file says; comments and white space say nothing."""
+    """``sha256:…`` of what the file says, the mapping apart; comments and white space say
+    nothing."""
 
     # ── context ──────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,322 @@
+"""Rows of a table of old jobs as job events: what its columns mean for a study.
+
+The mapping is the ``[mapping]`` of the study file, or a file with the same keys beside it. A row
+that cannot be used comes out as :class:`Unusable`, and is counted; a mapping that does not fit
+the table is a mistake, and all mistakes are said at once.
+"""
+
+import hashlib
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.study import MappingTable, Study
+from tunerd.core.study.mapping import mapping_mistakes
+from tunerd.core.study.messages import dotted, in_data, message_for
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.events import Limits, Rejection
+from tunerd.events.job import JOB_SCHEMA, read_content
+from tunerd.events.values import describe
+from tunerd.tables.files import Row, TableFile, Unreadable
+from tunerd.tables.layout import Field, lay_out
+from tunerd.tables.times import UNDATED
+
+__all__ = [
+    "History",
+    "Reasons",
+    "TableReader",
+    "Unusable",
+    "read_mapping",
+    "read_observations",
+]
+
+LIMITS = Limits(max_age=None)
+"""History may be as old as it is; a time ahead of now is a mistake of the table."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why a row cannot be used."""
+
+    field: str
+    """The place in the event, e.g. ``config.tp``; ``row`` for a line that is none."""
+    reason: str
+    """What is wrong, the same for all rows in which the same is wrong."""
+    found: str = ""
+    """What stood there instead, in a few characters."""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" + (f", got {self.found}" if self.found else "")
+
+
+def read_mapping(file: Path, study: Study) -> MappingTable:
+    """A mapping in a file of its own: the keys of ``[mapping]``, under that heading or without.
+
+    Raises:
+        MisconfiguredError: with every mistake in it.
+    """
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise MisconfiguredError(
+            [Problem(str(file), f"cannot be read: {error.strerror}")]
+        ) from None
+    except ValueError as error:
+        raise MisconfiguredError([Problem(str(file), f"this is not TOML: {error}")]) from None
+    if set(data) == {"mapping"} and isinstance(data["mapping"], dict):
+        data = data["mapping"]
+    try:
+        mapping = MappingTable.model_validate(data)
+    except ValidationError as error:
+        raise MisconfiguredError(_mistakes(file, data, error)) from None
+    metrics = [study.objective.metric, *(guard.metric for guard in study.guards)]
+    given = [*(f.name for f in study.context), *(p.name for p in study.parameters)]
+    repeated = {p.name for p in study.parameters if p.repeated}
+    mistakes = [
+        Problem(f"{file}: {'.'.join(path)}", message)
+        for path, message in mapping_mistakes(mapping, given, metrics, repeated)
+    ]
+    if mistakes:
+        raise MisconfiguredError(mistakes)
+    return mapping
+
+
+def _mistakes(file: Path, data: dict[str, Any], error: ValidationError) -> list[Problem]:
+    by_path: dict[tuple[str | int, ...], list[Any]] = {}
+    for detail in error.errors(include_url=False, include_context=False):
+        path = in_data({"mapping": data}, ("mapping", *detail["loc"]))
+        by_path.setdefault(path, []).append(detail)
+    return [
+        Problem(f"{file}: {dotted(path[1:])}", message_for(path, details))
+        for path, details in by_path.items()
+    ]
+
+
+class TableReader:
+    """Makes job events of the rows of one table."""
+
+    def __init__(
+        self, study: Study, mapping: MappingTable, file: TableFile, where: str = "mapping."
+    ) -> None:
+        """``where`` stands before the keys of the mapping in mistakes.
+
+        Raises:
+            MisconfiguredError: with every way in which the mapping does not fit the table.
+        """
+        self.study, self.mapping = study, mapping
+        self.layout = lay_out(study, mapping, file.columns, str(file.path), where)
+        self.notes = self.layout.notes
+        self.dated = self.layout.dated
+        self._now = datetime.now(UTC)
+
+    def event(self, row: Row | Unreadable) -> dict[str, Any] | Unusable:
+        """The job event of the contract in a row, marked as history, or why there is none.
+
+        The same row gives the same event wherever it stands: ``event_id`` is made from what is
+        in it. Rows that are exactly alike get the same id, see :func:`told_apart`.
+        """
+        made = self._made(row)
+        return made if isinstance(made, Unusable) else made[0]
+
+    def observation(self, row: Row | Unreadable) -> Observation | Unusable:
+        """What tunerd would keep of the row."""
+        made = self._made(row)
+        return made if isinstance(made, Unusable) else made[1]
+
+    def _made(self, row: Row | Unreadable) -> tuple[dict[str, Any], Observation] | Unusable:
+        if isinstance(row, Unreadable):
+            return Unusable("row", row.reason)
+        try:
+            event = self._event(row.values)
+        except _UnusableError as error:
+            return error.why
+        read = read_content(event, self._now, LIMITS)
+        if isinstance(read, Rejection):
+            return Unusable(read.field, read.problem)
+        return event, read
+
+    def _event(self, row: Mapping[str, Value]) -> dict[str, Any]:
+        layout = self.layout
+        metrics = {f.name: _read(f, row) for f in layout.metrics}
+        job = {f.name: _read(f, row) for f in layout.job}
+        finished = _guarded("finished_at", layout.finished_at, row, layout.finished_at.column)
+        if finished is None and layout.dated:
+            raise _UnusableError(Unusable("finished_at", "is missing"))
+        name = hashlib.sha256(_encode({k: v for k, v in row.items() if v is not None}))
+        event_id = job.get("event_id") or name.hexdigest()[:32]
+        event = {
+            "schema": JOB_SCHEMA,
+            "type": "completed",
+            "history": True,
+            "source": self.mapping.source,
+            "event_id": event_id,
+            "study": self.study.name,
+            "job_id": job.get("job_id") or event_id,
+            "status": self._status(row, metrics).value,
+            "finished_at": (finished or UNDATED).isoformat().replace("+00:00", "Z"),
+            "context": {f.name: _read(f, row) for f in layout.context},
+            "config": {
+                f.name: value for f in layout.config if (value := _read(f, row)) is not None
+            },
+            "metrics": {k: v for k, v in metrics.items() if v is not None},
+        }
+        event |= {
+            name: job[name]
+            for name in ("attempt", "measured_s", "gpus", "user")
+            if job.get(name) is not None
+        }
+        labels = {f.name: f.raw(row) for f in layout.labels}
+        return event | {"labels": labels} if labels else event
+
+    def _status(self, row: Mapping[str, Value], metrics: Mapping[str, Value]) -> Status:
+        status: Status | None
+        field = self.layout.status
+        status = _guarded("status", field, row, field.column)
+        if status is not None:
+            return status
+        metric = self.study.objective.metric
+        value = metrics.get(metric)
+        if value is None:
+            raise _UnusableError(Unusable(f"metrics.{metric}", "is missing, and so is a status"))
+        if self.study.score({metric: value}) is None:  # type: ignore[dict-item]
+            why = "is not positive, which its log scale needs, and there is no status"
+            raise _UnusableError(Unusable(f"metrics.{metric}", why, describe(value)))
+        return Status.SUCCEEDED
+
+
+class _UnusableError(Exception):
+    def __init__(self, why: Unusable) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+def _read(one: Field, row: Mapping[str, Value]) -> Value:
+    try:
+        return one.read(row)
+    except ValueError as error:
+        found = describe(one.raw(row)) if len(one.columns) == 1 else ""
+        raise _UnusableError(Unusable(one.where, str(error), found)) from None
+
+
+def _guarded(name: str, one: Any, row: Mapping[str, Value], column: str | None) -> Any:
+    try:
+        return one.read(row)
+    except ValueError as error:
+        found = "" if column is None or name == "status" else describe(row.get(column))
+        raise _UnusableError(Unusable(name, str(error), found)) from None
+
+
+# ── many rows ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Reasons:
+    """How many rows could not be used, by reason; what is rare beyond a bound goes together."""
+
+    MOST = 100
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, why: Unusable) -> None:
+        """Count one row."""
+        reason = f"{why.field}: {why.reason}"
+        if reason not in self.counts and len(self.counts) >= self.MOST:
+            reason = f"{why.field}: other reasons"
+        self.counts[reason] += 1
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+
+def told_apart(event_id: str, seen: Counter[str]) -> str:
+    """The id of a row among rows of the same table that are exactly alike: the second of them is
+    another job, but the same one when the table is read again."""
+    seen[event_id] += 1
+    again = seen[event_id]
+    return event_id if again == 1 else f"{event_id}.{again}"
+
+
+@dataclass(frozen=True)
+class History:
+    """The jobs in some tables."""
+
+    observations: tuple[Observation, ...]
+    """Sequences 1, 2, …: oldest first where the tables have times, else as they stand there."""
+    unusable: Mapping[str, int]
+    """Rows that could not be used, by reason."""
+    dated: bool
+    """Whether every table says when its jobs finished."""
+    notes: tuple[str, ...] = ()
+
+
+def read_observations(
+    study: Study,
+    mapping: MappingTable | None,
+    files: Sequence[TableFile],
+    progress: Callable[[int, int], None] | None = None,
+) -> History:
+    """Every job in some tables that can be used, in memory: what backtest and simulate judge by.
+
+    Args:
+        study: what the columns are read for.
+        mapping: ``None`` is the study's own.
+        files: read one after the other; a job that stands in several counts once.
+        progress: told bytes read and bytes in all, now and then.
+
+    Raises:
+        MisconfiguredError: with every way in which the mapping does not fit the tables.
+    """
+    readers = readers_of(study, study.mapping if mapping is None else mapping, files)
+    total = sum(file.progress()[1] for file in files)
+    reasons, found, before = Reasons(), dict[str, Observation](), 0
+    for file, reader in zip(files, readers, strict=True):
+        seen: Counter[str] = Counter()
+        for row in file.rows():
+            read = reader.observation(row)
+            if isinstance(read, Unusable):
+                reasons.add(read)
+            else:
+                event_id = told_apart(read.event_id, seen)
+                found.setdefault(event_id, read)
+            if progress is not None and row.number % 1_000 == 0:
+                progress(before + file.progress()[0], total)
+        before += file.progress()[1]
+    if progress is not None:
+        progress(total, total)
+    dated = bool(readers) and all(reader.dated for reader in readers)
+    jobs = list(found.items())
+    if dated:
+        jobs.sort(key=lambda job: job[1].finished_at)
+    observations = tuple(
+        msgspec.structs.replace(one, event_id=event_id, sequence=place)
+        for place, (event_id, one) in enumerate(jobs, 1)
+    )
+    notes = dict.fromkeys(note for reader in readers for note in reader.notes)
+    return History(observations, dict(reasons.counts.most_common()), dated, tuple(notes))
+
+
+def readers_of(
+    study: Study, mapping: MappingTable, files: Sequence[TableFile], where: str = "mapping."
+) -> list[TableReader]:
+    """A reader for each table; raises MisconfiguredError with what is wrong for any of them."""
+    readers: list[TableReader] = []
+    problems: dict[Problem, None] = {}
+    for file in files:
+        try:
+            readers.append(TableReader(study, mapping, file, where))
+        except MisconfiguredError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise MisconfiguredError(list(problems))
+    return readers

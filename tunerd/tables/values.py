@@ -1,0 +1,141 @@
+"""From what stands in a table to the types of a study."""
+
+import json
+import math
+
+from tunerd.core.context import ValueType, clean_value, value_text
+from tunerd.core.observation import Scalar, Status, Value
+
+__all__ = ["number_in", "status_in", "typed", "value_name"]
+
+_NOTHING = frozenset({"", "-", "na", "n/a", "nan", "nil", "none", "null"})
+"""What stands where a number or a truth value is missing."""
+_TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
+_FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
+
+_STATUS = {status.value: status for status in Status} | {
+    "ok": Status.SUCCEEDED,
+    "success": Status.SUCCEEDED,
+    "successful": Status.SUCCEEDED,
+    "complete": Status.SUCCEEDED,
+    "completed": Status.SUCCEEDED,
+    "done": Status.SUCCEEDED,
+    "finished": Status.SUCCEEDED,
+    "oom": Status.OUT_OF_MEMORY,
+    "out_of_me+": Status.OUT_OF_MEMORY,  # as sacct shortens it
+    "fail": Status.FAILED,
+    "failure": Status.FAILED,
+    "error": Status.FAILED,
+    "timed_out": Status.TIMEOUT,
+    "deadline": Status.TIMEOUT,
+    "canceled": Status.CANCELLED,
+    "cancelled+": Status.CANCELLED,
+    "node_fail": Status.NODE_FAILURE,
+    "boot_fail": Status.NODE_FAILURE,
+}
+"""Words for how a job ended: tunerd's, Slurm's, and what people write."""
+
+
+def typed(value: Scalar, kind: ValueType, factor: float = 1.0) -> Scalar:
+    """One value of a table in a type of a study, times ``factor``; ``None`` if it is missing.
+
+    Text may hold anything: "8", "8.0" and "1e3" are integers, "yes" is true.
+
+    Raises:
+        ValueError: says what was expected.
+    """
+    if value is None:
+        return None
+    if kind == "category":
+        return clean_value(value, kind)
+    if kind == "bool":
+        return _truth(value)
+    number = number_in(value)
+    if number is None or kind == "float":
+        return None if number is None else float(number) * factor
+    if factor != 1.0:
+        scaled = number * factor
+        whole = round(scaled)
+        # 0.35 billion is an integer, whatever floats make of it.
+        number = whole if math.isclose(scaled, whole, rel_tol=1e-9) else scaled
+    found = clean_value(number, "int")
+    if found is None:
+        raise ValueError("expected an integer")
+    return found
+
+
+def number_in(value: Scalar) -> int | float | None:
+    """The number that a value of a table is; ``None`` if it is missing.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text.lower() in _NOTHING:
+            return None
+        found = clean_value(text, "int")
+        found = clean_value(text, "float") if found is None else found
+        if isinstance(found, int | float):
+            return found
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int) or math.isfinite(value):
+            return value
+        if math.isnan(value):
+            return None
+    elif value is None:
+        return None
+    raise ValueError("expected a number")
+
+
+def _truth(value: Scalar) -> bool | None:
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in _NOTHING:
+            return None
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+        value = number_in_or_none(text)
+    found = clean_value(value, "bool")
+    if not isinstance(found, bool):
+        raise ValueError("expected true or false")
+    return found
+
+
+def number_in_or_none(text: str) -> int | float | None:
+    """The number in a text, if it is one."""
+    try:
+        return number_in(text)
+    except ValueError:
+        return None
+
+
+def listed(value: Value) -> Value:
+    """A list that is written as JSON in a text as the list; anything else as it is."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            return value
+        if isinstance(found, list) and all(
+            one is None or isinstance(one, str | int | float) for one in found
+        ):
+            return found
+    return value
+
+
+def value_name(value: Scalar) -> str:
+    """How a mapping names a value of a table: the text; ``true``; ``8`` for 8 and 8.0."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else value_text(value)
+
+
+def status_in(value: Scalar) -> Status | None:
+    """What a word for how a job ended means, whatever its case; ``None`` if nobody knows."""
+    word = value_name(value).lower().replace(" ", "_").replace("-", "_")
+    if word.startswith("cancelled_by_"):
+        return Status.CANCELLED
+    return _STATUS.get(word)
