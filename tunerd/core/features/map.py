@@ -16,7 +16,6 @@ from tunerd.core.expressions import Column as Values
 from tunerd.core.features.columns import Column, Source, Vocabulary
 from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Ran
-from tunerd.core.study.columns import context_columns
 
 if TYPE_CHECKING:
     from tunerd.core.space import Space
@@ -90,7 +89,7 @@ class FeatureMap:
         n = len(codes)
         nothing = np.full(n, NAN)
         return Rows(
-            X=self._matrix(self._columns_of(space, codes), n, learn=False),
+            X=self._matrix(space.typed_columns(codes), n, learn=False),
             score=nothing,
             ran=nothing,
             ran_weight=np.zeros(n),
@@ -109,20 +108,6 @@ class FeatureMap:
         parts = [_coordinates(source, X[:, source.columns]) for source in parameters]
         placed: FloatArray = np.concatenate(parts, axis=1) / np.sqrt(len(parameters))
         return placed
-
-    def _columns_of(self, space: "Space", codes: Codes) -> dict[str, Values]:
-        columns = context_columns(self.study.context, self.study.lookups, [space.context])
-        at = 0
-        for parameter in self.study.parameters:
-            picked = codes[:, at : at + parameter.repeat].astype(np.int64)
-            at += parameter.repeat
-            picked = picked if parameter.repeated else picked[:, 0]
-            if parameter.type == "category":
-                texts = tuple(str(choice) for choice in parameter.choices)
-                columns[parameter.name] = Values(picked, None, texts)
-            else:
-                columns[parameter.name] = Values(np.array(parameter.choices)[picked])
-        return columns | self.study.derive(columns)
 
     def _matrix(self, columns: Mapping[str, Values], n: int, *, learn: bool) -> FloatArray:
         X = np.full((n, len(self.columns)), NAN)

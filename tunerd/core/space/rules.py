@@ -1,12 +1,13 @@
 """A study's constraints in one context, as rules over columns of choice indices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.expressions import Column, Expression, constant, uses_in
+from tunerd.core.expressions.columns import somewhere
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Derived, Parameter, Study
 
@@ -14,10 +15,16 @@ __all__ = ["Layout", "Rule", "rules_of"]
 
 
 class Layout:
-    """Where the parameters lie in a configuration's codes, and what the codes stand for."""
+    """Where the parameters lie in a configuration's codes, and what the codes stand for.
 
-    def __init__(self, study: Study, context: Mapping[str, Scalar]) -> None:
+    A parameter that may be ``missing`` has one code more than choices, for just that.
+    """
+
+    def __init__(
+        self, study: Study, context: Mapping[str, Scalar], missing: Collection[str] = ()
+    ) -> None:
         self.study = study
+        self.missing = missing
         self.parameters = {parameter.name: parameter for parameter in study.parameters}
         self.places: dict[str, IntArray] = {}
         """Parameter → its dimensions."""
@@ -31,7 +38,9 @@ class Layout:
             for feature in study.context
         }
         self._choices: dict[str, Array] = {
-            parameter.name: np.array(parameter.choices)
+            parameter.name: np.array(
+                [*parameter.choices, *parameter.choices[: parameter.name in missing]]
+            )
             for parameter in study.parameters
             if parameter.type != "category"
         }
@@ -39,9 +48,13 @@ class Layout:
     def column(self, parameter: Parameter, codes: Codes) -> Column:
         """Return a parameter's column from its own codes, (n, repeat)."""
         codes = codes if parameter.repeated else codes[:, 0]
+        undefined = None
+        if parameter.name in self.missing:
+            undefined = somewhere(codes == len(parameter.choices))
         if parameter.type == "category":
-            return Column(codes, None, tuple(map(str, parameter.choices)))
-        return Column(self._choices[parameter.name][codes])
+            texts = tuple(map(str, parameter.choices))
+            return Column(codes if undefined is None else codes % len(texts), undefined, texts)
+        return Column(self._choices[parameter.name][codes], undefined)
 
 
 @dataclass(frozen=True)

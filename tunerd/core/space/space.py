@@ -15,11 +15,13 @@ import numpy as np
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.expressions import Column
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.space.cells import Cell, join
+from tunerd.core.space.cells import Cell, Cells, join
 from tunerd.core.space.infeasible import explain_empty, explain_not_found, explain_outright
+from tunerd.core.space.listed import Listed
 from tunerd.core.space.rules import Layout, Rule, rules_of
 from tunerd.core.space.wide import Wide
-from tunerd.core.study import Study
+from tunerd.core.study import Parameter, Study
+from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Block", "Codes", "Dimension", "Space"]
 
@@ -52,36 +54,58 @@ class Block:
 class Space:
     """What a study's constraints allow in one context."""
 
-    def __init__(self, study: Study, context: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        study: Study,
+        context: Mapping[str, object],
+        only: Sequence[Mapping[str, object]] | None = None,
+    ) -> None:
         """Split the space into blocks and list those that can be listed.
+
+        With ``only``, nothing but those of these configurations that keep the constraints may be
+        tried; values may be missing in them, and nowhere else.
 
         Raises:
             NothingFeasibleError: naming the constraints and the context.
         """
         self.study = study
         self.context: dict[str, Scalar] = study.clean_context(context)
+        missing = frozenset(p.name for p in study.parameters if _lacks(p, only or ()))
         self.dimensions = tuple(
             Dimension(
                 f"{parameter.name}[{position}]" if parameter.repeated else parameter.name,
                 parameter.name,
                 position,
-                len(parameter.choices),
+                len(parameter.choices) + (parameter.name in missing),
             )
             for parameter in study.parameters
             for position in range(parameter.repeat)
         )
         self.sizes: IntArray = np.array([d.size for d in self.dimensions], dtype=np.int64)
-        self._layout = Layout(study, self.context)
+        self._layout = Layout(study, self.context, missing)
         rules = rules_of(self._layout)
         explain_outright(study, self.context, rules)
         rules = tuple(rule for rule in rules if len(rule.dimensions))
-        cells = join(self.sizes, rules)
+        cells = self._listed(only, rules) if only is not None else join(self.sizes, rules)
         if cells.empty is not None:
             explain_empty(study, self.context, self.sizes, rules, cells.empty)
         self._cells = cells.cells
         self._wide = _components(cells.cells, cells.wide)
         self._seeds = [self._found(wide) for wide in self._wide]
         self.blocks = self._blocks()
+
+    def _listed(self, only: Sequence[Mapping[str, object]], rules: Sequence[Rule]) -> Cells:
+        """All dimensions in one cell, whose rows are the configurations that keep the rules."""
+        known = [code for code in map(self._codes, only) if code is not None]
+        codes = np.array(known, np.int32).reshape(len(known), len(self.sizes))
+        for rule in rules:
+            codes = codes[rule.satisfied(codes)]
+        if not len(codes):
+            raise NothingFeasibleError(
+                f"none of the {len(only)} configurations that may be tried keeps the study's space "
+                f"and constraints in the context {self.study.context_key(self.context)}"
+            )
+        return Cells((Listed.of(codes, self.sizes),), ())
 
     def _found(self, wide: Wide) -> Codes:
         codes = np.zeros((SEEDS, len(self.sizes)), np.int32)
@@ -212,22 +236,28 @@ class Space:
 
         Other entries are ignored. A single value for a repeat parameter stands for all positions.
         """
+        row = self._codes(config)
+        return None if row is None or not bool(self.feasible(row[None, :])[0]) else row
+
+    def _codes(self, config: Mapping[str, object]) -> Codes | None:
+        """Return a configuration's codes whatever the constraints say."""
         codes: list[int] = []
         for parameter in self.study.parameters:
             for one in parameter.spread(config.get(parameter.name)):
                 place = parameter.index(one)
+                if place is None and one is None and parameter.name in self._layout.missing:
+                    place = len(parameter.choices)
                 if place is None:
                     return None
                 codes.append(place)
-        row = np.array(codes, dtype=np.int32)
-        return row if bool(self.feasible(row[None, :])[0]) else None
+        return np.array(codes, dtype=np.int32)
 
     def decode(self, code: Codes) -> dict[str, Value]:
         """Return a configuration, (D,), with values as printed and lists for repeat parameters."""
         config: dict[str, Value] = {}
         for parameter in self.study.parameters:
             places = self._layout.places[parameter.name]
-            values: list[Scalar] = [parameter.choices[int(code[place])] for place in places]
+            values = [_choice(parameter, int(code[place])) for place in places]
             config[parameter.name] = values if parameter.repeated else values[0]
         return config
 
@@ -249,6 +279,17 @@ class Space:
             places = self._layout.places[parameter.name]
             columns[parameter.name] = self._layout.column(parameter, codes[:, places])
         return columns | self.study.derive(columns)
+
+
+def _choice(parameter: Parameter, code: int) -> Scalar:
+    return parameter.choices[code] if code < len(parameter.choices) else None
+
+
+def _lacks(parameter: Parameter, configs: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a value of the parameter is missing in one of the configurations."""
+    return any(
+        one is None for config in configs for one in parameter.spread(config.get(parameter.name))
+    )
 
 
 def _components(cells: Sequence[Cell], rules: Sequence[Rule]) -> list[Wide]:
