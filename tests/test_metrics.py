@@ -10,20 +10,24 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tunerd.metrics import MOST_STUDIES, Metrics, metrics_page
 from tunerd.reports import (
+    Backlog,
     Began,
     Ingested,
     Lagging,
+    Loaded,
     Outbox,
     Progressed,
     Published,
-    Reached,
     Ready,
     Report,
     Scores,
     SetAside,
+    Starting,
     Stepped,
     StudyGone,
     TunerReplaced,
+    TunerSize,
+    Unreachable,
     dump_report,
     load_report,
 )
@@ -46,17 +50,30 @@ REPORTS: list[Report] = [
         issued=2,
         renewed=1,
         candidates={"exploit": 4, "explore": 1},
-        scores=Scores(observations=40, kendall=0.5, spearman=0.6, pearson=0.7, mape=0.1),
+        scores=Scores(
+            observations=40, kendall=0.5, spearman=0.6, pearson=0.7, mape=0.1, coverage=0.75
+        ),
         gain_predicted=0.04,
         gain_realised=-0.01,
+        gain_jobs=12,
+        running=4,
+        proposed=1,
+        suggested=3,
+        paused=True,
+        following={"followed": 2, "unasked": 1},
     ),
+    Backlog(study="a", sequence=3, waiting=6, last_at=99.0),
     Published(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),
     Outbox(waiting=9, oldest_s=1.5),
+    TunerSize(resident_bytes=10**8),
+    Starting(stage="publish"),
     Progressed(stage="tune"),
     Progressed(stage="tune", worked=False),
-    Reached(what="stream", ok=False),
+    Progressed(stage="ingest"),
+    Unreachable(stage="ingest", what="stream", problem="no broker"),
     TunerReplaced(why="died"),
     SetAside(study="a"),
+    Loaded(study="c", sequence=5),
     Ready(),
     Began(study="a"),
 ]
@@ -86,23 +103,37 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_ingest_batch_seconds_count", ()): 1,
         ("tunerd_stream_lag_records", ()): 7,
         ("tunerd_learned_sequence", ("a",)): 3,
-        ("tunerd_unlearned_observations", ("a",)): 4,
+        ("tunerd_unlearned_observations", ("a",)): 6,
+        ("tunerd_last_observation_timestamp_seconds", ("a",)): 99,
         ("tunerd_search_seconds_sum", ()): 0.3,
         ("tunerd_prediction_kendall_tau", ("a",)): 0.5,
         ("tunerd_prediction_mape_ratio", ("a",)): 0.1,
+        ("tunerd_prediction_coverage_ratio", ("a",)): 0.75,
         ("tunerd_gain_realised_ratio", ("a",)): -0.01,
+        ("tunerd_gain_jobs", ("a",)): 12,
+        ("tunerd_jobs_total", ("followed", "a")): 2,
+        ("tunerd_recommended_contexts", ("running", "a")): 4,
+        ("tunerd_recommended_contexts", ("proposed", "a")): 1,
+        ("tunerd_study_paused", ("a",)): 1,
         ("tunerd_candidates_total", ("exploit", "a")): 4,
         ("tunerd_recommendations_total", ("issued", "a")): 2,
+        ("tunerd_recommendations_total", ("suggested", "a")): 3,
         ("tunerd_models_rebuilt_total", ("a",)): 1,
         ("tunerd_published_messages_total", ("recommendation",)): 2,
         ("tunerd_outbox_messages", ()): 9,
         ("tunerd_outbox_oldest_seconds", ()): 1.5,
         ("tunerd_stage_last_progress_timestamp_seconds", ("tune",)): 123,
         ("tunerd_stage_steps_total", ("tune",)): 1,
-        ("tunerd_reachable", ("stream",)): 0,
+        ("tunerd_stage_last_progress_timestamp_seconds", ("publish",)): 123,
+        ("tunerd_tuner_resident_memory_bytes", ()): 1e8,
+        ("tunerd_reachable", ("ingest", "stream")): 0,
+        ("tunerd_reachable", ("ingest", "store")): 1,
+        ("tunerd_reachable", ("tune", "store")): 1,
         ("tunerd_unreachable_total", ("stream",)): 1,
         ("tunerd_tuner_restarts_total", ("died",)): 1,
         ("tunerd_study_set_aside", ("a",)): 1,
+        ("tunerd_study_set_aside", ("c",)): 0,
+        ("tunerd_learned_sequence", ("c",)): 5,
     }
     assert {name: found.get(name) for name in expected} == expected
     assert not [name for name, _ in found if name.endswith("_created")]
@@ -114,6 +145,49 @@ def test_what_nobody_measured_is_not_zero() -> None:
     metrics.hear(Lagging(records=3))
     metrics.hear(Lagging(records=None))
     assert math.isnan(samples(metrics)[("tunerd_stream_lag_records", ())])
+    metrics.hear(Outbox(waiting=4, oldest_s=2.0))
+    metrics.hear(Outbox(waiting=None))
+    assert math.isnan(samples(metrics)[("tunerd_outbox_messages", ())])
+    assert math.isnan(samples(metrics)[("tunerd_outbox_oldest_seconds", ())])
+
+
+def test_what_can_be_reached_again_says_so() -> None:
+    metrics = Metrics()
+    name = ("tunerd_reachable", ("publish", "store"))
+    assert name not in samples(metrics)
+    metrics.hear(Unreachable(stage="publish", what="store", problem="away"))
+    assert samples(metrics)[name] == 0
+    metrics.hear(Progressed(stage="publish", worked=False))
+    assert samples(metrics)[name] == 1
+    assert samples(metrics)[("tunerd_unreachable_total", ("store",))] == 1
+
+
+def test_counters_begin_at_zero() -> None:
+    """Prometheus sees no increase from a series that is not there to one that is 5."""
+    metrics = Metrics()
+    assert samples(metrics)[("tunerd_tuner_restarts_total", ("deadline",))] == 0
+    assert samples(metrics)[("tunerd_ingest_rejected_total", ("metrics",))] == 0
+    assert ("tunerd_jobs_total", ("followed", "a")) not in samples(metrics)
+    metrics.hear(Loaded(study="a", sequence=7))
+    found = samples(metrics)
+    assert found[("tunerd_jobs_total", ("followed", "a"))] == 0
+    assert found[("tunerd_learned_observations_total", ("a",))] == 0
+    metrics.hear(Stepped(study="a", sequence=8, following={"followed": 1}))
+    metrics.hear(Loaded(study="a", sequence=8))  # the tuner process was replaced
+    assert samples(metrics)[("tunerd_jobs_total", ("followed", "a"))] == 1
+
+
+def test_a_study_that_is_not_ours_has_no_backlog_to_tell() -> None:
+    metrics = Metrics()
+    name = ("tunerd_unlearned_observations", ("a",))
+    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    assert name not in samples(metrics)
+    metrics.hear(Loaded(study="a", sequence=1))
+    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    assert samples(metrics)[name] == 9
+    metrics.hear(StudyGone(study="a"))
+    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    assert name not in samples(metrics)
 
 
 def test_a_score_that_is_no_longer_defined_disappears() -> None:
@@ -145,9 +219,9 @@ def test_a_study_that_is_gone_makes_room() -> None:
     metrics.hear(StudyGone(study="a"))
     assert not [labels for _, labels in samples(metrics) if "a" in labels]
     assert ("tunerd_observations_total", ("b",)) in samples(metrics)
-    for number in range(MOST_STUDIES - 1):
+    for number in range(MOST_STUDIES - 2):  # b and c are there
         metrics.hear(Stepped(study=f"s{number}", sequence=1))
-    assert ("tunerd_learned_sequence", (f"s{MOST_STUDIES - 2}",)) in samples(metrics)
+    assert ("tunerd_learned_sequence", (f"s{MOST_STUDIES - 3}",)) in samples(metrics)
 
 
 def test_reasons_are_bounded() -> None:

@@ -86,6 +86,8 @@ class _Daemon:
     reload: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
     systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
+    waiting_for: dict[str, str] = field(default_factory=dict)
+    """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
     left_behind: bool = False
     stop_by: float = 0.0
@@ -108,6 +110,8 @@ class _Daemon:
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
             stream.ensure_topics()
+            for stage in self.stages:
+                self.metrics.hear(reports.Starting(stage=stage))  # type: ignore[arg-type]
             server = self._serve(open_until_end)
             tuner = self._start_tuner(open_until_end)
             self._start_loops(open_until_end, store, stream)
@@ -238,16 +242,24 @@ class _Daemon:
                 self._reload(store)
             if time.monotonic() - gauges_at > GAUGES_S:
                 gauges_at = time.monotonic()
-                self._gauge(store)
+                self._gauge(store, tuner)
             if not self.health.hung():
                 self.systemd.alive()
 
-    def _gauge(self, store: Store) -> None:
+    def _gauge(self, store: Store, tuner: TunerProcess | None) -> None:
+        """Measure what no stage reports, or could not report if it stood still."""
+        if "ingest" in self.stages:
+            away = "ingest" in self.waiting_for
+            self.metrics.hear(reports.Lagging(records=None if away else self.ingest.lag()))
+        if tuner is not None:
+            self.metrics.hear(reports.TunerSize(resident_bytes=tuner.resident_bytes))
         try:
             self.guard.check()
             waiting = store.outbox_depths().values()
+            progress = store.progress() if tuner is not None else ()
         except StoreUnavailableError:
-            return  # the stages notice by themselves and say so
+            self.metrics.hear(reports.Outbox(waiting=None))  # the stages say what is wrong
+            return
         except AlreadyRunningError as error:
             self.log.error("another daemon took the store while it was away", problem=str(error))
             self.crashed = True
@@ -256,10 +268,15 @@ class _Daemon:
         oldest_s = max(((_now() - one.oldest_at).total_seconds() for one in waiting), default=0.0)
         unsent = sum(one.unsent for one in waiting)
         self.metrics.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
-        if "ingest" in self.stages:
-            lag = self.ingest.lag()
-            if lag is not None:
-                self.metrics.hear(reports.Lagging(records=lag))
+        for one in progress:
+            self.metrics.hear(
+                reports.Backlog(
+                    study=one.name,
+                    sequence=one.learned_sequence,
+                    waiting=one.last_sequence - one.learned_sequence,
+                    last_at=one.last_received_at.timestamp() if one.last_received_at else None,
+                )
+            )
 
     def _reload(self, store: Store) -> None:
         self.systemd.reloading()
@@ -271,11 +288,15 @@ class _Daemon:
 
     def _well(self, stage: str, worked: bool) -> None:
         self.health.stepped(stage, worked)
+        self.waiting_for.pop(stage, None)
         self.metrics.hear(reports.Progressed(stage=stage, worked=worked))  # type: ignore[arg-type]
 
     def _trouble(self, stage: str, error: Exception) -> None:
         what = "stream" if isinstance(error, StreamUnavailableError) else "store"
-        self.metrics.hear(reports.Reached(what=what, ok=False))  # type: ignore[arg-type]
+        self.waiting_for[stage] = what
+        self.metrics.hear(
+            reports.Unreachable(stage=stage, what=what, problem=str(error))  # type: ignore[arg-type]
+        )
         if self.health.troubled(stage, str(error)):
             self.log.warning(f"{what} unavailable, trying again", stage=stage, problem=str(error))
 
@@ -300,6 +321,8 @@ class _Daemon:
                 self.health.note("tuner", "")
             case reports.Ready():
                 self.health.note("tuner", "")
+            case reports.Unreachable():
+                self.health.troubled("tune", report.problem)
 
     def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
         self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")

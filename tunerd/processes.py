@@ -6,6 +6,7 @@ store; what the child reports comes over its standard output, one JSON object a 
 ends when its standard input does, so that a killed parent leaves none behind.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -98,6 +99,15 @@ class TunerProcess:
     def pid(self) -> int | None:
         """Process id of the child while there is one."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Memory of the child; None when there is none, or the system does not say."""
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) * 1024
+        return None
 
     def _start(self) -> None:
         command = [sys.executable, "-m", self.module]

@@ -10,23 +10,28 @@ from typing import Literal, Protocol
 import msgspec
 
 __all__ = [
+    "Backlog",
     "Began",
     "Ingested",
     "Lagging",
     "Listener",
+    "Loaded",
     "Outbox",
     "Progressed",
     "Published",
-    "Reached",
     "Ready",
     "Report",
     "Scores",
     "SetAside",
     "Silence",
     "Stage",
+    "Standing",
+    "Starting",
     "Stepped",
     "StudyGone",
     "TunerReplaced",
+    "TunerSize",
+    "Unreachable",
     "Unsendable",
     "dump_report",
     "load_report",
@@ -72,37 +77,54 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True, tag="scores"):
     """Share of them that fell into the band that was predicted, which promises 0.8."""
 
 
-class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="stepped"):
-    """One step of the tune stage on one study was committed."""
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a study stands after what is reported."""
 
     study: str
-    observations: int = 0
-    """Observations learned in this step."""
     sequence: int
     """Last observation learned."""
     waiting: int = 0
     """Observations in history that are not learned yet."""
-    learn_s: float | None = None
-    search_s: float | None = None
-    contexts_searched: int = 0
     contexts_active: int = 0
-    rebuilt: bool = False
-    """Whether a newly fitted model was put in place."""
-    issued: int = 0
-    renewed: int = 0
-    withdrawn: int = 0
-    candidates: dict[str, int] = {}
-    """Candidates in what was issued, by kind: exploit, explore, confirm."""
     scores: Scores | None = None
     gain_predicted: float | None = None
     """Gain over the incumbent that candidates promised which have been run since; 0.04 is 4 %."""
     gain_realised: float | None = None
     """Gain that the same candidates showed."""
+    gain_jobs: int = 0
+    """Jobs that both are over."""
+    running: int = 0
+    """Contexts with a recommendation that schedulers follow."""
+    proposed: int = 0
+    """Contexts with one that was only observed, or waits for approval."""
+    paused: bool = False
+    """Whether an operator has paused the study."""
+
+
+class Loaded(Standing, frozen=True, kw_only=True, tag="loaded"):
+    """The tune stage has taken a study's lease and loaded it: its gauges are ours to tell."""
+
+
+class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
+    """One step of the tune stage on one study was committed."""
+
+    observations: int = 0
+    """Observations learned in this step."""
+    learn_s: float | None = None
+    search_s: float | None = None
+    contexts_searched: int = 0
+    rebuilt: bool = False
+    """Whether a newly fitted model was put in place."""
+    issued: int = 0
+    renewed: int = 0
+    withdrawn: int = 0
+    suggested: int = 0
+    """Recommendations that were only observed, or that wait for approval."""
+    candidates: dict[str, int] = {}
+    """Candidates in what was issued or suggested, by kind: exploit, explore, confirm."""
     following: dict[str, int] = {}
     """Jobs learned in this step by what they did with the recommendation: followed, changed,
     ignored, unasked. Imported jobs are not counted."""
-    paused: bool = False
-    """Whether an operator has paused the study."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):
@@ -123,11 +145,35 @@ class Unsendable(msgspec.Struct, frozen=True, kw_only=True, tag="unsendable"):
 
 
 class Outbox(msgspec.Struct, frozen=True, kw_only=True, tag="outbox"):
-    """What waits to be published."""
+    """What waits to be published; ``None`` when nobody can say."""
 
+    waiting: int | None
+    oldest_s: float | None = None
+    """Age of the oldest message that waits; 0 when none does."""
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True, tag="backlog"):
+    """How far a study has come, as the store says, whether or not anybody tunes it."""
+
+    study: str
+    sequence: int
+    """Last observation learned."""
     waiting: int
-    oldest_s: float = 0.0
-    """Age of the oldest message that waits."""
+    """Observations in history that are not learned yet."""
+    last_at: float | None = None
+    """When the last observation came in, in seconds since 1970."""
+
+
+class TunerSize(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_size"):
+    """Memory of the tuner process; ``None`` when there is none, or nobody can say."""
+
+    resident_bytes: int | None
+
+
+class Starting(msgspec.Struct, frozen=True, kw_only=True, tag="starting"):
+    """A stage is about to take its first step."""
+
+    stage: Stage
 
 
 class Progressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed"):
@@ -137,11 +183,13 @@ class Progressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed"):
     worked: bool = True
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True, tag="reached"):
-    """The stream or the store was tried."""
+class Unreachable(msgspec.Struct, frozen=True, kw_only=True, tag="unreachable"):
+    """A step of a stage failed because the stream or the store could not be reached. The stage
+    tries again; its next :class:`Progressed` says that it could be."""
 
+    stage: Stage
     what: Literal["stream", "store"]
-    ok: bool
+    problem: str
 
 
 class TunerReplaced(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_replaced"):
@@ -177,12 +225,16 @@ class StudyGone(msgspec.Struct, frozen=True, kw_only=True, tag="study_gone"):
 Report = (
     Ingested
     | Lagging
+    | Loaded
     | Stepped
     | Published
     | Unsendable
     | Outbox
+    | Backlog
+    | TunerSize
+    | Starting
     | Progressed
-    | Reached
+    | Unreachable
     | TunerReplaced
     | SetAside
     | StudyGone

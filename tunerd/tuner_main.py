@@ -9,18 +9,21 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
-from tunerd.reports import Ready, Report, dump_report
+from tunerd.reports import Progressed, Ready, Report, Unreachable, dump_report
 from tunerd.settings import Settings, load_settings
 
 IDLE_S = 0.05
 """Pause when there is nothing to do; part of the time from an event to its recommendation."""
 TROUBLE_S = 1.0
+HEARTBEAT_S = 1.0
+"""How often it says that it is there when there is nothing to do."""
 
 
 class Pipe:
@@ -65,16 +68,22 @@ def _run(
     pipe = Pipe()
     tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
     pipe.hear(Ready())
+    said_at = time.monotonic()
     while not stop.is_set():
         try:
             worked = tune.step()
         except StoreUnavailableError as error:
             log.warning("store unavailable", stage="tune", problem=str(error))
+            pipe.hear(Unreachable(stage="tune", what="store", problem=str(error)))
             tune.forget()
             stop.wait(TROUBLE_S)
         else:
-            if not worked:
-                stop.wait(IDLE_S)
+            if worked:
+                continue
+            if time.monotonic() - said_at > HEARTBEAT_S:
+                said_at = time.monotonic()
+                pipe.hear(Progressed(stage="tune", worked=False))
+            stop.wait(IDLE_S)
     with suppress(StoreUnavailableError):  # leases run out by themselves
         tune.close()
 

@@ -35,6 +35,7 @@ class Said:
     issued: int = 0
     renewed: int = 0
     withdrawn: int = 0
+    suggested: int = 0
     candidates: Counter[str] = field(default_factory=Counter)
     lines: list[Line] = field(default_factory=list)
 
@@ -112,6 +113,8 @@ class Recommended:
                 else None,
             )
         )
+        said.suggested += 1
+        said.candidates.update(c.kind.value for c in recommendation.candidates)
         event = "would recommend" if state == "observed" else "waits for approval"
         said.lines.append(Line(event, _summary(recommendation)))
 

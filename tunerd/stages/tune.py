@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -212,25 +212,22 @@ class Tune:
             self._commands = [one for one in self._commands if one.id != number]
         for line in said.lines:
             self.log.info(line.event, study=row.name, **line.detail)
-        gains = books.tuner.gains
+        if books.ended:
+            self.listener.hear(reports.StudyGone(study=row.name))
+            return
         self.listener.hear(
             reports.Stepped(
-                study=row.name,
+                **_standing(row, books, len(active), scores),
                 observations=len(observations),
-                sequence=books.tuner.sequence,
-                waiting=max(row.last_sequence - books.tuner.sequence, 0),
                 learn_s=learn_s if observations else None,
                 search_s=search_s if changes.searched else None,
                 contexts_searched=len(changes.searched),
-                contexts_active=len(active),
                 rebuilt=changes.swapped,
                 issued=said.issued,
                 renewed=said.renewed,
                 withdrawn=said.withdrawn,
+                suggested=said.suggested,
                 candidates=said.candidates,
-                scores=scores,
-                gain_predicted=_mean([promised for promised, _ in gains]),
-                gain_realised=_mean([realised for _, realised in gains]),
             )
         )
 
@@ -254,6 +251,12 @@ class Tune:
         )
         self._books[row.name] = books
         self.listener.hear(reports.Progressed(stage="tune", worked=True))
+        if books.ended:
+            self.listener.hear(reports.StudyGone(study=row.name))
+        else:
+            scores = _scores(books.tuner.window.scores(books.study.metric_value))
+            standing = _standing(row, books, len(self._active(books)), scores)
+            self.listener.hear(reports.Loaded(**standing))
         self.log.info(
             "study loaded",
             study=row.name,
@@ -317,6 +320,23 @@ class Tune:
         except NothingFeasibleError as error:
             return f"refused: {error}"
         return f"campaign begun in {key}"
+
+
+def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
+    """The fields of :class:`reports.Standing`."""
+    gains = books.tuner.gains
+    return {
+        "study": row.name,
+        "sequence": books.tuner.sequence,
+        "waiting": max(row.last_sequence - books.tuner.sequence, 0),
+        "contexts_active": active,
+        "scores": scores,
+        "gain_predicted": _mean([promised for promised, _ in gains]),
+        "gain_realised": _mean([realised for _, realised in gains]),
+        "gain_jobs": len(gains),
+        "running": len(books.recommended.running),
+        "proposed": len(books.recommended.proposed),
+    }
 
 
 def _scores(window: WindowScores) -> reports.Scores:

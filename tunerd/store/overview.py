@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from tunerd.store.learned import LearnedReads, TuneStep
 from tunerd.store.studies import StudyReads, StudyRow
-from tunerd.store.tables import commands, context_states, recommendations
+from tunerd.store.tables import (
+    commands,
+    context_states,
+    observations,
+    recommendations,
+    studies,
+)
 
-__all__ = ["OverviewReads", "StudyOverview"]
+__all__ = ["OverviewReads", "StudyOverview", "StudyProgress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +32,38 @@ class StudyOverview:
     last_step: TuneStep | None
 
 
+@dataclass(frozen=True, slots=True)
+class StudyProgress:
+    """How far a study has come."""
+
+    name: str
+    last_sequence: int
+    learned_sequence: int
+    last_received_at: datetime | None
+    """When its last observation came in."""
+
+
 class OverviewReads(StudyReads, LearnedReads):
     """Counting."""
+
+    def progress(self) -> list[StudyProgress]:
+        """How far all studies have come, by name. Cheap: one look at one row of each."""
+        last = sa.and_(
+            observations.c.study == studies.c.name,
+            observations.c.sequence == studies.c.last_sequence,
+        )
+        statement = (
+            sa.select(
+                studies.c.name,
+                studies.c.last_sequence,
+                studies.c.learned_sequence,
+                observations.c.received_at,
+            )
+            .join(observations, last, isouter=True)
+            .order_by(studies.c.name)
+        )
+        with self._reading() as connection:
+            return [StudyProgress(*row) for row in connection.execute(statement)]
 
     def overview(self) -> list[StudyOverview]:
         """All studies by name. Reads no history: costs the same however long that is."""

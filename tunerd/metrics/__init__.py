@@ -1,0 +1,10 @@
+"""Metrics for Prometheus: the one package that imports prometheus_client.
+
+Metrics overhear what the stages report and never decide anything.
+"""
+
+from tunerd.metrics.definitions import DEFINITIONS, Definition
+from tunerd.metrics.exporter import MOST_STUDIES, Metrics
+from tunerd.metrics.page import metrics_page
+
+__all__ = ["DEFINITIONS", "MOST_STUDIES", "Definition", "Metrics", "metrics_page"]

@@ -1,0 +1,215 @@
+"""What every metric is called, which labels it has, and what it means.
+
+From here come what the daemon exports, ``docs/metrics.md``, the dashboard and the alert rules
+(:mod:`tunerd.monitoring`): whoever renames a metric renames it everywhere.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from tunerd.events import JobEvent
+
+__all__ = ["DEFINITIONS", "OTHER", "Definition", "Label"]
+
+OTHER = "_other"
+"""Stands for the studies and reasons beyond those that have series of their own. No study and no
+reason is called that: their names begin with a letter or digit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label, with its values where they are known beforehand.
+
+    Counters begin at 0 for those: Prometheus sees no increase from nothing to something.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    about: str = ""
+    """What the values are, where the list would not say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric."""
+
+    name: str
+    """Without what its kind adds (``_total``, ``_bucket``)."""
+    kind: Literal["counter", "gauge", "histogram"]
+    about: str
+    labels: tuple[Label, ...] = ()
+
+    @property
+    def series(self) -> str:
+        """Name of a counter's or a gauge's series."""
+        if self.kind == "histogram":
+            raise ValueError(f"{self.name} has three series: buckets, sum and count")
+        return self.name + ("_total" if self.kind == "counter" else "")
+
+    @property
+    def buckets(self) -> str:
+        """Name of a histogram's buckets."""
+        if self.kind != "histogram":
+            raise ValueError(f"{self.name} is a {self.kind}, it has no buckets")
+        return f"{self.name}_bucket"
+
+    @property
+    def of_a_study(self) -> bool:
+        """Whether each study has series of its own."""
+        return any(label.name == "study" for label in self.labels)
+
+    def known(self, study: str | None = None) -> list[tuple[str, ...]]:
+        """All combinations of label values that are known beforehand, of one study if need be;
+        empty where some values are not known."""
+        values = [
+            (study,) if label.name == "study" and study else label.values for label in self.labels
+        ]
+        return list(product(*values))
+
+
+STUDY = Label("study")
+STAGE = Label("stage", ("ingest", "tune", "publish"))
+OUTCOME = Label("outcome", ("accepted", "duplicate", "rejected"))
+REASON = Label("reason", ("value", *JobEvent.__struct_encode_fields__), "field that is wrong")
+FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
+CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
+CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
+MESSAGE_KIND = Label("kind", ("recommendation", "rejected"))
+STATE = Label("state", ("running", "proposed"))
+WHY = Label("why", ("died", "deadline"))
+WHAT = Label("what", ("stream", "store"))
+
+
+def _counter(name: str, about: str, *labels: Label) -> Definition:
+    return Definition(f"tunerd_{name}", "counter", about, labels)
+
+
+def _gauge(name: str, about: str, *labels: Label) -> Definition:
+    return Definition(f"tunerd_{name}", "gauge", about, labels)
+
+
+def _seconds(name: str, about: str) -> Definition:
+    return Definition(f"tunerd_{name}_seconds", "histogram", about)
+
+
+BUILD = _gauge("build_info", "Always 1; the label says which tunerd runs.", Label("version"))
+
+# -- ingest ---------------------------------------------------------------------------------
+RECORDS = _counter("ingest_records", "Records of the jobs topic by what became of them.", OUTCOME)
+OBSERVATIONS = _counter("observations", "New observations in history.", STUDY)
+REJECTED = _counter(
+    "ingest_rejected", "Rejected records by the field of the event that is wrong.", REASON
+)
+INGEST_S = _seconds("ingest_batch", "From having a batch of records to its commit.")
+LAG = _gauge(
+    "stream_lag_records", "Records on the jobs topic not ingested yet; NaN while nobody can say."
+)
+LAST_OBSERVATION = _gauge(
+    "last_observation_timestamp_seconds",
+    "When the last observation came in, in seconds since 1970.",
+    STUDY,
+)
+
+# -- tune -----------------------------------------------------------------------------------
+LEARNED = _counter("learned_observations", "Observations learned.", STUDY)
+SEQUENCE = _gauge("learned_sequence", "Last observation learned.", STUDY)
+UNLEARNED = _gauge(
+    "unlearned_observations", "Observations in history that are not learned yet.", STUDY
+)
+LEARN_S = _seconds("learn", "Learning new observations, per step.")
+SEARCH_S = _seconds("search", "Searching and deciding, per step.")
+SEARCHED = _counter("searched_contexts", "Contexts searched.", STUDY)
+ACTIVE = _gauge(
+    "active_contexts", "Contexts with a recent job or request, which are searched.", STUDY
+)
+REBUILT = _counter("models_rebuilt", "Newly fitted models put in place.", STUDY)
+KENDALL = _gauge(
+    "prediction_kendall_tau",
+    "Rank correlation within contexts between what was predicted and what came, over a window of "
+    "the last observations, each predicted before it was learned.",
+    STUDY,
+)
+SPEARMAN = _gauge("prediction_spearman", "Spearman's rank correlation over the same window.", STUDY)
+PEARSON = _gauge("prediction_pearson", "Pearson's correlation over the same window.", STUDY)
+MAPE = _gauge(
+    "prediction_mape_ratio",
+    "Mean absolute relative error over the same window; 0.1 is 10 %.",
+    STUDY,
+)
+COVERAGE = _gauge(
+    "prediction_coverage_ratio",
+    "Share of the window that fell into the band predicted for it, which promises 0.8.",
+    STUDY,
+)
+WINDOW = _gauge("prediction_window_observations", "Observations in that window.", STUDY)
+GAIN_PREDICTED = _gauge(
+    "gain_predicted_ratio",
+    "Gain over the incumbent that candidates promised which have been run since; 0.04 is 4 %.",
+    STUDY,
+)
+GAIN_REALISED = _gauge("gain_realised_ratio", "Gain that the same candidates showed.", STUDY)
+GAIN_JOBS = _gauge("gain_jobs", "Latest jobs that both gains are the means of.", STUDY)
+JOBS = _counter("jobs", "Jobs learned, by what they did with the recommendation.", STUDY, FOLLOWING)
+RECOMMENDATIONS = _counter(
+    "recommendations",
+    "Recommendations by what was said; suggested: only observed, or waits for approval.",
+    STUDY,
+    CHANGE,
+)
+CANDIDATES = _counter(
+    "candidates",
+    "Candidates in issued or suggested recommendations by kind.",
+    STUDY,
+    CANDIDATE_KIND,
+)
+RECOMMENDED = _gauge(
+    "recommended_contexts",
+    "Contexts with a recommendation; running: schedulers follow it; proposed: only observed, or "
+    "waits for approval.",
+    STUDY,
+    STATE,
+)
+PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
+ASIDE = _gauge(
+    "study_set_aside",
+    "1 for a study that is not tuned any more because it ended the tuner too often.",
+    STUDY,
+)
+RESTARTS = _counter("tuner_restarts", "Tuner processes replaced, by why.", WHY)
+TUNER_SIZE = _gauge("tuner_resident_memory_bytes", "Resident memory of the tuner process.")
+
+# -- publish --------------------------------------------------------------------------------
+MESSAGES = _counter("published_messages", "Messages sent, by kind.", MESSAGE_KIND)
+LOST = _counter(
+    "unsendable_messages", "Messages that the stream can never take, let go.", MESSAGE_KIND
+)
+PUBLISH_S = _seconds("publish", "From sending a batch until it was acknowledged.")
+WAITING = _gauge("outbox_messages", "Messages that wait to be published; NaN while nobody can say.")
+OLDEST = _gauge(
+    "outbox_oldest_seconds",
+    "Age of the oldest message that waits to be published; 0 when none does.",
+)
+
+# -- all stages -----------------------------------------------------------------------------
+PROGRESS = _gauge(
+    "stage_last_progress_timestamp_seconds",
+    "When a stage last finished a step, with or without work, in seconds since 1970; until its "
+    "first, when the daemon started.",
+    STAGE,
+)
+STEPS = _counter("stage_steps", "Steps of a stage that had work.", STAGE)
+REACHABLE = _gauge(
+    "reachable",
+    "0 while a stage waits because it cannot reach the stream or the store, else 1.",
+    STAGE,
+    WHAT,
+)
+UNREACHABLE = _counter(
+    "unreachable", "Times that the stream or the store could not be reached.", WHAT
+)
+
+DEFINITIONS: tuple[Definition, ...] = tuple(
+    one for one in list(globals().values()) if isinstance(one, Definition)
+)
+"""All of them, in this order."""
