@@ -8,16 +8,18 @@ import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide
+from tunerd.core.decide import Advice, Held, Prospect, Rival, Wanted, decide
 from tunerd.core.evidence import estimates
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget
 from tunerd.core.space import Space
 from tunerd.core.study import Study
+from tunerd.core.weighing import weighed
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Advisor", "Spaces"]
@@ -30,27 +32,30 @@ DRAWN = 256
 
 
 class Spaces:
-    """The study's search spaces by context key, the least recently used one forgotten.
+    """The study's search spaces by context key, the least recently used one forgotten; with
+    ``orders`` as their limits leave them.
 
     Some take tens of milliseconds to build, and a busy study has a thousand contexts.
     """
 
     MOST = 256
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, orders: Orders | None = None) -> None:
         self._study = study
+        self._orders = orders
         self._known: OrderedDict[str, Space | NothingFeasibleError] = OrderedDict()
 
     def get(self, key: str, context: Mapping[str, Scalar]) -> Space:
         """The space of a context.
 
         Raises:
-            NothingFeasibleError: the study's constraints rule out everything there.
+            NothingFeasibleError: the constraints rule out everything there.
         """
         space = self._known.get(key)
         if space is None:
+            study = self._study if self._orders is None else self._orders.study_in(key)
             try:
-                space = Space(self._study, context)
+                space = Space(study, context)
             except NothingFeasibleError as error:
                 space = error
             self._known[key] = space
@@ -82,10 +87,26 @@ class Advisor:
 
     study: Study
     spaces: Spaces = field(init=False)
+    """As the study file leaves them: a configuration has the same name whatever was ordered."""
+    orders: Orders = field(init=False)
 
     def __post_init__(self) -> None:
         self.spaces = Spaces(self.study)
         self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
+        self.impose(Orders(self.study))
+
+    def impose(self, orders: Orders) -> None:
+        """Keep to these orders from now on."""
+        self.orders = orders
+        self._limited = Spaces(self.study, orders)
+
+    def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
+        """The space of a context, as operators' limits leave it.
+
+        Raises:
+            NothingFeasibleError: the constraints rule out everything there.
+        """
+        return (self._limited if self.orders.limits(key) else self.spaces).get(key, context)
 
     def advise(
         self,
@@ -101,10 +122,11 @@ class Advisor:
         The same arguments give the same advice.
 
         Raises:
-            NothingFeasibleError: the study's constraints rule out everything in this context.
+            NothingFeasibleError: the constraints rule out everything in this context.
         """
-        space = self.spaces.get(key, state.context)
-        desk = _Desk(self.study, key, state, space, model, features)
+        space = self.space(key, state.context)
+        whole = self.spaces.get(key, state.context)
+        desk = _Desk(self.study, key, state, space, whole, self.orders, model, features)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         if model is None:
             prospects = desk.start(self.study.search.keep, rng)
@@ -112,14 +134,17 @@ class Advisor:
             budget = Budget(self.study.search.evaluations, self.study.search.keep)
             found = self._searcher.search(space, desk.acquisition, rng, budget)
             prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
+        allowed, barred = desk.rivals()
+        baseline, given_up = desk.baseline()
         return decide(
             self.study,
             state.evidence,
-            desk.rivals(),
+            allowed,
             prospects,
-            desk.baseline(),
+            baseline,
             running,
             desk.wanted(prospects, rng),
+            Held(tuple(one.named for one in self.orders.limits(key)), barred, given_up),
         )
 
 
@@ -131,6 +156,10 @@ class _Desk:
     key: str
     state: ContextState
     space: Space
+    """As operators' limits leave it."""
+    whole: Space
+    """As the study file leaves it."""
+    orders: Orders
     model: Model | None
     features: FeatureMap
 
@@ -139,14 +168,10 @@ class _Desk:
         return self.model.outlook(self.features.candidates(self.space, codes))
 
     def acquisition(self, codes: Codes) -> FloatArray:
-        """Upper confidence bound, times the probability to run (on a log scale a product is a
-        sum). What most likely does not run sinks below everything else, but keeps its order, so
-        that a policy still feels the slope towards what runs."""
+        """Upper confidence bound, times the probability to run."""
         seen = self.outlook(codes)
         optimistic = seen.mean + self.study.search.optimism * seen.spread
-        optimistic = optimistic + np.log(np.clip(seen.feasible, 1e-3, 1.0))
-        too_risky = seen.feasible < self.study.min_feasible
-        return np.where(too_risky, optimistic - 10.0 * (1.0 - seen.feasible), optimistic)
+        return weighed(optimistic, seen.feasible, self.study.min_feasible)
 
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
         """A spread-out random start, for when there is nothing to predict from yet."""
@@ -168,16 +193,17 @@ class _Desk:
         drawn = self.prospects(codes, self.acquisition(codes))
         return [replace(prospect, at_random=True) for prospect in drawn]
 
-    def rivals(self) -> list[Rival]:
-        """The measured configurations that lie in the space, with what is believed of them."""
+    def rivals(self) -> tuple[list[Rival], list[Rival]]:
+        """The measured configurations that lie in the space, with what is believed of them; apart
+        from them those that only an operator's limit rules out."""
         inside = [
             (cid, trial, code)
             for cid, trial in self.state.evidence.measured()
-            for code in [self.space.encode(trial.config)]
+            for code in [self.whole.encode(trial.config)]
             if code is not None
         ]
         if not inside:
-            return []
+            return [], []
         trials = [trial for _, trial, _ in inside]
         own = np.array([trial.mean for trial in trials])
         scale = 1.0 if self.study.objective.scale == "log" else float(np.mean(np.abs(own)))
@@ -189,21 +215,34 @@ class _Desk:
             seen = self.outlook(np.stack([code for _, _, code in inside]))
             expected, spread, feasible = seen.mean, seen.spread, seen.feasible
         beliefs = estimates(trials, noise, expected, spread)
-        return [
+        found = [
             Rival(cid, trial, belief, float(p))
             for (cid, trial, _), belief, p in zip(inside, beliefs, feasible, strict=True)
         ]
+        if self.space is self.whole:
+            return found, []
+        kept = self.space.feasible(np.stack([code for _, _, code in inside])).tolist()
+        return (
+            [rival for rival, keep in zip(found, kept, strict=True) if keep],
+            [rival for rival, keep in zip(found, kept, strict=True) if not keep],
+        )
 
-    def baseline(self) -> dict[str, Value] | None:
-        """What people launch here without tunerd, completed by what unasked jobs most often
-        use; as far as it is stated where it cannot be completed."""
+    def baseline(self) -> tuple[dict[str, Value] | None, bool]:
+        """What people launch here without tunerd, completed by what is pinned and by what unasked
+        jobs most often use; as far as it is stated where it cannot be completed. And whether
+        there is none because it breaks a limit."""
         stated = self.study.baseline(self.state.context)
-        if stated is None or all(p.name in stated for p in self.study.parameters):
-            return stated
+        if stated is None:
+            return None, False
+        stated = self.orders.completed(self.key, stated)
+        if self.orders.broken(self.key, stated) is not None:
+            return None, True
+        if all(p.name in stated for p in self.study.parameters):
+            return stated, False
         usual = self.state.evidence.usual(stated)
         if usual is not None and self.space.encode(usual) is not None:
-            return usual
-        return stated
+            return usual, False
+        return stated, False
 
     def wanted(self, prospects: Sequence[Prospect], rng: np.random.Generator) -> Wanted | None:
         """What the context's campaign still asks for; its next round begins when one is done."""
@@ -225,7 +264,7 @@ class _Desk:
         for ask in campaign.asks:
             code = self.space.encode(ask.config)
             if code is None:
-                ask.missing = 0  # a new generation of the study rules it out
+                ask.missing = 0  # a new generation of the study or a limit rules it out
             elif ask.missing > 0:
                 inside.append((ask, code))
         known = [(code, 0.0) for _, code in inside]

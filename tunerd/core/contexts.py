@@ -39,6 +39,8 @@ class ContextState:
     campaign: Campaign | None = None
     promised: dict[str, Promise] = field(default_factory=dict)
     """By candidate id, the latest last."""
+    declined: str | None = None
+    """Gist of the proposal that an operator declined last: it is not made again."""
 
     def promise(self, promises: Mapping[str, Promise]) -> None:
         """Remember what was just published; the oldest promises fall out."""
@@ -58,6 +60,7 @@ class ContextState:
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
             "promised": {cid: [p.gain, p.reference] for cid, p in self.promised.items()},
+            "declined": self.declined,
         }
 
     @classmethod
@@ -65,12 +68,13 @@ class ContextState:
         """Build from what :meth:`dump` gave."""
         context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
         waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
-        promised = state["promised"]
+        promised, declined = state["promised"], state.get("declined")
         assert isinstance(context, dict)
         assert isinstance(evidence, dict)
         assert isinstance(waiting, int)
         assert isinstance(searched, int)
         assert isinstance(promised, dict)
+        assert declined is None or isinstance(declined, str)
         return cls(
             context=context,
             evidence=Evidence.load(evidence),
@@ -79,4 +83,5 @@ class ContextState:
             searched=searched,
             campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
             promised={cid: Promise(gain, reference) for cid, (gain, reference) in promised.items()},
+            declined=declined,
         )

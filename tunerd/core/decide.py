@@ -5,6 +5,8 @@ a calibrated lower bound before anything is promoted, limits per user) is named 
 ``docs/architecture.md``.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +19,18 @@ from tunerd.core.observation import Value
 from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
 from tunerd.core.study import Study
 
-__all__ = ["BAND", "Advice", "Prospect", "Rival", "Wanted", "decide", "says_the_same", "steady"]
+__all__ = [
+    "BAND",
+    "Advice",
+    "Held",
+    "Prospect",
+    "Rival",
+    "Wanted",
+    "decide",
+    "gist",
+    "says_the_same",
+    "steady",
+]
 
 LARGEST = 1e300
 """What is published in the place of an infinite number, which JSON does not have."""
@@ -33,6 +46,8 @@ CLOSE = 0.5
 """Distance at which two configurations are hardly alike; two random ones are √2 apart."""
 REPEATS = 2
 """Runs that an incumbent has at least, where any configuration has as many."""
+MOST_LIMITS = 3
+"""Limits that a reason names."""
 CONFIRM_RUNS = 3
 """Runs after which a configuration is known and needs no more confirming."""
 
@@ -73,6 +88,18 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What operators' limits hold back in this context."""
+
+    limits: tuple[str, ...] = ()
+    """As a reason names them."""
+    rivals: Sequence[Rival] = ()
+    """Measured configurations that they rule out."""
+    baseline: bool = False
+    """Whether the baseline is ruled out too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """The part of a recommendation that is decided; the rest is book-keeping."""
 
@@ -92,6 +119,7 @@ def decide(
     baseline: Mapping[str, Value] | None,
     running: Recommendation | None = None,
     wanted: Wanted | None = None,
+    held: Held = Held(),
 ) -> Advice:
     """Choose candidates, shares and incumbent for one context.
 
@@ -120,7 +148,8 @@ def decide(
         incumbent=_stated(study, incumbent),
         incumbent_id=incumbent.candidate_id if incumbent else None,
         baseline=baseline,
-        reason=_reason(evidence, incumbent, candidates, wanted),
+        reason=_reason(evidence, incumbent, candidates, wanted)
+        + _held_back(study, held, incumbent),
         round=wanted.round if wanted else None,
     )
 
@@ -128,14 +157,13 @@ def decide(
 def says_the_same(advice: Advice, running: Recommendation) -> bool:
     """Whether schedulers would do the same under both: candidates, kinds, shares, wanted runs,
     incumbent and baseline. Predictions may have moved; that alone is no news."""
-    incumbent = running.incumbent.config if running.incumbent else None
-    return (
-        [_instruction(c) for c in advice.candidates]
-        == [_instruction(c) for c in running.candidates]
-        and (advice.incumbent.config if advice.incumbent else None) == incumbent
-        and advice.baseline == running.baseline
-        and advice.round == running.round
-    )
+    return _instructions(advice) == _instructions(running)
+
+
+def gist(said: Advice | Recommendation) -> str:
+    """A name of what schedulers are told to do: alike where :func:`says_the_same`."""
+    text = json.dumps(_instructions(said), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> list[Prospect]:
@@ -295,8 +323,13 @@ def _stated(study: Study, incumbent: Rival | None) -> Incumbent | None:
     )
 
 
-def _instruction(candidate: Candidate) -> tuple[str, Kind, float, int]:
-    return candidate.candidate_id, candidate.kind, candidate.share, candidate.wanted
+def _instructions(said: Advice | Recommendation) -> list[object]:
+    return [
+        [[c.candidate_id, c.kind, c.share, c.wanted] for c in said.candidates],
+        dict(said.incumbent.config) if said.incumbent else None,
+        None if said.baseline is None else dict(said.baseline),
+        said.round,
+    ]
 
 
 def _reason(
@@ -327,3 +360,20 @@ def _reason(
     if first.kind is Kind.EXPLOIT:
         return f"Predicted better: {how}; {jobs}."
     return f"Keep the incumbent; candidates are there to learn from: {how}; {jobs}."
+
+
+def _held_back(study: Study, held: Held, incumbent: Rival | None) -> str:
+    """What to add to a reason where operators have set limits."""
+    if not held.limits:
+        return ""
+    named = ", ".join(held.limits[:MOST_LIMITS])
+    more = len(held.limits) - MOST_LIMITS
+    said = f" Limits here: {named}{f' and {more} more' if more > 0 else ''}."
+    best = _incumbent(study, held.rivals)
+    if best is not None and incumbent is None:
+        said += " All that was measured here breaks them."
+    elif best is not None and incumbent is not None:
+        gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
+        if gain > 0:
+            said += f" They rule out a measured configuration that is {gain:.1%} better."
+    return said + (" They rule out the baseline." if held.baseline else "")

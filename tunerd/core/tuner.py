@@ -21,11 +21,15 @@ from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.features.replay import Replay, sequences_at
+from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.model import Model
-from tunerd.core.observation import Observation, Ran, Scalar
+from tunerd.core.observation import Observation, Ran, Scalar, Value
+from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.scores import Window
+from tunerd.core.space import Space
 from tunerd.core.study import Study
+from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Fetch", "Learned", "Tuner"]
 
@@ -61,6 +65,8 @@ class Learned:
     """Keys of the contexts that the observations are of."""
     swapped: bool
     """Whether a new model was put in place: a checkpoint is due."""
+    judged: tuple[Judged, ...] = ()
+    """What was thought of each observation before it was learned."""
 
 
 @dataclass(slots=True)
@@ -75,6 +81,9 @@ class Tuner:
 
     study: Study
     background: Executor
+    only: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict)
+    """By context key, the configurations beside which nothing may be tried: for closed loops on
+    a table of measured jobs."""
     features: FeatureMap = field(init=False)
     model: Model | None = field(init=False, default=None)
     replay: Replay = field(init=False, default_factory=Replay)
@@ -91,22 +100,25 @@ class Tuner:
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
         self.gains = deque(maxlen=GAINS)
-        self._advisor = Advisor(self.study)
+        self._advisor = Advisor(self.study, self.only)
         self._rebuild: _Rebuild | None = None
 
     # -- learning ---------------------------------------------------------------------------
 
-    def learn(self, observations: Sequence[Observation]) -> Learned:
+    def learn(self, observations: Sequence[Observation], advises: Advises = nobody) -> Learned:
         """Test, then train: predict the observations, then learn them.
 
-        They must follow :attr:`sequence` without a gap. Cost does not depend on history.
+        They must follow :attr:`sequence` without a gap. ``advises`` says what is recommended in
+        their contexts. Cost does not depend on history.
         """
         first = self._expect(observations)
         rows = self.features.rows(observations)
-        self._predict_first(rows)
-        self._remember(observations, rows)
+        jobs = self._named(observations, rows)
+        judged = judge(self.study, self.features, self.model, jobs, rows, advises)
+        self._score(judged)
+        self._remember(jobs, rows)
         contexts = tuple(dict.fromkeys(rows.context_key))
-        return Learned(first, self.sequence, contexts, self._train(rows))
+        return Learned(first, self.sequence, contexts, self._train(rows), tuple(judged))
 
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
@@ -115,7 +127,7 @@ class Tuner:
         """
         self._expect(observations)
         rows = self.features.rows(observations)
-        self._remember(observations, rows)
+        self._remember(self._named(observations, rows), rows)
         self._replay(rows)
 
     def catch_up(self) -> None:
@@ -129,28 +141,37 @@ class Tuner:
             raise ValueError(f"expected observations from {self.sequence + 1}, got {first}..{last}")
         return first
 
-    def _predict_first(self, rows: Rows) -> None:
-        if self.model is None:
-            return
-        mean = self.model.predictor.predict(rows).mean
-        for key, predicted, actual in zip(rows.context_key, mean, rows.score, strict=True):
-            if not np.isnan(actual):
-                self.window.add(key, float(predicted), float(actual))
+    def _named(self, observations: Sequence[Observation], rows: Rows) -> list[NamedJob]:
+        """Name the configurations that the jobs ran; contexts never seen before begin here."""
+        jobs = []
+        for observation, key in zip(observations, rows.context_key, strict=True):
+            state = self.contexts.get(key)
+            if state is None:
+                state = ContextState(self.study.clean_context(observation.context))
+                self.contexts[key] = state
+            config = self._advisor.spaces.own_config(key, state.context, observation.config)
+            jobs.append(NamedJob(observation, candidate_id(self.study.name, key, config), config))
+        return jobs
 
-    def _remember(self, observations: Sequence[Observation], rows: Rows) -> None:
-        for observation, key, score in zip(
-            observations, rows.context_key, rows.score.tolist(), strict=True
-        ):
-            self._remember_one(observation, key, None if np.isnan(score) else score)
-        self.sequence = observations[-1].sequence
+    def _score(self, judged: Iterable[Judged]) -> None:
+        """Let the window see how live jobs were predicted."""
+        for one in judged:
+            told = one.outcome
+            if one.history or told.predicted is None or told.score is None:
+                continue
+            assert told.low is not None
+            assert told.high is not None
+            held = told.low <= told.score <= told.high
+            self.window.add(one.context_key, told.predicted, told.score, held)
 
-    def _remember_one(self, observation: Observation, key: str, score: float | None) -> None:
-        state = self.contexts.get(key)
-        if state is None:
-            state = ContextState(self.study.clean_context(observation.context))
-            self.contexts[key] = state
-        config = self._advisor.spaces.own_config(key, state.context, observation.config)
-        cid = candidate_id(self.study.name, key, config)
+    def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
+        for job, key, score in zip(jobs, rows.context_key, rows.score.tolist(), strict=True):
+            self._remember_one(job, key, None if np.isnan(score) else score)
+        self.sequence = jobs[-1].observation.sequence
+
+    def _remember_one(self, job: NamedJob, key: str, score: float | None) -> None:
+        observation, cid, config = job
+        state = self.contexts[key]
         ran = self.study.ran(observation)
         state.evidence.add(
             cid,
@@ -223,9 +244,10 @@ class Tuner:
 
     def due(self, active: Iterable[str], fresh: Collection[str] = ()) -> list[str]:
         """Which of these contexts are worth a search: ``fresh`` ones first, whose jobs have just
-        come in, then those that wait for longest since theirs came, then the stalest."""
+        come in, then those that wait for longest since theirs came, then the stalest. Never paused
+        ones: they wait."""
         waiting, stale = [], []
-        active = set(active)
+        active = {key for key in active if self.orders.paused(key) is None}
         first = [key for key in fresh if key in active]
         for key in active.difference(first):
             state = self.contexts[key]
@@ -243,7 +265,7 @@ class Tuner:
         """Search one context and decide what to say there.
 
         Raises:
-            NothingFeasibleError: the study's constraints rule out everything in this context.
+            NothingFeasibleError: the constraints rule out everything in this context.
         """
         state = self.contexts[key]
         state.waiting_since = 0
@@ -251,14 +273,47 @@ class Tuner:
         self.touched.add(key)
         return self._advisor.advise(key, state, self.sequence, self.model, self.features, running)
 
+    # -- orders -----------------------------------------------------------------------------
+
+    @property
+    def orders(self) -> Orders:
+        """What operators have ordered, as far as it stands."""
+        return self._advisor.orders
+
+    def impose(self, orders: Orders) -> None:
+        """Keep to these orders from now on."""
+        self._advisor.impose(orders)
+
+    def look_again(self, keys: Iterable[str]) -> None:
+        """These contexts are due a search, whatever was learned since the last one."""
+        for key in keys:
+            state = self.contexts[key]
+            state.waiting_since = state.waiting_since or max(self.sequence, 1)
+            self.touched.add(key)
+
+    def unfit(self, key: str, orders: Orders) -> str | None:
+        """Why nothing would be feasible in a context under other orders; None where something is,
+        and where nothing is under the present ones."""
+        context = self.contexts[key].context
+        try:
+            self._advisor.space(key, context)
+        except NothingFeasibleError:
+            return None
+        try:
+            Space(orders.study_in(key), context)
+        except NothingFeasibleError as error:
+            return str(error)
+        return None
+
     def adopt(self, former: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what history does not tell of the contexts of the former generation:
-        campaigns under way and promises made."""
+        campaigns under way, promises made and proposals declined."""
         for key, state in former.items():
             if key in self.contexts:
                 before = ContextState.load(state)
                 self.contexts[key].campaign = before.campaign
                 self.contexts[key].promised = before.promised
+                self.contexts[key].declined = before.declined
 
     def promise(self, key: str, advice: Advice) -> None:
         """Remember what was published for a context, to compare it with what comes."""
@@ -281,11 +336,11 @@ class Tuner:
         """Begin a campaign in a context, seen or not. Returns its key.
 
         Raises:
-            NothingFeasibleError: the study's constraints rule out everything there.
+            NothingFeasibleError: the constraints rule out everything there.
         """
         clean = self.study.clean_context(context)
         key = self.study.context_key(clean)
-        self._advisor.spaces.get(key, clean)
+        self._advisor.space(key, clean)
         state = self.contexts.setdefault(key, ContextState(clean))
         state.campaign = campaign
         state.last_job_at = max(state.last_job_at or now, now)
