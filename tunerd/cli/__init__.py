@@ -26,6 +26,7 @@ COMMANDS = {
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "approve": ("approve", "Approve recommendations of studies in mode approve."),
     "end": ("end", "End a study: withdraw everything and say nothing more."),
+    "recover": ("recover", "After restoring a backup: take up what was published since."),
     "cluster": ("cluster", "Run a simulated cluster that sends events and follows advice."),
     "schema": ("check", "Print the JSON Schema of what others write and read."),
 }

@@ -8,7 +8,7 @@ store, in the transaction that keeps what was learned from the records, and a so
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import msgspec
 
 __all__ = [
     "BATCH_BYTES",
+    "EVER",
     "KEPT_BYTES",
     "MAX_VALUE_BYTES",
     "Content",
@@ -36,6 +37,10 @@ KEPT_BYTES = 64 * 1024
 """What is kept of an oversize value: its first bytes, beside its size and its SHA-256."""
 BATCH_BYTES = 16 * 1024 * 1024
 """About as many bytes of values are in one batch at most."""
+
+
+EVER = datetime.fromtimestamp(0, UTC)
+"""Before anything was sent."""
 
 
 class Content(StrEnum):
@@ -186,7 +191,8 @@ class Sink(Protocol):
 
     def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
         """Take the role over, then yield what these topics hold that was sent at ``since`` or
-        later, in order per topic and key: at least all of the last ``send`` of the former holder.
+        later, in order per topic and key: at least all of the last ``send`` of the former holder,
+        and everything there is since :data:`EVER`.
 
         Whoever sends again after a crash, or after a ``send`` that failed, leaves out what is
         there already. Raises StreamUnavailableError.

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import BATCH_BYTES, Content, Message, Record, TopicSpec
+from tunerd.streams.base import BATCH_BYTES, EVER, Content, Message, Record, TopicSpec
 from tunerd.streams.jsonl.compaction import compact
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, decode, encode
 from tunerd.streams.jsonl.lines import LineReader, next_line
@@ -52,19 +52,19 @@ class JsonlSink:
                 f"cannot write to {self._folder}: {error.strerror or error}"
             ) from error
 
-    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:  # noqa: ARG002
-        """Lines do not say when they were written: what is yielded is the end of each file."""
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+        """Lines do not say when they were written: what is yielded is the end of each file, or
+        all of it when ``since`` is :data:`EVER`."""
         for topic in topics:
-            yield from self._tail(self._topics[topic])
+            yield from self._tail(self._topics[topic], LOOK_BACK_BYTES if since > EVER else None)
 
     def close(self) -> None:
         pass  # nothing stays open
 
-    def _tail(self, spec: TopicSpec) -> Iterator[Record]:
+    def _tail(self, spec: TopicSpec, length: int | None) -> Iterator[Record]:
         path = self._folder / f"{spec.name}.jsonl"
         try:
-            size = path.stat().st_size
-            begin = next_line(path, size - LOOK_BACK_BYTES)
+            begin = 0 if length is None else next_line(path, path.stat().st_size - length)
             reader = LineReader(path, begin, limit=LINE_LIMIT)
         except FileNotFoundError:
             return

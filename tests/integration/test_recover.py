@@ -1,0 +1,67 @@
+"""A backup of the store is restored: schedulers must not miss what is said from then on."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemons import Daemon, events
+from tunerd.cli import run
+
+
+@pytest.fixture(params=["jsonl", "kafka"])
+def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+    kafka = request.param == "kafka"
+    bootstrap = request.getfixturevalue("kafka_bootstrap") if kafka else None
+    made = Daemon(tmp_path, bootstrap, name="recover")
+    yield made
+    made.end()
+
+
+def revisions(daemon: Daemon) -> dict[str, int]:
+    with daemon.store() as store:
+        return {row.context_key: row.revision for row in store.recommendations("toy")}
+
+
+def test_a_restored_store_goes_on_above_what_was_published(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recover = ["recover", "--settings", str(daemon.file)]
+    data, backup = daemon.folder / "data", daemon.folder / "backup"
+    daemon.start()
+    daemon.send(events(12))
+    daemon.learned(12)
+    assert daemon.stop()[0] == 0
+    shutil.copytree(data, backup, ignore=shutil.ignore_patterns("stream"))
+    early = revisions(daemon)
+    daemon.start()
+    daemon.send(events(40, first=13))
+    daemon.learned(52)
+    assert run(recover) == 2  # a daemon runs
+    assert "in use by another tunerd" in capsys.readouterr().err
+    assert daemon.stop()[0] == 0
+    late = revisions(daemon)
+    assert any(late[key] > early.get(key, 0) for key in late)
+
+    for file in data.glob("tunerd.sqlite*"):
+        file.unlink()
+    shutil.copytree(backup, data, dirs_exist_ok=True)
+    assert revisions(daemon) == early
+    assert run([*recover, "--dry-run"]) == 0
+    assert "nothing was changed" in capsys.readouterr().out
+    assert revisions(daemon) == early
+    assert run(recover) == 0
+    assert "were taken up" in capsys.readouterr().out
+    assert revisions(daemon) == late
+    assert run(recover) == 0
+    assert capsys.readouterr().out.startswith("0 of ")
+
+    daemon.start()  # reads what came since the backup again, and goes on above
+    daemon.learned(52)
+    daemon.send(events(20, first=53))
+    daemon.learned(72)
+    after = revisions(daemon)
+    assert all(after[key] >= late[key] for key in late)
+    assert daemon.study().last_sequence == 72
+    assert daemon.stop()[0] == 0
