@@ -109,6 +109,8 @@ class WindowScores:
     pearson: float
     mape: float
     """Relative, in raw metric values: 0.05 is 5 %."""
+    coverage: float
+    """Share of the jobs that fell into the band predicted for them."""
     kendall_within: float
     spearman_within: float
     pearson_within: float
@@ -121,19 +123,22 @@ class Window:
     """
 
     def __init__(self, size: int = 500) -> None:
-        self._rows: deque[tuple[str, float, float]] = deque(maxlen=size)
+        self._rows: deque[tuple[str, float, float, bool | None]] = deque(maxlen=size)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, context_key: str, predicted: float, actual: float) -> None:
-        """Add one job: what was predicted before it was learned, and its score."""
-        self._rows.append((context_key, predicted, actual))
+    def add(
+        self, context_key: str, predicted: float, actual: float, held: bool | None = None
+    ) -> None:
+        """Add one job: what was predicted before it was learned, and its score; ``held`` says
+        whether that fell into the predicted band."""
+        self._rows.append((context_key, predicted, actual, held))
 
     def arrays(self) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
         """Context keys, predicted and actual scores, oldest first."""
-        keys = tuple(key for key, _, _ in self._rows)
-        values = np.array([(p, a) for _, p, a in self._rows]).reshape(-1, 2)
+        keys = tuple(key for key, _, _, _ in self._rows)
+        values = np.array([(p, a) for _, p, a, _ in self._rows]).reshape(-1, 2)
         return keys, values[:, 0].copy(), values[:, 1].copy()
 
     def scores(self, metric_value: Callable[[float], float] = float) -> WindowScores:
@@ -150,10 +155,15 @@ class Window:
             spearman=spearman(predicted, actual),
             pearson=pearson(predicted, actual),
             mape=mape(raw_predicted, raw_actual),
+            coverage=self._coverage(),
             kendall_within=within_contexts(kendall, predicted, actual, keys),
             spearman_within=within_contexts(spearman, predicted, actual, keys),
             pearson_within=within_contexts(pearson, predicted, actual, keys),
         )
+
+    def _coverage(self) -> float:
+        held = [held for _, _, _, held in self._rows if held is not None]
+        return sum(held) / len(held) if held else float("nan")
 
     def dump(self) -> dict[str, object]:
         """State as JSON values."""
@@ -163,8 +173,8 @@ class Window:
     def load(cls, state: Mapping[str, Any]) -> "Window":
         """Build from what :meth:`dump` gave."""
         window = cls(int(state["size"]))
-        for key, predicted, actual in state["rows"]:
-            window.add(str(key), float(predicted), float(actual))
+        for key, predicted, actual, *held in state["rows"]:
+            window.add(str(key), float(predicted), float(actual), held[0] if held else None)
         return window
 
 

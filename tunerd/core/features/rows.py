@@ -40,6 +40,17 @@ class Rows:
             weight=self.weight[where],
         )
 
+    def joined(self, below: "Rows") -> "Rows":
+        """Return these rows and then the others."""
+        return Rows(
+            X=np.concatenate([self.X, below.X]),
+            score=np.concatenate([self.score, below.score]),
+            ran=np.concatenate([self.ran, below.ran]),
+            ran_weight=np.concatenate([self.ran_weight, below.ran_weight]),
+            context_key=self.context_key + below.context_key,
+            weight=np.concatenate([self.weight, below.weight]),
+        )
+
     @classmethod
     def empty(cls, width: int = 0) -> "Rows":
         """Return no rows of ``width`` columns."""

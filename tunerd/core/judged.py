@@ -1,0 +1,338 @@
+"""What tunerd thought of a job before it learned it, beside what came of it.
+
+One bounded row per observation, kept with the step that learned it (test, then train). From these
+rows alone ``tunerd report`` says how good predictions were and what following them would have
+gained: a row has what the same model expected at the same moment of what the job ran, and of what
+was recommended instead, so that whatever shifts a whole context cancels between the two.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.decide import BAND
+from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.following import Following, follows
+from tunerd.core.model import Model
+from tunerd.core.observation import Observation, Ran, Status, Value
+from tunerd.core.recommendation import Kind, Recommendation, candidate_id
+from tunerd.core.study import Study
+
+__all__ = ["Advised", "Advises", "Judged", "NamedJob", "Outcome", "Target", "judge", "nobody"]
+
+HALF = NormalDist().inv_cdf((1 + BAND) / 2)
+"""Half width of the published band in standard deviations of a normal."""
+LONGEST_H = 24 * 366.0
+"""Hours; a job that claims to have run for longer has a wrong clock."""
+
+_RAN = {Ran.YES: True, Ran.NO: False, Ran.WEAK_NO: False, Ran.UNKNOWN: None}
+
+
+class Target(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A recommended configuration, as the model saw it at the moment of a job. In scores."""
+
+    config_id: str
+    """The candidate id of the configuration."""
+    kind: Literal["incumbent", "exploit", "explore", "confirm"]
+    score: float
+    """Expected."""
+    spread: float
+    """Standard deviation of one job's score around it."""
+    feasible: float
+    """Probability to run."""
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What was thought of a job, and what came. Scores are oriented: larger is better."""
+
+    config_id: str
+    """The candidate id of the configuration that it ran."""
+    status: Status
+    score: float | None = None
+    """What came; None without a usable objective."""
+    ran: bool | None = None
+    """What it says about whether its configuration runs; None for nothing."""
+    predicted: float | None = None
+    """None before there was a model."""
+    low: float | None = None
+    """Lower end of the 80 % band."""
+    high: float | None = None
+    feasible: float | None = None
+    """Predicted probability to run."""
+    following: Following | None = None
+    """None for an imported job."""
+    recommendation_id: str | None = None
+    """Of what was recommended in its context when it came, published or only observed."""
+    ran_as: Literal["incumbent", "first", "candidate"] | None = None
+    """As what that recommendation names the job's configuration, asked for or by coincidence."""
+    incumbent: Target | None = None
+    """The best by evidence at that moment, as the recommendation names it."""
+    first: Target | None = None
+    """The recommendation's first candidate."""
+    gpu_hours: float | None = None
+    """GPUs times hours from start to end, where the event has both."""
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """One row: a job's place, and what was thought of it."""
+
+    sequence: int
+    finished_at: datetime
+    history: bool
+    """Imported: it followed nothing and could not have."""
+    context_key: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What is recommended in a context."""
+
+    recommendation: Recommendation
+    published: bool
+    """Whether schedulers could see it; else it was only observed, or waits for approval."""
+
+
+Advises = Callable[[str], Advised | None]
+"""What is recommended for a context key at the moment."""
+
+
+def nobody(context_key: str) -> None:
+    """Advise on nothing."""
+
+
+class NamedJob(NamedTuple):
+    """A job whose configuration has its name."""
+
+    observation: Observation
+    config_id: str
+    config: Mapping[str, Value]
+
+
+class _Offer(NamedTuple):
+    """A recommendation, its configurations named."""
+
+    advised: Advised
+    stay: str | None
+    """Config id of the incumbent."""
+    candidates: Mapping[str, int]
+    """Config id → rank."""
+
+
+def judge(
+    study: Study,
+    features: FeatureMap,
+    model: Model | None,
+    jobs: Sequence[NamedJob],
+    rows: Rows,
+    advises: Advises = nobody,
+) -> list[Judged]:
+    """Judge jobs that are not learned yet; ``rows`` are theirs. One prediction for all of them.
+
+    What is recommended is looked at as it stood before the first of them.
+    """
+    offers = {key: _offer(study, key, advises(key)) for key in dict.fromkeys(rows.context_key)}
+    seen = _Seen.of(study, features, model, jobs, rows, offers)
+    return [
+        Judged(
+            sequence=job.observation.sequence,
+            finished_at=job.observation.finished_at,
+            history=_imported(job.observation),
+            context_key=key,
+            outcome=_outcome(study, job, key, i, score, offers[key], seen),
+        )
+        for i, (job, key, score) in enumerate(
+            zip(jobs, rows.context_key, rows.score.tolist(), strict=True)
+        )
+    ]
+
+
+def _offer(study: Study, key: str, advised: Advised | None) -> _Offer | None:
+    if advised is None:
+        return None
+    told = advised.recommendation
+    stay = candidate_id(study.name, key, told.incumbent.config) if told.incumbent else None
+    return _Offer(advised, stay, {c.candidate_id: c.rank for c in told.candidates})
+
+
+def _outcome(
+    study: Study,
+    job: NamedJob,
+    key: str,
+    i: int,
+    score: float,
+    offer: _Offer | None,
+    seen: "_Seen",
+) -> Outcome:
+    observation, config_id, _ = job
+    plain = seen.job(
+        i,
+        Outcome(
+            config_id=config_id,
+            status=observation.status,
+            score=None if math.isnan(score) else _short(score),
+            ran=_RAN[study.ran(observation)],
+            gpu_hours=_gpu_hours(observation),
+        ),
+    )
+    if _imported(observation):
+        return plain
+    incumbent, first = seen.targets(i, key)
+    told = offer.advised.recommendation if offer else None
+    published = told if offer and offer.advised.published else None
+    return structs.replace(
+        plain,
+        following=follows(observation, config_id, published, offer.stay if offer else None),
+        recommendation_id=told.recommendation_id if told else None,
+        ran_as=_ran_as(config_id, offer),
+        incumbent=incumbent,
+        first=first,
+    )
+
+
+def _ran_as(
+    config_id: str, offer: _Offer | None
+) -> Literal["incumbent", "first", "candidate"] | None:
+    if offer is None:
+        return None
+    if config_id == offer.stay:
+        return "incumbent"
+    rank = offer.candidates.get(config_id)
+    return None if rank is None else "first" if rank == 1 else "candidate"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the model says of n jobs, and below them of what was recommended to each."""
+
+    mean: list[float]
+    spread: list[float]
+    feasible: list[float]
+    places: Mapping[tuple[object, str], int]
+    """(whose, as what) → row."""
+    offers: Mapping[str, "_Offer | None"]
+    single: bool
+    """Whether all jobs of a context key are of the very same context."""
+
+    @classmethod
+    def of(
+        cls,
+        study: Study,
+        features: FeatureMap,
+        model: Model | None,
+        jobs: Sequence[NamedJob],
+        rows: Rows,
+        offers: Mapping[str, "_Offer | None"],
+    ) -> "_Seen":
+        single = all(feature.key == "value" for feature in study.context)
+        places: dict[tuple[object, str], int] = {}
+        if model is None:
+            return cls([], [], [], places, offers, single)
+        wanted: list[Observation] = []
+        for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
+            offer, whose = offers[key], key if single else i
+            if offer is None or _imported(job.observation) or (whose, "first") in places:
+                continue
+            told = offer.advised.recommendation
+            for name, config in (
+                ("incumbent", told.incumbent.config if told.incumbent else None),
+                ("first", told.candidates[0].config if told.candidates else None),
+            ):
+                places[whose, name] = -1
+                if config is not None:
+                    places[whose, name] = len(rows) + len(wanted)
+                    wanted.append(_as_if(job.observation, config))
+        if wanted:
+            rows = rows.joined(features.rows(wanted))
+        outlook = model.outlook(rows)
+        return cls(
+            _shorts(outlook.mean),
+            _shorts(outlook.spread),
+            _shorts(outlook.feasible),
+            places,
+            offers,
+            single,
+        )
+
+    def job(self, i: int, outcome: Outcome) -> Outcome:
+        """The outcome of a job with what was predicted of it."""
+        if not self.mean:
+            return outcome
+        mean, half = self.mean[i], HALF * self.spread[i]
+        return structs.replace(
+            outcome,
+            predicted=mean,
+            low=_short(mean - half),
+            high=_short(mean + half),
+            feasible=self.feasible[i],
+        )
+
+    def targets(self, i: int, key: str) -> tuple[Target | None, Target | None]:
+        """What was expected of the incumbent and of the first candidate in a job's context."""
+        offer, whose = self.offers[key], key if self.single else i
+        if offer is None:
+            return None, None
+        incumbent = first = None
+        at = self.places.get((whose, "incumbent"), -1)
+        if at >= 0 and offer.stay is not None:
+            incumbent = self._target(at, offer.stay, "incumbent")
+        at = self.places.get((whose, "first"), -1)
+        if at >= 0:
+            candidate = offer.advised.recommendation.candidates[0]
+            first = self._target(at, candidate.candidate_id, candidate.kind)
+        return incumbent, first
+
+    def _target(self, at: int, config_id: str, kind: Kind | Literal["incumbent"]) -> Target:
+        return Target(
+            config_id=config_id,
+            kind="incumbent" if kind == "incumbent" else kind.value,
+            score=self.mean[at],
+            spread=self.spread[at],
+            feasible=self.feasible[at],
+        )
+
+
+def _as_if(job: Observation, config: Mapping[str, Value]) -> Observation:
+    """The job, had it run this configuration."""
+    return Observation(
+        study=job.study,
+        source="",
+        event_id="",
+        job_id="",
+        status=Status.SUCCEEDED,
+        finished_at=job.finished_at,
+        context=job.context,
+        config=config,
+        metrics={},
+    )
+
+
+def _gpu_hours(job: Observation) -> float | None:
+    started = job.extra.get("started_at")
+    if job.gpus is None or job.gpus <= 0 or not isinstance(started, str):
+        return None
+    try:
+        hours = (job.finished_at - datetime.fromisoformat(started)).total_seconds() / 3600
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return _short(job.gpus * hours) if 0 < hours < LONGEST_H else None
+
+
+def _short(value: float) -> float:
+    """Seven digits: a row is read by people's programs and kept for a year."""
+    return float(f"{value:.7g}")
+
+
+def _shorts(values: FloatArray) -> list[float]:
+    return [_short(value) for value in values.tolist()]
+
+
+def _imported(job: Observation) -> bool:
+    return bool(getattr(job, "history", False))
