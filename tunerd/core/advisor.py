@@ -40,9 +40,16 @@ class Spaces:
 
     MOST = 256
 
-    def __init__(self, study: Study, orders: Orders | None = None) -> None:
+    def __init__(
+        self,
+        study: Study,
+        orders: Orders | None = None,
+        only: Mapping[str, Sequence[Mapping[str, Value]]] | None = None,
+    ) -> None:
+        """``only`` has, by context key, the configurations beside which nothing may be tried."""
         self._study = study
         self._orders = orders
+        self._only = only or {}
         self._known: OrderedDict[str, Space | NothingFeasibleError] = OrderedDict()
 
     def get(self, key: str, context: Mapping[str, Scalar]) -> Space:
@@ -55,7 +62,7 @@ class Spaces:
         if space is None:
             study = self._study if self._orders is None else self._orders.study_in(key)
             try:
-                space = Space(study, context)
+                space = Space(study, context, only=self._only.get(key))
             except NothingFeasibleError as error:
                 space = error
             self._known[key] = space
@@ -86,19 +93,21 @@ class Advisor:
     """Advises on the contexts of one study."""
 
     study: Study
+    only: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict)
+    """By context key, the configurations beside which nothing may be tried."""
     spaces: Spaces = field(init=False)
     """As the study file leaves them: a configuration has the same name whatever was ordered."""
     orders: Orders = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spaces = Spaces(self.study)
+        self.spaces = Spaces(self.study, only=self.only)
         self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
         self.impose(Orders(self.study))
 
     def impose(self, orders: Orders) -> None:
         """Keep to these orders from now on."""
         self.orders = orders
-        self._limited = Spaces(self.study, orders)
+        self._limited = Spaces(self.study, orders, self.only)
 
     def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
         """The space of a context, as operators' limits leave it.
