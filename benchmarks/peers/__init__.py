@@ -1,0 +1,85 @@
+"""The peers: what tunerd is measured beside, in the same run on the same jobs.
+
+A peer is one file in :mod:`.predictors` or :mod:`.optimizers` and one line here. Each is meant to
+be at its honest best: configured as its documentation advises for this kind of problem, told of
+failures in the way that suits it best, given old jobs where it can use them. Where a choice had to
+be made, the better one on the measured tables was taken, and the file says which. They need the
+extra ``peers`` (``pip install -e '.[peers]'``), the ones of LightGBM alone excepted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module, util
+from typing import cast
+
+from tunerd.evaluation.closed_loop import Optimizer
+from tunerd.evaluation.predicting import Forecaster
+
+__all__ = ["OPTIMIZERS", "PREDICTORS", "Peer", "forecaster", "optimizer"]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a peer is, and what it can do."""
+
+    where: str
+    """``module:Class`` below this package."""
+    needs: tuple[str, ...] = ()
+    """Modules that must be installed."""
+    history: bool = False
+    """An optimizer that learns from jobs of other contexts; the others start from nothing."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether everything is there that it needs."""
+        return all(util.find_spec(module) is not None for module in self.needs)
+
+    def make(self) -> object:
+        """Import it and make one."""
+        module, _, name = self.where.partition(":")
+        return getattr(import_module(f"{__name__}.{module}"), name)()
+
+
+PREDICTORS: Mapping[str, Peer] = {
+    "lightgbm": Peer("predictors.lightgbm:DefaultLightGBM"),
+    "lightgbm_log": Peer("predictors.lightgbm:LogLightGBM"),
+    "extra_trees": Peer("predictors.extra_trees:ExtraTrees", ("sklearn",)),
+    "lightgbm_mlp": Peer("predictors.lightgbm_mlp:LightGBMWithMLP", ("sklearn",)),
+    "gaussian_process": Peer("predictors.gaussian_process:GaussianProcess", ("botorch",)),
+    "nearest_context": Peer("predictors.nearest_context:NearestContext"),
+    "mean_share": Peer("predictors.mean_share:MeanShare"),
+}
+"""Name in results → peer."""
+
+OPTIMIZERS: Mapping[str, Peer] = {
+    "random": Peer("optimizers.random:Random"),
+    "optuna_tpe": Peer("optimizers.optuna_tpe:OptunaTPE", ("optuna",)),
+    "optuna_gp": Peer("optimizers.optuna_gp:OptunaGP", ("optuna",)),
+    "optuna_cmaes": Peer("optimizers.optuna_cmaes:OptunaCMAES", ("optuna", "cmaes")),
+    "smac": Peer("optimizers.smac:SMAC", ("smac",)),
+    "botorch": Peer("optimizers.botorch:BoTorch", ("botorch",)),
+    "ei_gaussian_process": Peer("optimizers.ei_gaussian_process:EIGP", ("sklearn",), history=True),
+    "ei_extra_trees": Peer("optimizers.ei_extra_trees:EIExtraTrees", ("sklearn",), history=True),
+    "lightgbm_greedy": Peer("optimizers.lightgbm:GreedyLightGBM", history=True),
+    "lightgbm_once": Peer("optimizers.lightgbm:OnceLightGBM", history=True),
+    "nearest_context": Peer("optimizers.nearest_context:NearestContextsBest", history=True),
+}
+"""Name in results → peer."""
+
+
+def forecaster(name: str) -> Forecaster:
+    """Make the predictor called ``name``.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return cast("Forecaster", PREDICTORS[name].make())
+
+
+def optimizer(name: str) -> Optimizer:
+    """Make the optimizer called ``name``.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return cast("Optimizer", OPTIMIZERS[name].make())

@@ -1,0 +1,1 @@
+"""Optimizers that tunerd is measured beside. All get the same start and the same batches."""
