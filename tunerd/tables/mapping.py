@@ -15,12 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.study import MappingTable, Study
-from tunerd.core.study.mapping import mapping_mistakes
-from tunerd.core.study.messages import dotted, in_data, message_for
+from tunerd.core.study import MappingTable, Study, with_mapping
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events import Limits, Rejection
 from tunerd.events.job import JOB_SCHEMA, read_content
@@ -73,33 +70,9 @@ def read_mapping(file: Path, study: Study) -> MappingTable:
         ) from None
     except ValueError as error:
         raise MisconfiguredError([Problem(str(file), f"this is not TOML: {error}")]) from None
-    if set(data) == {"mapping"} and isinstance(data["mapping"], dict):
+    if set(data) == {"mapping"}:
         data = data["mapping"]
-    try:
-        mapping = MappingTable.model_validate(data)
-    except ValidationError as error:
-        raise MisconfiguredError(_mistakes(file, data, error)) from None
-    metrics = [study.objective.metric, *(guard.metric for guard in study.guards)]
-    given = [*(f.name for f in study.context), *(p.name for p in study.parameters)]
-    repeated = {p.name for p in study.parameters if p.repeated}
-    mistakes = [
-        Problem(f"{file}: {'.'.join(path)}", message)
-        for path, message in mapping_mistakes(mapping, given, metrics, repeated)
-    ]
-    if mistakes:
-        raise MisconfiguredError(mistakes)
-    return mapping
-
-
-def _mistakes(file: Path, data: dict[str, Any], error: ValidationError) -> list[Problem]:
-    by_path: dict[tuple[str | int, ...], list[Any]] = {}
-    for detail in error.errors(include_url=False, include_context=False):
-        path = in_data({"mapping": data}, ("mapping", *detail["loc"]))
-        by_path.setdefault(path, []).append(detail)
-    return [
-        Problem(f"{file}: {dotted(path[1:])}", message_for(path, details))
-        for path, details in by_path.items()
-    ]
+    return with_mapping(study, data, str(file)).mapping
 
 
 class TableReader:

@@ -50,21 +50,28 @@ def typed(value: Scalar, kind: ValueType, factor: float = 1.0) -> Scalar:
         return clean_value(value, kind)
     if kind == "bool":
         return _truth(value)
-    number = number_in(value)
-    if number is None or kind == "float":
+    if kind == "float":
+        number = number_in(value)
         return None if number is None else float(number) * factor
+    return _whole(value, factor)
+
+
+def _whole(value: Scalar, factor: float) -> int | None:
+    number = number_in(value, "an integer")
+    if number is None:
+        return None
     if factor != 1.0:
         scaled = number * factor
         whole = round(scaled)
         # 0.35 billion is an integer, whatever floats make of it.
         number = whole if math.isclose(scaled, whole, rel_tol=1e-9) else scaled
     found = clean_value(number, "int")
-    if found is None:
+    if not isinstance(found, int):
         raise ValueError("expected an integer")
     return found
 
 
-def number_in(value: Scalar) -> int | float | None:
+def number_in(value: Scalar, expected: str = "a number") -> int | float | None:
     """The number that a value of a table is; ``None`` if it is missing.
 
     Raises:
@@ -85,7 +92,7 @@ def number_in(value: Scalar) -> int | float | None:
             return None
     elif value is None:
         return None
-    raise ValueError("expected a number")
+    raise ValueError(f"expected {expected}")
 
 
 def _truth(value: Scalar) -> bool | None:
@@ -95,19 +102,11 @@ def _truth(value: Scalar) -> bool | None:
             return None
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
-        value = number_in_or_none(text)
+        value = clean_value(text, "float")  # 1.0, as what passed through floats is written
     found = clean_value(value, "bool")
     if not isinstance(found, bool):
         raise ValueError("expected true or false")
     return found
-
-
-def number_in_or_none(text: str) -> int | float | None:
-    """The number in a text, if it is one."""
-    try:
-        return number_in(text)
-    except ValueError:
-        return None
 
 
 def listed(value: Value) -> Value:

@@ -6,6 +6,8 @@
 
 import hashlib
 import json
+import tomllib
+from typing import Any
 
 from tunerd.core.context import Bucket
 from tunerd.core.study.compile import compile_study
@@ -22,7 +24,7 @@ from tunerd.core.study.parts import (
     PredictorOptions,
     SearchOptions,
 )
-from tunerd.core.study.read import read
+from tunerd.core.study.read import Reading, read, read_tables
 from tunerd.core.study.study import Study
 from tunerd.errors import MisconfiguredError
 
@@ -41,6 +43,7 @@ __all__ = [
     "Study",
     "StudyFile",
     "parse_study",
+    "with_mapping",
 ]
 
 
@@ -50,15 +53,28 @@ def parse_study(text: str, file: str = "study.toml") -> Study:
     Raises:
         MisconfiguredError: with every mistake in the text.
     """
-    reading = read(text, file)
+    return _compiled(read(text, file), text)
+
+
+def with_mapping(study: Study, mapping: dict[str, Any], file: str) -> Study:
+    """Return the study with another ``[mapping]``, which ``file`` has.
+
+    Raises:
+        MisconfiguredError: with every mistake in the mapping.
+    """
+    data = tomllib.loads(study.text) | {"mapping": mapping}
+    return _compiled(read_tables(data, file), study.text)
+
+
+def _compiled(reading: Reading, text: str) -> Study:
     if reading.table is None:
         raise MisconfiguredError(reading.problems)
     fields = compile_study(reading)
     if reading.problems:
         raise MisconfiguredError(reading.problems)
-    # The order of keys stays in: it is the order of parameters, and so of what is random.
     # The mapping of old tables stays out: nothing that is learned or published depends on it.
     content = {key: value for key, value in reading.data.items() if key != "mapping"}
+    # The order of keys stays in: it is the order of parameters, and so of what is random.
     canonical = json.dumps(content, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     return Study(**fields, text=text, content_hash=f"sha256:{digest}")

@@ -18,7 +18,7 @@ from tunerd.core.study.file import StudyFile
 from tunerd.core.study.messages import Path, dotted, in_data, keys_at, message_for
 from tunerd.errors import Problem
 
-__all__ = ["Reading", "read"]
+__all__ = ["Reading", "read", "read_tables"]
 
 MAX_BYTES = 1 << 20
 _NAMED = ("guards", "context", "lookup", "parameters", "derived", "constraints")
@@ -60,6 +60,13 @@ def read(text: str, file: str) -> Reading:
     return reading
 
 
+def read_tables(data: dict[str, Any], file: str) -> Reading:
+    """Check what was read elsewhere, as :func:`read` does."""
+    reading = Reading(file, data=data)
+    _validate(reading)
+    return reading
+
+
 def _validate(reading: Reading) -> None:
     data = copy.deepcopy(reading.data)
     # Unknown keys first: put right, they may be the very ones that are missing.
@@ -98,7 +105,9 @@ def _leave_out(reading: Reading, data: dict[str, Any], errors: list[ErrorDetails
     for detail in errors:
         by_path.setdefault(in_data(data, detail["loc"]), []).append(detail)
     for path, details in by_path.items():
-        reading.mistake(path, message_for(path, details))
+        # A union says of a table with a mistake inside that it is not the union's other member.
+        if not any(other != path and other[: len(path)] == path for other in by_path):
+            reading.mistake(path, message_for(path, details))
     for path in by_path:
         entry = path[:2] if path[0] in (*_NAMED, "baseline") else path[:1]
         reading.left_out.add(entry)
