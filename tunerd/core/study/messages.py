@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 from tunerd.core.expressions import suggestion
 from tunerd.core.study.file import StudyFile
 
-__all__ = ["Path", "dotted", "in_data", "keys_at", "message_for", "shown"]
+__all__ = ["Path", "dotted", "in_data", "keys_at", "message_for", "said_as_a_whole", "shown"]
 
 Path = tuple[str | int, ...]
 
@@ -38,9 +38,8 @@ def message_for(path: Path, details: list[ErrorDetails]) -> str:
     found = first["input"]
     if first["type"] == "missing":
         return f"is missing: {_description(path)}"
-    place = ".".join(str(part) for part in (path if len(path) == 1 else (path[0], path[-1])))
-    if place in _WRONG:
-        return f"{_WRONG[place]}; not {shown(found)}"
+    if said_as_a_whole(path):
+        return f"{_WRONG[_place(path)]}; not {shown(found)}"
     shapes = dict.fromkeys(_SHAPES[d["type"]] for d in details if d["type"] in _SHAPES)
     if "a number" in shapes or "a finite number" in shapes:
         shapes.pop("an integer", None)
@@ -52,6 +51,15 @@ def message_for(path: Path, details: list[ErrorDetails]) -> str:
         return message
     choices = message.split("'")[1::2] if first["type"] == "literal_error" else ()
     return f"{message}, not {shown(found)}{suggestion(str(found), choices)}"
+
+
+def said_as_a_whole(path: Path) -> bool:
+    """Whether whatever is wrong at or below a place is said in one sentence."""
+    return _place(path) in _WRONG
+
+
+def _place(path: Path) -> str:
+    return ".".join(str(part) for part in (path if len(path) == 1 else (path[0], path[-1])))
 
 
 def shown(value: object) -> str:

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from tunerd.core.expressions import closest, suggestion
 from tunerd.core.study.file import StudyFile
-from tunerd.core.study.messages import Path, dotted, in_data, keys_at, message_for
+from tunerd.core.study.messages import Path, dotted, in_data, keys_at, message_for, said_as_a_whole
 from tunerd.errors import Problem
 
 __all__ = ["Reading", "read", "read_tables"]
@@ -106,7 +106,8 @@ def _leave_out(reading: Reading, data: dict[str, Any], errors: list[ErrorDetails
         by_path.setdefault(in_data(data, detail["loc"]), []).append(detail)
     for path, details in by_path.items():
         # A union says of a table with a mistake inside that it is not the union's other member.
-        if not any(other != path and other[: len(path)] == path for other in by_path):
+        inside = any(other != path and other[: len(path)] == path for other in by_path)
+        if not inside or said_as_a_whole(path):
             reading.mistake(path, message_for(path, details))
     for path in by_path:
         entry = path[:2] if path[0] in (*_NAMED, "baseline") else path[:1]
