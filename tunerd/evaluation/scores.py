@@ -5,9 +5,9 @@ needs. Every function gives NaN where nothing can be said.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import comb
 
+import msgspec
 import numpy as np
 
 from tunerd.core import scores as core
@@ -107,13 +107,12 @@ def brier(probability: FloatArray, ran: BoolArray) -> float:
     return float(np.mean((probability - ran) ** 2)) if len(ran) else float("nan")
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(msgspec.Struct, frozen=True):
     """Jobs whose probability to run was said to be about the same."""
 
     low: float
     high: float
-    rows: int
+    rows: float
     said: float
     """Mean probability."""
     ran: float

@@ -1,0 +1,104 @@
+"""What a prediction loses when values are shuffled among the jobs asked for.
+
+By group (context, lookups, parameters, derived values) and by column. The model is fitted once, on
+values as they are; shuffled are the columns that it sees, so that a lookup can be told from the
+category that it describes. Columns that say the same share what they are worth: with ``dp`` given
+by ``tp`` and ``pp``, none of the three may matter alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features.columns import Group
+from tunerd.core.observation import Observation
+from tunerd.core.scores import within_contexts
+from tunerd.core.study import Study
+from tunerd.evaluation.own import Own
+from tunerd.evaluation.scores import kendall
+from tunerd.evaluation.splits import Fold
+
+__all__ = ["Importance", "importance"]
+
+SHUFFLES = 3
+MOST_ROWS = 1_000
+"""Jobs asked for that are looked at; more say nothing new of which columns matter."""
+GROUPS: tuple[Group, ...] = ("context", "lookup", "parameter", "derived")
+
+
+class Importance(msgspec.Struct, frozen=True):
+    """What one group or column is worth: means over shuffles, near 0 or below for nothing."""
+
+    group: str
+    column: str | None
+    """None for the whole group together."""
+    error: float
+    """Rise of the mean absolute error in score units: 0.1 is about 10 % where the study compares
+    by ratios."""
+    kendall_tau: float
+    """Loss of τ over all jobs together."""
+    kendall_tau_within: float | None
+    """Loss of τ within contexts, None where no context has enough jobs. Of a parameter this is
+    what a search would lose."""
+
+
+def importance(
+    study: Study,
+    own: Own,
+    observations: Sequence[Observation],
+    fold: Fold,
+    seed: int = 0,
+) -> list[Importance]:
+    """Fit on the known jobs of a fold and shuffle among those asked for; groups first."""
+    rng = np.random.default_rng([seed, fold.repeat])
+    features, model = own.fit(study, [observations[i] for i in fold.train.tolist()], seed)
+    rows = features.rows([observations[i] for i in fold.asked.tolist()])
+    scored = np.flatnonzero(np.isfinite(rows.score))
+    rows = rows.take(np.sort(rng.permutation(scored)[:MOST_ROWS]))
+    if len(rows) < 2:
+        return []
+    before = _quality(rows, model.predictor.predict(rows).mean)
+    found = []
+    for group, column, places in _targets(features):
+        losses = []
+        for _ in range(SHUFFLES):
+            shuffled = _shuffled(rows, places, rng.permutation(len(rows)), column is None and group)
+            after = _quality(rows, model.predictor.predict(shuffled).mean)
+            losses.append(before - after)
+        error, tau, within = np.mean(losses, axis=0).tolist()
+        told = None if np.isnan(within) else within
+        found.append(Importance(group, column, -error, tau, told))
+    return found
+
+
+def _targets(features: FeatureMap) -> Iterator[tuple[Group, str | None, IntArray]]:
+    for group in GROUPS:
+        places = [i for i, column in enumerate(features.columns) if column.group == group]
+        if places:
+            yield group, None, np.array(places)
+    for i, column in enumerate(features.columns):
+        yield column.group, column.name, np.array([i])
+
+
+def _shuffled(rows: Rows, places: IntArray, order: IntArray, group: str | bool) -> Rows:
+    X = rows.X.copy()
+    X[:, places] = rows.X[order][:, places]
+    if group != "context":
+        return replace(rows, X=X)
+    # What is known of a context by its key is part of what the context says.
+    return replace(rows, X=X, context_key=tuple(rows.context_key[i] for i in order.tolist()))
+
+
+def _quality(rows: Rows, predicted: FloatArray) -> FloatArray:
+    """Mean absolute error, τ over all, τ within contexts."""
+    return np.array(
+        [
+            float(np.mean(np.abs(predicted - rows.score))),
+            np.nan_to_num(kendall(predicted, rows.score)),
+            within_contexts(kendall, predicted, rows.score, rows.context_key),
+        ]
+    )

@@ -1,0 +1,228 @@
+"""What a backtest says, as JSON: one result per split, amount known and predictor.
+
+Means over repeats and parts, with 95 % bootstrap intervals over contexts and repeats: contexts
+because the next user has others, repeats because which jobs were known was luck.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
+from tunerd.evaluation.backtest import Verdict
+from tunerd.evaluation.importance import Importance
+from tunerd.evaluation.judging import Figures
+from tunerd.evaluation.scores import TOP, Bin
+
+__all__ = ["Backtest", "Interval", "Result", "results"]
+
+DRAWS = 2_000
+TOLD = (
+    "kendall_tau",
+    "spearman",
+    "pearson",
+    "mape",
+    "coverage",
+    "band_width",
+    "auc",
+    "brier",
+    "ece",
+    *(f"regret_at.{k}" for k in TOP),
+)
+"""Figures that come with an interval."""
+
+Interval = tuple[float, float]
+
+
+class Result(Figures, frozen=True, kw_only=True):
+    """One predictor on one split. Its own figures are those over all jobs together, and so is
+    ``overall``; a part's (a group's) figures count the same whatever its size."""
+
+    split: str
+    """As it was asked for: random, time, group:COLUMN, above:COLUMN=VALUE, curve."""
+    known: str
+    """How much was known, as it was asked for: 80%, 30, 0."""
+    predictor: str
+    known_rows: float
+    """Jobs known, mean over folds."""
+    repeats: int
+    parts: int
+    """Groups that were left out in turn; 1 elsewhere."""
+    seconds: float
+    """Of one fit with its predictions."""
+    overall: Figures
+    within_contexts: Figures
+    """Means over contexts: weighted by jobs, regret by contexts."""
+    per_context: dict[str, Figures]
+    """By context key; means over repeats."""
+    intervals: dict[str, dict[str, Interval]]
+    """95 % intervals of "overall" and "within_contexts", by figure ("regret_at.5")."""
+    calibration: tuple[Bin, ...]
+    """Of the probability to run."""
+
+
+class Backtest(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``tunerd backtest --json`` writes."""
+
+    schema: Literal["tunerd.backtest/1"] = "tunerd.backtest/1"
+    tunerd: str
+    """Version."""
+    study: str
+    study_hash: str
+    jobs: str
+    """Where the jobs came from."""
+    rows: int
+    """Jobs used."""
+    unusable: dict[str, int]
+    """Rows that could not be used, by reason."""
+    seed: int
+    results: tuple[Result, ...]
+    importance: dict[str, tuple[Importance, ...]]
+    """By split and predictor ("random boosted_trees"): what the prediction loses when values are
+    shuffled among the jobs asked for."""
+
+
+def results(verdicts: Iterable[Verdict], seed: int = 0) -> list[Result]:
+    """Put verdicts together, in the order in which split, amount and predictor first came."""
+    cells: dict[tuple[str, str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        name = (verdict.split, verdict.known, verdict.who)
+        cells.setdefault(name, []).append(verdict)
+    return [_result(cell, seed) for cell in cells.values()]
+
+
+def _result(cell: Sequence[Verdict], seed: int) -> Result:
+    repeats = len({v.repeat for v in cell})
+    contexts: dict[str, list[_Unit]] = {}
+    parts = []
+    for v in cell:
+        parts.append(_Unit(v.part, v.repeat, v.judged.overall))
+        for key, figures in v.judged.per_context.items():
+            contexts.setdefault(key, []).append(_Unit(key, v.repeat, figures))
+    units = [unit for of_one in contexts.values() for unit in of_one]
+    overall, overall_intervals = _told(parts, repeats, seed, by_rows=False)
+    # Regret is a figure of contexts alone: one mean, however one looks at it.
+    within, within_intervals = _told(units, repeats, seed, by_rows=True)
+    alike = {"contexts": within.contexts, "regret_at": within.regret_at}
+    alike |= {"random_regret_at": within.random_regret_at}
+    overall = msgspec.structs.replace(overall, **alike)
+    regrets = {k: v for k, v in within_intervals.items() if k.startswith("regret_at")}
+    return Result(
+        **{name: getattr(overall, name) for name in Figures.__struct_fields__},
+        split=cell[0].split,
+        known=cell[0].known,
+        predictor=cell[0].who,
+        known_rows=float(np.mean([v.known_rows for v in cell])),
+        repeats=repeats,
+        parts=len({v.part for v in cell}),
+        seconds=float(np.mean([v.seconds for v in cell])),
+        overall=overall,
+        within_contexts=within,
+        per_context={
+            k: _told(of_one, repeats, None, by_rows=True)[0] for k, of_one in contexts.items()
+        },
+        intervals={"overall": overall_intervals | regrets, "within_contexts": within_intervals},
+        calibration=_calibration([v.judged.calibration for v in cell], repeats),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Figures of one context or part in one repeat."""
+
+    of: str
+    repeat: int
+    figures: Figures
+
+
+_NUMBERS = (*TOLD[:6], "band", "auc", "brier", "ece", "ran")
+_BY_TOP = ("regret_at", "random_regret_at")
+
+
+def _told(
+    units: Sequence[_Unit], repeats: int, seed: int | None, *, by_rows: bool
+) -> tuple[Figures, dict[str, Interval]]:
+    """Means over units, and intervals of those in :data:`TOLD` unless ``seed`` is None.
+
+    Weighted by jobs or all alike; regrets always alike.
+    """
+    places = {name: i for i, name in enumerate(dict.fromkeys(u.of for u in units))}
+    turns = {repeat: i for i, repeat in enumerate(sorted({u.repeat for u in units}))}
+    draws = None if seed is None else _draws(len(places), len(turns), seed)
+    intervals: dict[str, Interval] = {}
+
+    def mean(name: str, values: Sequence[float | None], *, alike: bool) -> float | None:
+        total = np.zeros((len(places), len(turns)))
+        weight = np.zeros_like(total)
+        for unit, value in zip(units, values, strict=True):
+            if value is not None:
+                share = 1.0 if alike else unit.figures.rows
+                total[places[unit.of], turns[unit.repeat]] += share * value
+                weight[places[unit.of], turns[unit.repeat]] += share
+        if not weight.sum():
+            return None
+        if draws is not None and name in TOLD:
+            interval = _interval(total, weight, *draws)
+            if interval is not None:
+                intervals[name] = interval
+        return float(total.sum() / weight.sum())
+
+    numbers = {
+        name: mean(name, [getattr(u.figures, name) for u in units], alike=not by_rows)
+        for name in _NUMBERS
+    }
+    tops = {
+        name: {
+            str(k): mean(
+                f"{name}.{k}", [getattr(u.figures, name).get(str(k)) for u in units], alike=True
+            )
+            for k in TOP
+        }
+        for name in _BY_TOP
+    }
+    rows = sum(u.figures.rows for u in units) / repeats
+    contexts = float(len({u.of for u in units if u.figures.rows}))
+    told = {"rows": rows, "contexts": contexts} | numbers | tops
+    return msgspec.convert(told, Figures), intervals
+
+
+def _draws(n: int, repeats: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """How often each of n contexts, and each repeat, is drawn: (draws, n) and (draws, repeats)."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.multinomial(n, np.full(n, 1 / n), size=DRAWS).astype(np.float64)
+    turns = rng.multinomial(repeats, np.full(repeats, 1 / repeats), size=DRAWS)
+    return contexts, turns.astype(np.float64)
+
+
+def _interval(
+    total: FloatArray, weight: FloatArray, contexts: FloatArray, turns: FloatArray
+) -> Interval | None:
+    """95 % bootstrap interval of a weighted mean; contexts and repeats are drawn independently.
+    None for a single value."""
+    if np.count_nonzero(weight) < 2:
+        return None
+    totals = np.einsum("dc,cr,dr->d", contexts, total, turns, optimize=True)
+    weights = np.einsum("dc,cr,dr->d", contexts, weight, turns, optimize=True)
+    drawn = totals[weights > 0] / weights[weights > 0]
+    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    return low, high
+
+
+def _calibration(all_bins: Sequence[Sequence[Bin]], repeats: int) -> tuple[Bin, ...]:
+    together: dict[float, list[Bin]] = {}
+    for bins in all_bins:
+        for one in bins:
+            together.setdefault(one.low, []).append(one)
+    return tuple(
+        Bin(
+            low,
+            bins[0].high,
+            sum(b.rows for b in bins) / repeats,
+            sum(b.rows * b.said for b in bins) / sum(b.rows for b in bins),
+            sum(b.rows * b.ran for b in bins) / sum(b.rows for b in bins),
+        )
+        for low, bins in sorted(together.items())
+    )
