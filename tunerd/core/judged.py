@@ -14,10 +14,11 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import structs
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.decide import BAND
+from tunerd.core.decide import BAND, LARGEST
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.following import Following, follows
 from tunerd.core.model import Model
@@ -331,7 +332,8 @@ def _short(value: float) -> float:
 
 
 def _shorts(values: FloatArray) -> list[float]:
-    return [_short(value) for value in values.tolist()]
+    finite = np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
+    return [_short(value) for value in finite.tolist()]
 
 
 def _imported(job: Observation) -> bool:

@@ -215,6 +215,8 @@ class TuneSettings(Section):
     """A tuner process whose step takes longer than this is replaced."""
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
+    keep_predictions_days: Days = 400.0
+    """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
     max_crashes: Count = 3
     """A study that ends the tuner process so many times in a row is set aside."""
 

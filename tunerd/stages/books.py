@@ -13,6 +13,7 @@ from typing import Any
 
 from tunerd import __version__
 from tunerd.core.decide import Advice
+from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
@@ -42,6 +43,8 @@ MANIFEST_BYTES = 4096
 """A manifest is a JSON object of a dozen names; a part that small is read to tell it apart."""
 PRUNE_EVERY = 50
 """Checkpoints between two prunings."""
+PRUNE_PREDICTIONS_EVERY = 1000
+"""Steps that learned something between two prunings of predictions."""
 
 
 @dataclass
@@ -49,6 +52,8 @@ class Changes:
     """What one step wants to change."""
 
     swapped: bool = False
+    judged: Sequence[Judged] = ()
+    """What was thought of the observations before they were learned."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""
     approved: list[Recommendation] = field(default_factory=list)
@@ -80,6 +85,8 @@ class Books:
     steps_since: int = 0
     checkpoints: int = 0
     """Written since the study was loaded."""
+    judged_steps: int = 0
+    """Steps that learned something since the study was loaded."""
     due: list[str] = field(default_factory=list)
     """Contexts still to be searched."""
     looked_at: float = float("-inf")
@@ -131,6 +138,7 @@ class Books:
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, said)
         self._save_state(tx, now)
+        self._save_judged(tx, changes.judged, now)
         tx.save_step(
             TuneStep(
                 study=self.study.name,
@@ -170,6 +178,15 @@ class Books:
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
         self.anew, self.gone = False, ()
+
+    def _save_judged(self, tx: Transaction, judged: Sequence[Judged], now: datetime) -> None:
+        if not judged:
+            return
+        tx.add_predictions(self.study.name, judged)
+        if self.judged_steps % PRUNE_PREDICTIONS_EVERY == 0:
+            kept = timedelta(days=self.settings.keep_predictions_days)
+            tx.prune_predictions(self.study.name, now - kept)
+        self.judged_steps += 1
 
     def _checkpoint_due(self, swapped: bool, news: bool) -> bool:
         model = self.tuner.model

@@ -1,16 +1,18 @@
 """What one study has said to the schedulers, and how it says something new.
 
 The life of a recommendation (DESIGN): issued when there is news, renewed at half of its validity,
-withdrawn when its context or study ends or nothing is feasible any more; a withdrawn key is freed
-a week later. Everything goes through the outbox, in the transaction of the step that decided it.
+withdrawn when its context or study ends, when nothing is feasible any more, or when an operator
+pauses it; a withdrawn key is freed a week later. A proposal is what was only observed, or waits
+for approval; it lives beside what runs. Everything goes through the outbox, in the transaction of the step that decided it.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+from tunerd.core.judged import Advised
 from tunerd.core.lifecycle import FREE_KEY_AFTER
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.core.study import Study
@@ -18,6 +20,9 @@ from tunerd.events import from_bytes, to_bytes
 from tunerd.store import OutboxMessage, RecommendationRow, Transaction
 
 __all__ = ["Line", "Recommended", "Said"]
+
+PROPOSED = ("observed", "pending")
+"""States of a row that holds a proposal and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +51,42 @@ class Recommended:
 
     study: Study
     topic: str
-    running: dict[str, Recommendation]
-    """What schedulers follow, by context key: published and active."""
-    proposed: dict[str, Recommendation]
+    rows: dict[str, RecommendationRow] = field(default_factory=dict)
+    """What the topic holds or is about to, and proposals, by context key."""
+    running: dict[str, Recommendation] = field(default_factory=dict)
+    """What schedulers follow: published and active."""
+    proposed: dict[str, Recommendation] = field(default_factory=dict)
     """What was observed, or waits for approval."""
-    revisions: dict[str, int]
+    revisions: dict[str, int] = field(default_factory=dict)
     """Last revision by context key; never restarts."""
 
     @classmethod
     def load(cls, study: Study, topic: str, rows: Sequence[RecommendationRow]) -> "Recommended":
         """Build from what the store has."""
-        return cls(
-            study,
-            topic,
-            running={
-                r.context_key: from_bytes(r.value.encode()) for r in rows if r.state == "active"
-            },
-            proposed={
-                r.context_key: from_bytes((r.proposal or r.value).encode())
-                for r in rows
-                if r.proposal or r.state in ("observed", "pending")
-            },
-            revisions={row.context_key: row.revision for row in rows},
-        )
+        made = cls(study, topic)
+        for row in rows:
+            key = row.context_key
+            made.revisions[key] = row.revision
+            proposal = row.proposal or (row.value if row.state in PROPOSED else None)
+            if row.state == State.ACTIVE:
+                made.running[key] = from_bytes(row.value.encode())
+            if proposal is not None:
+                made.proposed[key] = from_bytes(proposal.encode())
+            if row.renew_at is not None or proposal is not None:
+                made.rows[key] = row
+        return made
 
     def followed(self, key: str) -> Recommendation | None:
         """What this study's schedulers, or those who only look, have in hand."""
-        return self.proposed.get(key) or self.running.get(key)
+        proposed = None if self.study.mode == "publish" else self.proposed.get(key)
+        return proposed or self.running.get(key)
+
+    def advised(self, key: str) -> Advised | None:
+        """What a job of a context is judged beside: what schedulers follow, else what they would
+        have in hand."""
+        published = key in self.running
+        told = self.running.get(key) or self.proposed.get(key)
+        return None if told is None else Advised(told, published)
 
     def next_revision(self, key: str) -> int:
         """Of the next message for a context key."""
@@ -82,9 +96,9 @@ class Recommended:
         """Put a recommendation into the outbox; schedulers follow it from now on."""
         key = recommendation.context_key
         half = (recommendation.valid_until - recommendation.issued_at) / 2
+        self.proposed.pop(key, None)
         self._send(tx, recommendation, renew_at=recommendation.issued_at + half)
         self.running[key] = recommendation
-        self.proposed.pop(key, None)
         said.issued += 1
         said.candidates.update(c.kind.value for c in recommendation.candidates)
         said.lines.append(Line("recommended", _summary(recommendation)))
@@ -92,31 +106,38 @@ class Recommended:
     def propose(self, tx: Transaction, recommendation: Recommendation, said: Said) -> None:
         """Say it to those who look, and publish nothing."""
         key = recommendation.context_key
-        running = self.running.get(key)
         self.proposed[key] = recommendation
         text = to_bytes(recommendation).decode()
-        told = running or recommendation
         state = "observed" if self.study.mode == "observe" else "pending"
-        tx.save_recommendation(
-            RecommendationRow(
+        row = self.rows.get(key)
+        if row is not None and row.state not in PROPOSED:
+            row = replace(row, proposal=text)
+        else:
+            row = RecommendationRow(
                 study=self.study.name,
                 context_key=key,
                 revision=self.revisions.get(key, 0),
-                recommendation_id=told.recommendation_id,
-                state="active" if running else state,
-                value=to_bytes(running).decode() if running else text,
-                proposal=text if running else None,
-                issued_at=told.issued_at,
-                valid_until=told.valid_until,
-                renew_at=told.issued_at + (told.valid_until - told.issued_at) / 2
-                if running
-                else None,
+                recommendation_id=recommendation.recommendation_id,
+                state=state,
+                value=text,
+                issued_at=recommendation.issued_at,
+                valid_until=recommendation.valid_until,
             )
-        )
+        self._keep(tx, row)
         said.suggested += 1
         said.candidates.update(c.kind.value for c in recommendation.candidates)
         event = "would recommend" if state == "observed" else "waits for approval"
         said.lines.append(Line(event, _summary(recommendation)))
+
+    def drop(self, tx: Transaction, key: str, state: Literal["declined", "dropped"]) -> None:
+        """Take a proposal back. What runs beside it goes on."""
+        self.proposed.pop(key)
+        row = self.rows[key]
+        if row.state in PROPOSED:
+            self._keep(tx, replace(row, state=state))
+            del self.rows[key]
+        else:
+            self._keep(tx, replace(row, proposal=None))
 
     def keep_up(
         self,
@@ -161,12 +182,14 @@ class Recommended:
     def _free(self, tx: Transaction, row: RecommendationRow, now: datetime) -> None:
         """Send the null value, which frees the key on the compacted topic."""
         tx.enqueue(self._message(row.context_key, f"{row.recommendation_id}/null", None, None, now))
-        tx.save_recommendation(replace(row, renew_at=None))
+        self._keep(tx, replace(self.rows[row.context_key], renew_at=None))
 
     def _send(self, tx: Transaction, recommendation: Recommendation, renew_at: datetime) -> None:
         key, raw = recommendation.context_key, to_bytes(recommendation)
         self.revisions[key] = recommendation.revision
-        tx.save_recommendation(
+        proposal = self.proposed.get(key)
+        self._keep(
+            tx,
             RecommendationRow(
                 study=self.study.name,
                 context_key=key,
@@ -174,10 +197,11 @@ class Recommended:
                 recommendation_id=recommendation.recommendation_id,
                 state=recommendation.state.value,
                 value=raw.decode(),
+                proposal=None if proposal is None else to_bytes(proposal).decode(),
                 issued_at=recommendation.issued_at,
                 valid_until=recommendation.valid_until,
                 renew_at=renew_at,
-            )
+            ),
         )
         tx.enqueue(
             self._message(
@@ -188,6 +212,10 @@ class Recommended:
                 recommendation.issued_at,
             )
         )
+
+    def _keep(self, tx: Transaction, row: RecommendationRow) -> None:
+        self.rows[row.context_key] = row
+        tx.save_recommendation(row)
 
     def _message(
         self, key: str, message_id: str, value: bytes | None, revision: int | None, now: datetime

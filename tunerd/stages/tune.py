@@ -5,6 +5,7 @@ study's epoch; whatever goes wrong, the study is loaded again from what was save
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import msgspec
 from tunerd import logs, reports
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
+from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
 from tunerd.core.scores import WindowScores
 from tunerd.errors import FencedOutError, NothingFeasibleError
@@ -138,8 +140,9 @@ class Tune:
         changes = Changes()
         fresh: tuple[str, ...] = ()
         if observations:
-            learned = books.tuner.learn(observations)
+            learned = books.tuner.learn(observations, books.recommended.advised)
             changes.swapped, fresh = learned.swapped, learned.contexts
+            changes.judged = learned.judged
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
@@ -228,6 +231,7 @@ class Tune:
                 withdrawn=said.withdrawn,
                 suggested=said.suggested,
                 candidates=said.candidates,
+                following=_following(changes.judged),
             )
         )
 
@@ -349,7 +353,13 @@ def _scores(window: WindowScores) -> reports.Scores:
         spearman=known(window.spearman_within),
         pearson=known(window.pearson_within),
         mape=known(window.mape),
+        coverage=known(window.coverage),
     )
+
+
+def _following(judged: Sequence[Judged]) -> dict[str, int]:
+    followed = (one.outcome.following for one in judged)
+    return dict(Counter(one for one in followed if one is not None))
 
 
 def _mean(values: Sequence[float]) -> float | None:

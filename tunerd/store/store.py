@@ -21,6 +21,7 @@ from tunerd.store.observations import ObservationReads, ObservationWrites
 from tunerd.store.outbox import OutboxReads, OutboxWrites
 from tunerd.store.overview import OverviewReads
 from tunerd.store.positions import PositionReads, PositionWrites
+from tunerd.store.predictions import PredictionReads, PredictionWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
 from tunerd.store.schema import check_schema, upgrade_schema
 from tunerd.store.studies import Published, StudyReads, StudyWrites
@@ -35,6 +36,7 @@ class Transaction(
     PositionWrites,
     StudyWrites,
     LearnedWrites,
+    PredictionWrites,
     RecommendationWrites,
     LeaseWrites,
     CommandWrites,
@@ -49,6 +51,7 @@ class Store(
     PositionReads,
     StudyReads,
     LearnedReads,
+    PredictionReads,
     RecommendationReads,
     LeaseReads,
     CommandReads,

@@ -1,0 +1,99 @@
+"""What was predicted of each job before it was learned, one bounded row per job."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+import sqlalchemy as sa
+
+from tunerd.core.judged import Judged, Outcome
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import predictions
+
+__all__ = ["PredictionReads", "PredictionWrites"]
+
+_CHUNK = 5000
+"""Rows dropped at a time."""
+
+_COLUMNS = ("sequence", "finished_at", "history", "context_key", "detail")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Outcome).decode
+
+
+class PredictionReads(Reads):
+    """Reading them back."""
+
+    def predictions(
+        self,
+        study: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        history: bool = False,
+        most: int | None = None,
+    ) -> list[Judged]:
+        """A study's judged jobs in the order in which they were learned.
+
+        Args:
+            study: name.
+            since: only jobs that finished then or later.
+            until: only jobs that finished before this.
+            history: the imported jobs instead of the live ones.
+            most: only the last so many.
+        """
+        table = predictions.c
+        statement = sa.select(*(table[name] for name in _COLUMNS)).where(
+            table.study == study, table.history == history
+        )
+        if since is not None:
+            statement = statement.where(table.finished_at >= since)
+        if until is not None:
+            statement = statement.where(table.finished_at < until)
+        # By time: there is an index, and a window of live jobs must not read a long history.
+        last = table.sequence if history else table.finished_at
+        with self._reading() as connection:
+            rows = connection.execute(statement.order_by(last.desc()).limit(most)).all()
+        found = [Judged(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows]
+        return sorted(found, key=lambda judged: judged.sequence)
+
+
+class PredictionWrites(PredictionReads, Writes):
+    """Keeping them. Call ``fence`` first in the same transaction."""
+
+    def add_predictions(self, study: str, judged: Sequence[Judged]) -> None:
+        """Keep what was thought of jobs. 7 µs a row.
+
+        Raises:
+            ValueError: an outcome holds NaN or infinity, which JSON does not have.
+        """
+        if not judged:
+            return
+        native = self._database.native
+        rows: list[tuple[object, ...]] = [
+            (
+                study,
+                one.sequence,
+                native(one.finished_at),
+                one.history,
+                one.context_key,
+                _encode(one.outcome).decode(),
+            )
+            for one in judged
+        ]
+        marks = ",".join([self._database.placeholder] * 6)
+        statement = f"INSERT INTO predictions (study,{','.join(_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - our own names
+        self._connection.exec_driver_sql(statement, rows)
+
+    def prune_predictions(self, study: str, before: datetime) -> int:
+        """Drop rows of live jobs that finished before this, some thousands at most; returns how
+        many. Those of imported jobs stay as long as the jobs do."""
+        table = predictions.c
+        old = (
+            sa.select(table.sequence)
+            .where(table.study == study, table.finished_at < before, table.history.is_(False))
+            .limit(_CHUNK)
+        )
+        statement = sa.delete(predictions).where(
+            table.study == study, table.sequence.in_(old.scalar_subquery())
+        )
+        return self._connection.execute(statement).rowcount
