@@ -95,6 +95,39 @@ def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:
     assert scores.kendall > 0.5
 
 
+def test_every_job_leaves_what_was_thought_of_it_in_the_step_that_learned_it(
+    tuning: Tuning,
+) -> None:
+    tuning.publish()
+    tune = tuning.start()
+    tuning.add(random_jobs(60))
+    tuning.run(tune)
+    tuning.add(random_jobs(60, first=61, seed=2))
+    tuning.run(tune)
+    rows = tuning.store.predictions("toy")
+    assert [one.sequence for one in rows] == list(range(1, 121))
+    assert [one.outcome.following for one in rows] == ["unasked"] * 60 + ["ignored"] * 60
+    assert all(one.outcome.predicted is None for one in rows[:60])
+    later = [one.outcome for one in rows[60:]]
+    assert all(one.predicted is not None and one.first is not None for one in later)
+    assert any(one.incumbent is not None for one in later)
+    stepped = [one for one in tuning.heard.of(reports.Stepped) if one.observations]
+    assert [one.following for one in stepped] == [{"unasked": 60}, {"ignored": 60}]
+    assert stepped[1].scores is not None
+    assert stepped[1].scores.coverage is not None
+    assert 0.5 < stepped[1].scores.coverage <= 1.0
+
+
+def test_what_was_predicted_long_ago_is_dropped(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(10))
+    tuning.run(tuning.start())
+    tuning.time.pass_(days=500)
+    tuning.add(random_jobs(10, first=11))
+    tuning.run(tuning.start())
+    assert [one.sequence for one in tuning.store.predictions("toy")] == list(range(11, 21))
+
+
 def test_a_context_in_which_nothing_is_feasible_is_named_and_the_others_go_on(
     tuning: Tuning,
 ) -> None:

@@ -1,0 +1,89 @@
+"""What a job did with the advice that was there for it."""
+
+from typing import Any
+
+import pytest
+
+from tests.core.tuning import START, job, study
+from tunerd.core.following import FOLLOWINGS, Following, follows
+from tunerd.core.recommendation import (
+    Candidate,
+    Incumbent,
+    Kind,
+    MadeFrom,
+    Recommendation,
+    StatedObjective,
+    candidate_id,
+)
+
+CONTEXT = {"n": 8}
+KEY = study().context_key(CONTEXT)
+STAY: dict[str, Any] = {"x": 1, "y": "a", "z": False}
+NEW: dict[str, Any] = {"x": 6, "y": "c", "z": True}
+OTHER: dict[str, Any] = {"x": 2, "y": "b", "z": False}
+
+
+def named(config: dict[str, Any]) -> str:
+    return candidate_id("toy", KEY, config)
+
+
+def recommendation(**changes: Any) -> Recommendation:
+    told: dict[str, Any] = {
+        "revision": 1,
+        "study": "toy",
+        "context_key": KEY,
+        "context": CONTEXT,
+        "objective": StatedObjective(metric="speed", goal="maximize", unit="1/s"),
+        "issued_at": START,
+        "valid_until": START,
+        "candidates": (
+            Candidate(candidate_id=named(NEW), rank=1, kind=Kind.EXPLOIT, share=0.1, config=NEW),
+        ),
+        "incumbent": Incumbent(config=STAY, median=1.0, low=0.9, high=1.1, jobs=3),
+        "baseline": {"x": 1},
+        "reason": "",
+        "made_from": MadeFrom(sequence=1, model=None, study="", seeds=(1,), tunerd=""),
+    }
+    return Recommendation(**told | changes)
+
+
+TOLD = recommendation()
+RID = TOLD.recommendation_id
+
+
+@pytest.mark.parametrize(
+    ("config", "carries", "published", "following"),
+    [
+        (OTHER, (None, None), None, "unasked"),
+        (NEW, (None, None), None, "unasked"),
+        (OTHER, (None, None), TOLD, "ignored"),
+        (NEW, (None, None), TOLD, "ignored"),
+        (NEW, (RID, named(NEW)), TOLD, "followed"),
+        (NEW, ("r-older", named(NEW)), TOLD, "followed"),
+        (NEW, (RID, named(NEW)), None, "followed"),
+        (OTHER, (RID, named(NEW)), TOLD, "changed"),
+        (STAY, (RID, None), TOLD, "followed"),
+        (OTHER, (RID, None), TOLD, "changed"),
+        (OTHER, ("r-older", None), TOLD, "followed"),
+    ],
+)
+def test_each_job_is_one_of_four(
+    config: dict[str, Any],
+    carries: tuple[str | None, str | None],
+    published: Recommendation | None,
+    following: Following,
+) -> None:
+    one = job(1, CONTEXT, config, recommendation_id=carries[0], candidate_id=carries[1])
+    stay = named(STAY) if published else None
+    assert follows(one, named(config), published, stay) == following
+    assert following in FOLLOWINGS
+
+
+@pytest.mark.parametrize(("x", "following"), [(1, "followed"), (2, "changed")])
+def test_without_an_incumbent_the_baseline_is_what_was_offered(
+    x: int, following: Following
+) -> None:
+    told = recommendation(incumbent=None)
+    config = STAY | {"x": x}
+    one = job(1, CONTEXT, config, recommendation_id=told.recommendation_id)
+    assert follows(one, named(config), told, None) == following
