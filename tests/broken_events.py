@@ -57,6 +57,7 @@ def good_event(event_id: str, now: datetime = NOW, /, **changes: Any) -> dict[st
         "recommendation_id": None,
         "candidate_id": None,
         "labels": {"team": "pretraining"},
+        "history": False,
     }
     return {name: value for name, value in {**event, **changes}.items() if value is not _OMIT}
 

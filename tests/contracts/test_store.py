@@ -93,6 +93,7 @@ OBSERVATIONS = st.builds(
     user=st.none() | TEXTS,
     recommendation_id=st.none() | TEXTS,
     candidate_id=st.none() | TEXTS,
+    history=st.booleans(),
     extra=st.dictionaries(st.text("ab", max_size=4), JSON, max_size=3),
     content_hash=TEXTS,
 )

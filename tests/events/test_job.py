@@ -169,6 +169,16 @@ def test_limits_of_time_are_the_callers() -> None:
     assert "0.5 hours before now" in strict.reason
 
 
+def test_an_old_job_may_be_of_any_age_but_not_of_tomorrow() -> None:
+    old = json.dumps(good_event("e", finished_at="1970-01-01T00:00:00Z", history=True)).encode()
+    seen = read_job(old, (), NOW)
+    assert isinstance(seen, Observation)
+    assert seen.history
+    assert seen.extra.keys().isdisjoint({"history"})
+    assert "ahead of now" in reason(finished_at="2999-01-01T00:00:00Z", history=True)
+    assert reason(history="yes").startswith("history: expected true, false or null, got")
+
+
 def test_the_content_hash_ignores_layout_and_nothing_else() -> None:
     event = good_event("e1")
     ways = [

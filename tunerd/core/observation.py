@@ -63,6 +63,9 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     user: str | None = None
     recommendation_id: str | None = None
     candidate_id: str | None = None
+    history: bool = False
+    """Imported from a table of old jobs: it is learned, but says nothing about how well tunerd
+    does now."""
     extra: Mapping[str, object] = {}
     """Event fields that nothing reads yet (nodes, labels, times, unknown ones)."""
     content_hash: str = ""

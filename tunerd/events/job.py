@@ -69,7 +69,11 @@ class JobEvent(Struct, frozen=True, kw_only=True, gc=False):
     submitted_at: Annotated[Time | None, Meta(description="RFC 3339 with a zone.")] = None
     started_at: Annotated[Time | None, Meta(description="RFC 3339 with a zone.")] = None
     finished_at: Annotated[
-        Time, Meta(description="RFC 3339 with a zone; must be neither ahead of now nor ancient.")
+        Time,
+        Meta(
+            description="RFC 3339 with a zone; must not be ahead of now, nor ancient unless the "
+            "job is `history`."
+        ),
     ]
     measured_s: Annotated[
         Annotated[float, Meta(ge=0)] | None,
@@ -102,6 +106,13 @@ class JobEvent(Struct, frozen=True, kw_only=True, gc=False):
     labels: Annotated[
         dict[str, Plain] | None, Meta(description="Anything else worth keeping with the job.")
     ] = None
+    history: Annotated[
+        bool | None,
+        Meta(
+            description="An old job, as `tunerd import` sends them: it may be of any age, it is "
+            "learned, and it does not count in how well tunerd does."
+        ),
+    ] = False
 
 
 _KEPT_RAW = {"submitted_at", "started_at", "nodes", "labels"}
@@ -137,7 +148,7 @@ def read_content(
         unknown = {name: value for name, value in extra.items() if name not in _FIELDS}
         if unknown and (fault := first_unstorable(unknown)) is not None:
             return fault
-    if (fault := _out_of_time(event.finished_at, now, limits)) is not None:
+    if (fault := _out_of_time(event, now, limits)) is not None:
         return fault
     metrics = event.metrics or {}
     return Observation(
@@ -156,12 +167,14 @@ def read_content(
         user=event.user or None,
         recommendation_id=event.recommendation_id or None,
         candidate_id=event.candidate_id or None,
+        history=event.history or False,
         extra=extra,
         content_hash="sha256:" + hashlib.sha256(_encode(content)).hexdigest(),
     )
 
 
-def _out_of_time(finished_at: datetime, now: datetime, limits: Limits) -> Rejection | None:
+def _out_of_time(event: JobEvent, now: datetime, limits: Limits) -> Rejection | None:
+    finished_at = event.finished_at
     try:
         finished_at.astimezone(UTC)
     except OverflowError:
@@ -173,7 +186,7 @@ def _out_of_time(finished_at: datetime, now: datetime, limits: Limits) -> Reject
             f"{finished_at.isoformat()} is more than {_span(limits.max_future)} ahead of now, "
             f"{now.isoformat(timespec='seconds')}; check the sender's clock and zone",
         )
-    if limits.max_age is not None and age > limits.max_age:
+    if limits.max_age is not None and age > limits.max_age and not event.history:
         return Rejection(
             "finished_at",
             f"{finished_at.isoformat()} is more than {_span(limits.max_age)} before now, "

@@ -55,6 +55,7 @@ _EXPECTED = {
     "labels": "an object, {…}, or null",
     "recommendation_id": _NOTE,
     "candidate_id": _NOTE,
+    "history": "true, false or null",
 }
 _FIELD_IN_ERROR = re.compile(r"required field `(\w+)`|\$\.(\w+)")
 

@@ -42,6 +42,7 @@ _COLUMNS = (
     observations.c.username,
     observations.c.recommendation_id,
     observations.c.candidate_id,
+    observations.c.history,
     observations.c.extra,
     observations.c.content_hash,
 )
@@ -210,6 +211,7 @@ class ObservationWrites(ObservationReads, Writes):
                 one.user,
                 one.recommendation_id,
                 one.candidate_id,
+                one.history,
                 extra,
                 one.content_hash,
                 received_at,
@@ -278,6 +280,7 @@ def _observation(row: Any) -> Observation:
         user=row[13],
         recommendation_id=row[14],
         candidate_id=row[15],
-        extra=from_json(row[16]),
-        content_hash=row[17],
+        history=row[16],
+        extra=from_json(row[17]),
+        content_hash=row[18],
     )
