@@ -1,0 +1,196 @@
+"""Who takes part in every closed loop: tunerd itself, and random as the yardstick.
+
+tunerd plays through the daemon's own code. In the default, a *campaign* runs in the context, as
+``tunerd campaign`` starts it: each batch is one of its rounds, and the jobs run what the
+recommendation wants of it. With ``shares`` they follow the recommendation as everyday jobs do,
+with all of them, not just ``explore_share``, given to its candidates.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from tunerd import __version__
+from tunerd.core.campaign import Campaign
+from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.observation import Value
+from tunerd.core.recommendation import Candidate, MadeFrom, Recommendation
+from tunerd.core.study import Study
+from tunerd.core.tuner import Tuner
+from tunerd.evaluation.closed_loop import EPOCH, Outcome, Problem
+from tunerd.evaluation.own import AtOnce
+
+__all__ = ["Follow", "RandomPlayer", "Tunerd"]
+
+Follow = Literal["campaign", "shares"]
+"""How jobs follow tunerd's recommendations."""
+
+STEP = 1_000
+"""Jobs of history taken in at a time."""
+ROUNDS = 1_000_000
+"""Rounds of the campaign: it ends with the jobs."""
+
+
+@dataclass(frozen=True)
+class RandomPlayer:
+    """Configurations that were not tried yet, at random."""
+
+    name: str = "random"
+
+    def begin(self, problem: Problem, seed: int) -> "_RandomRun":
+        """See :meth:`Optimizer.begin`."""
+        return _RandomRun(len(problem.configs), np.random.default_rng([seed, 1]))
+
+
+class _RandomRun:
+    def __init__(self, configs: int, rng: np.random.Generator) -> None:
+        self._untried = dict.fromkeys(rng.permutation(configs).tolist())
+
+    def ask(self, n: int) -> list[int]:
+        return list(self._untried)[:n]
+
+    def tell(self, jobs: Sequence[Outcome]) -> None:
+        for job in jobs:
+            self._untried.pop(job.index, None)
+
+
+@dataclass(frozen=True)
+class Tunerd:
+    """tunerd as it stands: the study's predictor, searcher and settings."""
+
+    searcher: str | None = None
+    """Instead of the study's."""
+    predictor: str | None = None
+    """Instead of the study's."""
+    follow: Follow = "campaign"
+    name: str = "tunerd"
+
+    def begin(self, problem: Problem, seed: int) -> "_TunerdRun":
+        """See :meth:`Optimizer.begin`; each seed searches and fits with seeds of its own."""
+        return _TunerdRun(problem, self._study(problem.study, seed), seed, self.follow)
+
+    def _study(self, study: Study, seed: int) -> Study:
+        search, predictor = study.search, study.predictor
+        return replace(
+            study,
+            search=replace(
+                search,
+                searcher=self.searcher or search.searcher,
+                seeds=tuple(one + seed for one in search.seeds),
+            ),
+            predictor=replace(
+                predictor, name=self.predictor or predictor.name, seed=predictor.seed + seed
+            ),
+        )
+
+
+class _TunerdRun:
+    """A daemon's tuner in one context, and a cluster that does what it says."""
+
+    def __init__(self, problem: Problem, study: Study, seed: int, follow: Follow) -> None:
+        self._problem, self._follow = problem, follow
+        self._key = problem.context_key
+        self._places = {_name(config): i for i, config in enumerate(problem.configs)}
+        self._untried = _RandomRun(len(problem.configs), np.random.default_rng([seed, 2]))
+        self._running: Recommendation | None = None
+        self._asked: list[Candidate | None] = []
+        self._revision = 0
+        self._now = max((job.finished_at for job in problem.history), default=EPOCH)
+        self.tuner = Tuner(study, AtOnce(), only={self._key: problem.configs})
+        for at in range(0, len(problem.history), STEP):
+            self.tuner.gather(problem.history[at : at + STEP])
+        self.tuner.catch_up()
+
+    def ask(self, n: int) -> list[int]:
+        """Search, decide, and let n jobs follow what is said."""
+        self._plan_round(n)
+        advice = self.tuner.advise(self._key, self._running)
+        if is_news(advice, self._running):
+            self._revision += 1
+            self._running = compose(
+                self.tuner.study,
+                self._key,
+                self.tuner.contexts[self._key],
+                advice,
+                self._made_from(),
+                revision=self._revision,
+                now=self._now,
+                valid=timedelta(days=1),
+            )
+            self.tuner.promise(self._key, advice)
+        picked = [] if self._running is None else followed(self._running.candidates, n)
+        self._asked = [*picked, *[None] * (n - len(picked))]
+        places = [self._places[_name(candidate.config)] for candidate in picked]
+        return [*places, *self._unclaimed(n - len(picked))]
+
+    def tell(self, jobs: Sequence[Outcome]) -> None:
+        """Learn what jobs came to."""
+        asked = self._asked if len(self._asked) == len(jobs) else [None] * len(jobs)
+        self._asked = []
+        self._untried.tell(jobs)
+        told = []
+        for outcome, candidate in zip(jobs, asked, strict=True):
+            job = outcome.job
+            if candidate is not None and self._running is not None:
+                job = msgspec.structs.replace(
+                    job,
+                    recommendation_id=self._running.recommendation_id,
+                    candidate_id=candidate.candidate_id,
+                )
+            told.append(job)
+        self._now = told[-1].finished_at
+        self.tuner.learn(told)
+
+    def _plan_round(self, n: int) -> None:
+        """Let the campaign's next round have n configurations; begin it with the first ask. It
+        draws a random start of its own only where nothing at all is known yet."""
+        state = self.tuner.contexts.get(self._key)
+        if state is not None and state.campaign is not None:
+            state.campaign.round_size = n
+        elif self._follow == "campaign":
+            campaign = Campaign(jobs=n, rounds=ROUNDS, round_size=n)
+            campaign.round = 0 if self.tuner.sequence else -1
+            self.tuner.start_campaign(self._problem.context, campaign, self._now)
+        elif state is None:
+            self.tuner.start_campaign(self._problem.context, Campaign(0, 0, 0, round=0), self._now)
+
+    def _unclaimed(self, n: int) -> list[int]:
+        """What n jobs run that no candidate claims: the incumbent, else the baseline, else what
+        nobody has tried yet."""
+        running = self._running
+        if n and running is not None:
+            stands = running.incumbent.config if running.incumbent else running.baseline
+            if stands is not None and (place := self._places.get(_name(stands))) is not None:
+                return [place] * n
+        return self._untried.ask(n)
+
+    def _made_from(self) -> MadeFrom:
+        study = self.tuner.study
+        return MadeFrom(
+            sequence=self.tuner.sequence,
+            model=None,
+            study=study.content_hash,
+            seeds=study.search.seeds,
+            tunerd=__version__,
+        )
+
+
+def followed(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
+    """Which candidates n jobs run: what is wanted first, in order of rank, as often as it is
+    wanted; then each in proportion to its share. Fewer than n only if nothing has a share."""
+    wanted = [one for one in candidates for _ in range(one.wanted)][:n]
+    left, total = n - len(wanted), sum(one.share for one in candidates)
+    if not left or not total:
+        return wanted
+    ends = np.cumsum([one.share for one in candidates]) / total
+    counts = np.diff(np.floor(ends * left + 0.5), prepend=0.0).astype(int).tolist()
+    return wanted + [c for c, count in zip(candidates, counts, strict=True) for _ in range(count)]
+
+
+def _name(config: Mapping[str, Value]) -> str:
+    return json.dumps(config, sort_keys=True)
