@@ -24,7 +24,11 @@ from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
 
-TABLES = ("vtrain_megatron", "trimtuner_ps")
+TABLES: dict[str, dict[str, str]] = {
+    "vtrain_megatron": {"fills_the_cluster": "tp * dp * pp == n_gpus"},
+    "trimtuner_ps": {},
+}
+"""With the rules that a person would write down for them."""
 PATIENCE_S = 300.0
 
 
@@ -100,8 +104,8 @@ def main() -> int:
     options = parser.parse_args()
     bars = Bars("kafka_tables")
     with kafka_broker(options) as bootstrap:
-        for name in TABLES[: 1 if options.quick else None]:
-            table = read_table(name, options.data)
+        for name in list(TABLES)[: 1 if options.quick else None]:
+            table = read_table(name, options.data, constraints=TABLES[name])
             study = parse_study(table.study)
             with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
                 daemon = Daemon(
