@@ -32,6 +32,8 @@ class ContextState:
     evidence: Evidence = field(default_factory=Evidence)
     last_job_at: datetime | None = None
     """Latest job or request; a context without any for a while is no longer active."""
+    imported_at: datetime | None = None
+    """When its old jobs were last imported: that is a request, however old they are."""
     waiting_since: int = 0
     """First sequence that came after the last search; 0 when none did."""
     searched: int = -1
@@ -41,6 +43,12 @@ class ContextState:
     """By candidate id, the latest last."""
     declined: str | None = None
     """Gist of the proposal that an operator declined last: it is not made again."""
+
+    @property
+    def alive_at(self) -> datetime | None:
+        """When somebody last cared about it."""
+        known = [at for at in (self.last_job_at, self.imported_at) if at is not None]
+        return max(known, default=None)
 
     def promise(self, promises: Mapping[str, Promise]) -> None:
         """Remember what was just published; the oldest promises fall out."""
@@ -55,7 +63,8 @@ class ContextState:
         return {
             "context": self.context,
             "evidence": self.evidence.dump(),
-            "last_job_at": self.last_job_at.isoformat() if self.last_job_at else None,
+            "last_job_at": _text(self.last_job_at),
+            "imported_at": _text(self.imported_at),
             "waiting_since": self.waiting_since,
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
@@ -78,10 +87,19 @@ class ContextState:
         return cls(
             context=context,
             evidence=Evidence.load(evidence),
-            last_job_at=datetime.fromisoformat(at) if isinstance(at, str) else None,
+            last_job_at=_instant(at),
+            imported_at=_instant(state.get("imported_at")),
             waiting_since=waiting,
             searched=searched,
             campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
             promised={cid: Promise(gain, reference) for cid, (gain, reference) in promised.items()},
             declined=declined,
         )
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def _instant(at: object) -> datetime | None:
+    return datetime.fromisoformat(at) if isinstance(at, str) else None

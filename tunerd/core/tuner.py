@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.advisor import Advisor
+from tunerd.core.advisor import Advisor, Spaces
 from tunerd.core.arrays import IntArray
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
@@ -27,7 +27,6 @@ from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.scores import Window
-from tunerd.core.space import Space
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
@@ -62,7 +61,9 @@ class Learned:
     sequence_from: int
     sequence_to: int
     contexts: tuple[str, ...]
-    """Keys of the contexts that the observations are of."""
+    """Keys of the contexts of live jobs among the observations."""
+    imported: tuple[str, ...]
+    """Keys of the contexts of old jobs among them."""
     swapped: bool
     """Whether a new model was put in place: a checkpoint is due."""
     judged: tuple[Judged, ...] = ()
@@ -117,8 +118,10 @@ class Tuner:
         judged = judge(self.study, self.features, self.model, jobs, rows, advises)
         self._score(judged)
         self._remember(jobs, rows)
-        contexts = tuple(dict.fromkeys(rows.context_key))
-        return Learned(first, self.sequence, contexts, self._train(rows), tuple(judged))
+        live = dict.fromkeys(one.context_key for one in judged if not one.history)
+        imported = dict.fromkeys(one.context_key for one in judged if one.history)
+        swapped = self._train(rows)
+        return Learned(first, self.sequence, tuple(live), tuple(imported), swapped, tuple(judged))
 
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
@@ -181,15 +184,20 @@ class Tuner:
             unasked=observation.recommendation_id is None,
             sequence=observation.sequence,
         )
-        promise = state.promised.get(observation.candidate_id or "")
-        if promise is not None and score is not None:
-            self.gains.append((promise.gain, self.study.gain(score, promise.reference)))
-        if state.campaign is not None and ran is not Ran.UNKNOWN:
-            state.campaign.count(cid)
+        if not observation.history:
+            self._compare(observation, state, score)
+            if state.campaign is not None and ran is not Ran.UNKNOWN:
+                state.campaign.count(cid)
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
         self.touched.add(key)
+
+    def _compare(self, job: Observation, state: ContextState, score: float | None) -> None:
+        """What was promised of a job's candidate beside what came."""
+        promise = state.promised.get(job.candidate_id or "")
+        if promise is not None and score is not None:
+            self.gains.append((promise.gain, self.study.gain(score, promise.reference)))
 
     def _replay(self, rows: Rows) -> None:
         self.replay.add(rows, np.arange(self.sequence - len(rows) + 1, self.sequence + 1))
@@ -236,9 +244,9 @@ class Tuner:
         """Keys of the contexts that had a job or request lately, at most the ``most`` latest."""
         since = now - within
         alive = [
-            (state.last_job_at, key)
+            (at, key)
             for key, state in self.contexts.items()
-            if state.last_job_at is not None and state.last_job_at >= since
+            if (at := state.alive_at) is not None and at >= since
         ]
         return [key for _, key in sorted(alive)[-most:]]
 
@@ -273,6 +281,17 @@ class Tuner:
         self.touched.add(key)
         return self._advisor.advise(key, state, self.sequence, self.model, self.features, running)
 
+    def cancel_campaign(self, key: str) -> int | None:
+        """End the campaign of a context; says how many runs its round still missed, None when
+        there is no campaign."""
+        state = self.contexts.get(key)
+        if state is None or state.campaign is None:
+            return None
+        missing = sum(max(ask.missing, 0) for ask in state.campaign.asks)
+        state.campaign = None
+        self.look_again([key])
+        return missing
+
     # -- orders -----------------------------------------------------------------------------
 
     @property
@@ -283,6 +302,13 @@ class Tuner:
     def impose(self, orders: Orders) -> None:
         """Keep to these orders from now on."""
         self._advisor.impose(orders)
+
+    def wake(self, keys: Iterable[str], now: datetime) -> None:
+        """Old jobs of these contexts were imported: they are active from now on, as after a
+        request."""
+        for key in keys:
+            self.contexts[key].imported_at = now
+            self.touched.add(key)
 
     def look_again(self, keys: Iterable[str]) -> None:
         """These contexts are due a search, whatever was learned since the last one."""
@@ -300,7 +326,7 @@ class Tuner:
         except NothingFeasibleError:
             return None
         try:
-            Space(orders.study_in(key), context)
+            Spaces(self.study, orders, self.only).get(key, context)
         except NothingFeasibleError as error:
             return str(error)
         return None
@@ -314,6 +340,7 @@ class Tuner:
                 self.contexts[key].campaign = before.campaign
                 self.contexts[key].promised = before.promised
                 self.contexts[key].declined = before.declined
+                self.contexts[key].imported_at = before.imported_at
 
     def promise(self, key: str, advice: Advice) -> None:
         """Remember what was published for a context, to compare it with what comes."""
