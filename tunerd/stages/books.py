@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tunerd import __version__
-from tunerd.core.decide import Advice
+from tunerd.core.decide import Advice, gist
 from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.orders import Order, Orders
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.recommended import Line, Recommended, Said
 from tunerd.store import (
-    Command,
     ContextRow,
     RecommendationRow,
     Store,
@@ -56,7 +56,12 @@ class Changes:
     """What was thought of the observations before they were learned."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""
-    approved: list[Recommendation] = field(default_factory=list)
+    approved: dict[str, Recommendation] = field(default_factory=dict)
+    """Proposals that an operator said yes to, by context key."""
+    declined: list[str] = field(default_factory=list)
+    """Context keys whose proposal an operator said no to."""
+    urgent: list[str] = field(default_factory=list)
+    """Contexts that an operator's command makes due before all others."""
     lapsed: Sequence[RecommendationRow] = ()
     """Rows whose ``renew_at`` has passed."""
     results: dict[int, str] = field(default_factory=dict)
@@ -90,23 +95,8 @@ class Books:
     due: list[str] = field(default_factory=list)
     """Contexts still to be searched."""
     looked_at: float = float("-inf")
-
-    def end(self) -> str:
-        """An operator ends the study: everything is withdrawn, nothing more is said."""
-        self.ended = True
-        return f"ended; {len(self.recommended.running)} recommendations withdrawn"
-
-    def approve(self, command: Command, changes: Changes) -> str:
-        """An operator approves what is proposed for a context."""
-        key = command.arguments["context_key"]
-        proposal = self.recommended.proposed.get(key)
-        asked = command.arguments["recommendation_id"]
-        if self.study.mode != "approve":
-            return f"refused: the study is in mode {self.study.mode}, nothing waits for approval"
-        if proposal is None or proposal.recommendation_id != asked:
-            return f"refused: {asked} is no longer what is proposed for {key}"
-        changes.approved.append(proposal)
-        return f"published for {key}"
+    obeyed: bool = False
+    """Whether what is said keeps to the operators' orders."""
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -124,14 +114,16 @@ class Books:
         sequence = self.tuner.sequence
         served = self.model
         self.steps_since += 1
+        self._drop_declined(tx, changes.declined)
         news = {
             key: advice
             for key, advice in changes.searched.items()
-            if isinstance(advice, Advice) and is_news(advice, self.recommended.followed(key))
+            if isinstance(advice, Advice) and self._is_news(key, advice)
         }
         if self._checkpoint_due(changes.swapped, bool(news)):
             self._checkpoint(tx, now)
         if not self.ended:
+            self._obey(tx, changes, news, now, said)
             self._say(tx, changes, news, now, said)
         outlived = f"No job in this context for {self.settings.active_days:g} days."
         self.recommended.keep_up(tx, changes.lapsed, set(active), outlived, now, said)
@@ -172,6 +164,7 @@ class Books:
         state = {
             "generation": self.generation,
             "ended": self.ended,
+            "orders": [order.dump() for order in self.tuner.orders.standing],
             "model": self.model,
             "tuner": self.tuner.dump(),
         }
@@ -261,7 +254,7 @@ class Books:
                 self.tuner.promise(key, advice)
             else:
                 recommended.propose(tx, message, said)
-        for proposal in changes.approved:
+        for proposal in changes.approved.values():
             revision = recommended.next_revision(proposal.context_key)
             fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
             recommended.publish(tx, fresh, said)
@@ -275,7 +268,57 @@ class Books:
             tunerd=__version__,
         )
 
+    def _is_news(self, key: str, advice: Advice) -> bool:
+        declined = self.tuner.contexts[key].declined
+        if self.study.mode == "approve" and declined is not None and gist(advice) == declined:
+            return False
+        return is_news(advice, self.recommended.followed(key))
+
+    def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.tuner.contexts[key].declined = gist(self.recommended.proposed[key])
+            self.tuner.touched.add(key)
+            self.recommended.drop(tx, key, "declined")
+
+    def _obey(
+        self,
+        tx: Transaction,
+        changes: Changes,
+        news: Mapping[str, Advice],
+        now: datetime,
+        said: Said,
+    ) -> None:
+        """Take back at once what is paused or breaks a limit, unless this very step says something
+        else in its place."""
+        if self.obeyed:
+            return
+        recommended = self.recommended
+        for key in [key for key, one in changes.approved.items() if self._held(one)]:
+            del changes.approved[key]
+        for key, proposal in sorted(recommended.proposed.items()):
+            if self._held(proposal):
+                recommended.drop(tx, key, "dropped")
+        for key, running in sorted(recommended.running.items()):
+            replaced = key in news and self.study.mode == "publish"
+            if not replaced and (reason := self._held(running)):
+                recommended.withdraw(tx, key, reason, now, said)
+        self.obeyed = True
+
+    def _held(self, one: Recommendation) -> str | None:
+        """Why the operators' orders forbid to say something."""
+        orders = self.tuner.orders
+        if paused := orders.paused(one.context_key):
+            why = f": {paused.why}" if paused.why else ""
+            return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
+        broken = orders.broken_by(one)
+        return (
+            None if broken is None else f"It breaks a limit that an operator set: {broken.named}."
+        )
+
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
+        for key in sorted(self.recommended.proposed):
+            if self.ended or self.study.mode == "publish" or key not in self.tuner.contexts:
+                self.recommended.drop(tx, key, "dropped")
         for key in sorted(self.recommended.running):
             if self.ended:
                 reason = "The study has ended."
@@ -322,6 +365,7 @@ def open_books(
             books.model_at = json.loads(_parts(store, name, books.model)["at"])["learned"]
     else:
         _learn_anew(store, books, alive)
+    books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
     return books
 
 

@@ -3,7 +3,8 @@
 The life of a recommendation (DESIGN): issued when there is news, renewed at half of its validity,
 withdrawn when its context or study ends, when nothing is feasible any more, or when an operator
 pauses it; a withdrawn key is freed a week later. A proposal is what was only observed, or waits
-for approval; it lives beside what runs. Everything goes through the outbox, in the transaction of the step that decided it.
+for approval; it lives beside what runs. Everything goes through the outbox, in the transaction of
+the step that decided it.
 """
 
 from collections import Counter
@@ -182,7 +183,10 @@ class Recommended:
     def _free(self, tx: Transaction, row: RecommendationRow, now: datetime) -> None:
         """Send the null value, which frees the key on the compacted topic."""
         tx.enqueue(self._message(row.context_key, f"{row.recommendation_id}/null", None, None, now))
-        self._keep(tx, replace(self.rows[row.context_key], renew_at=None))
+        freed = replace(self.rows[row.context_key], renew_at=None)
+        self._keep(tx, freed)
+        if freed.proposal is None:
+            del self.rows[row.context_key]
 
     def _send(self, tx: Transaction, recommendation: Recommendation, renew_at: datetime) -> None:
         key, raw = recommendation.context_key, to_bytes(recommendation)

@@ -16,7 +16,6 @@ from typing import Any, Self
 import msgspec
 
 from tunerd import logs, reports
-from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
@@ -25,6 +24,7 @@ from tunerd.errors import FencedOutError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.books import Books, Changes, open_books
+from tunerd.stages.commands import Desk
 from tunerd.store import Command, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]
@@ -147,6 +147,7 @@ class Tune:
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
             self._carry_out(commands, books, changes)
+            fresh = tuple(dict.fromkeys((*changes.urgent, *fresh)))
             books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
         searched_s = self._search(row, books, changes, set(fresh))
@@ -207,6 +208,8 @@ class Tune:
             "search_s": round(search_s, 4),
             "scores": msgspec.to_builtins(scores),
         }
+        if changes.results:
+            detail["commands"] = list(changes.results)
         with self.store.transaction() as tx:
             tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
             tx.fence(row.name, books.epoch)
@@ -270,6 +273,12 @@ class Tune:
             anew=books.anew,
             seconds=round(self.clock() - started, 2),
         )
+        orders = books.tuner.orders
+        for order in orders.standing:
+            if books.anew and (wrong := orders.problem(order)):
+                self.log.warning(
+                    "order does not fit", study=row.name, order=f"{order.number}", problem=wrong
+                )
 
     def _take(self, study: str) -> int:
         """Take over the lease. One daemon at a time holds the store (``Store.guard``), so
@@ -291,16 +300,14 @@ class Tune:
     # -- commands ---------------------------------------------------------------------------
 
     def _carry_out(self, commands: Sequence[Command], books: Books, changes: Changes) -> None:
+        if not commands:
+            return
+        began = reports.Began(study=books.study.name)
+        desk = Desk(
+            books, changes, self._active(books), self.now(), lambda: self.listener.hear(began)
+        )
         for command in commands:
-            match command.command:
-                case "campaign":
-                    result = self._begin_campaign(command, books)
-                case "approve":
-                    result = books.approve(command, changes)
-                case "end":
-                    result = books.end()
-                case other:
-                    result = f"refused: this version of tunerd knows no command {other!r}"
+            result = desk.carry_out(command)
             changes.results[command.id] = result
             self.log.info(
                 "command carried out",
@@ -310,20 +317,6 @@ class Tune:
                 why=command.why,
                 result=result,
             )
-
-    def _begin_campaign(self, command: Command, books: Books) -> str:
-        wanted = command.arguments
-        campaign = Campaign(
-            jobs=wanted["jobs"],
-            rounds=wanted["rounds"],
-            round_size=wanted["round_size"],
-            repeats=wanted["repeats"],
-        )
-        try:
-            key = books.tuner.start_campaign(wanted["context"], campaign, self.now())
-        except NothingFeasibleError as error:
-            return f"refused: {error}"
-        return f"campaign begun in {key}"
 
 
 def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
@@ -340,6 +333,7 @@ def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) 
         "gain_jobs": len(gains),
         "running": len(books.recommended.running),
         "proposed": len(books.recommended.proposed),
+        "paused": books.tuner.orders.all_paused is not None,
     }
 
 

@@ -1,0 +1,222 @@
+"""Operators' commands, each carried out in a step of the study that it is for.
+
+What comes of one is a sentence for the person who gave it, kept with the command; it begins with
+``refused`` where nothing was done. A command changes the books in memory; the step's transaction
+saves them together with what follows from it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tunerd.core.campaign import Campaign
+from tunerd.core.orders import Order, Orders
+from tunerd.errors import NothingFeasibleError
+from tunerd.stages.books import Books, Changes
+from tunerd.store import Command
+
+__all__ = ["Desk"]
+
+ALIVE_EVERY = 50
+"""Contexts looked at between two signs of life."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a step carries out its commands."""
+
+    books: Books
+    changes: Changes
+    active: Collection[str]
+    """Keys of the contexts that are searched."""
+    now: datetime
+    alive: Callable[[], None]
+    """Called now and then while something takes long."""
+
+    def carry_out(self, command: Command) -> str:
+        """Do what a command asks for, and say what came of it."""
+        match command.command:
+            case "campaign":
+                return self._campaign(command.arguments)
+            case "cancel":
+                return self._cancel(command.arguments)
+            case "approve":
+                return self._approve(command.arguments)
+            case "decline":
+                return self._decline(command.arguments)
+            case "pause":
+                return self._pause(_order(command, "pause"))
+            case "resume":
+                return self._resume(command.arguments["context"])
+            case "pin":
+                return self._limit(_order(command, "pin"))
+            case "forbid":
+                return self._limit(_order(command, "forbid"))
+            case "lift":
+                return self._lift(command.arguments["number"])
+            case "end":
+                return self._end()
+        return f"refused: this version of tunerd knows no command {command.command!r}"
+
+    # ── proposals ────────────────────────────────────────────────────────────────────────────
+
+    def _approve(self, wanted: Mapping[str, Any]) -> str:
+        key, asked = wanted["context_key"], wanted["recommendation_id"]
+        if wrong := self._not_waiting(key, asked):
+            return wrong
+        if paused := self._orders.paused(key):
+            return f"refused: {key} is paused by command {paused.number}"
+        self.changes.approved[key] = self.books.recommended.proposed[key]
+        return f"published for {key}"
+
+    def _decline(self, wanted: Mapping[str, Any]) -> str:
+        key, asked = wanted["context_key"], wanted["recommendation_id"]
+        if wrong := self._not_waiting(key, asked):
+            return wrong
+        self.changes.approved.pop(key, None)
+        self.changes.declined.append(key)
+        return f"declined for {key}; it is not proposed again before there is something else to say"
+
+    def _not_waiting(self, key: str, asked: str) -> str | None:
+        proposal = self.books.recommended.proposed.get(key)
+        mode = self.books.study.mode
+        if self.books.ended:
+            return "refused: the study has ended"
+        if mode != "approve":
+            return f"refused: the study is in mode {mode}, nothing waits for approval"
+        gone = proposal is None or proposal.recommendation_id != asked
+        if gone or key in self.changes.approved or key in self.changes.declined:
+            return f"refused: {asked} is no longer what is proposed for {key}"
+        return None
+
+    # ── pauses ───────────────────────────────────────────────────────────────────────────────
+
+    def _pause(self, order: Order) -> str:
+        if wrong := self._orders.problem(order):
+            return f"refused: {wrong}"
+        if over := self._orders.pauses_over(order.context):
+            return f"it is paused already, by command {over[0].number}"
+        self._impose(self._orders.given(order))
+        withdrawn = self._orders.within(order.context, self.books.recommended.running)
+        return f"paused; {_count(withdrawn, 'recommendation')} withdrawn"
+
+    def _resume(self, context: Mapping[str, Any]) -> str:
+        if wrong := self._orders.problem(Order(0, "pause", context)):
+            return f"refused: {wrong}"
+        over = self._orders.pauses_over(context)
+        within = self._orders.pauses_within(context)
+        wider = [one for one in over if one not in within]
+        covered = "".join(f"; command {one.number} pauses{_what(one)}" for one in wider)
+        if not within:
+            hint = f"{covered}: resume that" if wider else ""
+            return f"refused: nothing is paused with just these values{hint}"
+        return self._lifted(within) + covered
+
+    # ── limits ───────────────────────────────────────────────────────────────────────────────
+
+    def _limit(self, order: Order) -> str:
+        if wrong := self._orders.problem(order):
+            return f"refused: {wrong}"
+        if not order.config:
+            return "refused: it names no parameter"
+        orders = self._orders.given(order)
+        meant = self._orders.within(order.context, self.active)
+        unfit = self._unfit(meant, orders)
+        if unfit and order.kind == "pin":
+            key, why = next(iter(unfit.items()))
+            return (
+                f"refused: it would leave nothing feasible in {len(unfit)} of {len(meant)} active "
+                f"contexts: in {key}, {why}. Say with --context for which it is meant"
+            )
+        self._impose(orders)
+        self.books.tuner.look_again(meant)
+        said = [*self.books.recommended.running.values(), *self.books.recommended.proposed.values()]
+        breaking = dict.fromkeys(
+            one.context_key for one in said if orders.broken_by(one) is not None
+        )
+        self.changes.urgent += breaking
+        result = f"in force; {_count(breaking, 'recommendation')} broke it, replaced or withdrawn"
+        if unfit:
+            result += f"; nothing is left to recommend in {_count(unfit, 'active context')}"
+        return result
+
+    def _unfit(self, keys: Iterable[str], orders: Orders) -> dict[str, str]:
+        """In which of these contexts nothing would be left, and why."""
+        found = {}
+        for number, key in enumerate(keys):
+            if number % ALIVE_EVERY == 0:
+                self.alive()
+            if why := self.books.tuner.unfit(key, orders):
+                found[key] = why
+        return found
+
+    def _lift(self, number: int) -> str:
+        standing = self._orders.standing
+        found = [one for one in standing if one.number == number]
+        if not found:
+            numbers = ", ".join(str(one.number) for one in standing) or "none"
+            return f"refused: no order {number} stands; there are: {numbers}"
+        return self._lifted(found)
+
+    def _lifted(self, orders: Collection[Order]) -> str:
+        """Without these orders, what they kept down comes back at once."""
+        fitting = [one for one in orders if self._orders.problem(one) is None]
+        self._impose(self._orders.lifted(one.number for one in orders))
+        again = dict.fromkeys(
+            key for one in fitting for key in self._orders.within(one.context, self.active)
+        )
+        self.books.tuner.look_again(again)
+        self.changes.urgent += again
+        lifted = ", ".join(f"{one.what} ({one.number}){one.where}" for one in orders)
+        return f"lifted: {lifted}; {_count(again, 'context')} searched again"
+
+    @property
+    def _orders(self) -> Orders:
+        return self.books.tuner.orders
+
+    def _impose(self, orders: Orders) -> None:
+        self.books.tuner.impose(orders)
+        self.books.obeyed = False
+
+    # ── campaigns, and the end ───────────────────────────────────────────────────────────────
+
+    def _campaign(self, wanted: Mapping[str, Any]) -> str:
+        campaign = Campaign(
+            jobs=wanted["jobs"],
+            rounds=wanted["rounds"],
+            round_size=wanted["round_size"],
+            repeats=wanted["repeats"],
+        )
+        try:
+            key = self.books.tuner.start_campaign(wanted["context"], campaign, self.now)
+        except NothingFeasibleError as error:
+            return f"refused: {error}"
+        paused = self._orders.paused(key)
+        waits = f"; it is paused by command {paused.number}: nothing goes out yet" if paused else ""
+        return f"campaign begun in {key}{waits}"
+
+    def _cancel(self, wanted: Mapping[str, Any]) -> str:
+        key = wanted["context_key"]
+        missing = self.books.tuner.cancel_campaign(key)
+        if missing is None:
+            return f"refused: no campaign is under way in {key}"
+        self.changes.urgent.append(key)
+        return f"campaign ended in {key}; {missing} runs were still missing in its round"
+
+    def _end(self) -> str:
+        self.books.ended = True
+        return f"ended; {_count(self.books.recommended.running, 'recommendation')} withdrawn"
+
+
+def _order(command: Command, kind: Any) -> Order:
+    wanted = command.arguments
+    return Order(command.id, kind, wanted["context"], wanted.get("config", {}), command.why)
+
+
+def _count(things: Collection[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _what(pause: Order) -> str:
+    return pause.where or " the whole study"
