@@ -1,0 +1,120 @@
+"""The jobs that ``backtest`` and ``simulate`` judge by: tables of old jobs, or a study's history."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunerd.cli.options import open_the_store, read_settings
+from tunerd.errors import MisconfiguredError, Problem
+
+if TYPE_CHECKING:
+    from tunerd.core.observation import Observation
+    from tunerd.core.study import Study
+    from tunerd.settings import Settings
+
+__all__ = ["OldJobs", "old_jobs"]
+
+PAGE = 5_000
+MOST_REASONS = 8
+
+
+@dataclass(frozen=True)
+class OldJobs:
+    """A study and jobs of it, oldest first where dated."""
+
+    study: "Study"
+    observations: "tuple[Observation, ...]"
+    """Sequences 1, 2, …"""
+    dated: bool
+    unusable: Mapping[str, int]
+    """Rows that could not be used, by reason."""
+    notes: tuple[str, ...]
+    source: str
+    """Where they came from, for people."""
+
+    def warnings(self) -> list[str]:
+        """What a person should know of them, a line each."""
+        told = [f"note: {note}" for note in self.notes]
+        count = sum(self.unusable.values())
+        if count:
+            told.append(f"{count:,} rows cannot be used:")
+            told += [f"  {n:,}: {why}" for why, n in list(self.unusable.items())[:MOST_REASONS]]
+        return told
+
+
+def old_jobs(
+    study: str,
+    files: Sequence[Path],
+    mapping: Path | None,
+    settings: Path | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> OldJobs:
+    """Read the jobs of ``study``, a study file or the name of a study.
+
+    Args:
+        study: a path, else the name of a study in the folder of the settings or in the store.
+        files: tables of old jobs; without any, the study's history in the store.
+        mapping: a mapping beside the study's own.
+        settings: the settings file, where a name or the store needs one.
+        progress: told bytes read and bytes in all.
+
+    Raises:
+        MisconfiguredError: with everything that is wrong, and when no job can be used.
+    """
+    if mapping is not None and not files:
+        raise click.UsageError("--mapping says how to read a FILE; there is none")
+    found = _study(study, settings)
+    jobs = _of_tables(found, files, mapping, progress) if files else _of_store(found, settings)
+    if not jobs.observations:
+        why = "; ".join(jobs.warnings()) or "no job has finished yet"
+        raise MisconfiguredError([Problem(jobs.source, f"no job to go by: {why}")])
+    return jobs
+
+
+def _study(name: str, settings: Path | None) -> "Study":
+    from tunerd.core.study import parse_study
+    from tunerd.settings.studies import load_studies, read_study
+
+    if name.endswith(".toml") or Path(name).is_file():
+        return read_study(Path(name))
+    known = read_settings(settings)
+    in_folder = load_studies(known.studies) if known.studies.exists() else ()
+    for study in in_folder:
+        if study.name == name:
+            return study
+    with open_the_store(known, upgrade=False) as store:
+        generation = store.generation(name)
+        names = sorted({s.name for s in in_folder} | {s.name for s in store.studies()})
+    if generation is None:
+        there = f"there are {', '.join(names)}" if names else "there is none"
+        raise MisconfiguredError([Problem(name, f"no such study file, and no such study; {there}")])
+    return parse_study(generation.text, name)
+
+
+def _of_tables(
+    study: "Study",
+    files: Sequence[Path],
+    mapping: Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> OldJobs:
+    from tunerd.tables.files import open_table
+    from tunerd.tables.mapping import read_mapping, read_observations
+
+    told = None if mapping is None else read_mapping(mapping, study)
+    history = read_observations(study, told, [open_table(file) for file in files], progress)
+    source = ", ".join(str(file) for file in files)
+    return OldJobs(
+        study, history.observations, history.dated, history.unusable, history.notes, source
+    )
+
+
+def _of_store(study: "Study", file: Path | None) -> OldJobs:
+    settings: Settings = read_settings(file)
+    found: list[Observation] = []
+    with open_the_store(settings, upgrade=False) as store:
+        while page := store.observations(study.name, after=len(found), limit=PAGE):
+            found += page
+    return OldJobs(study, tuple(found), True, {}, (), f"history of {study.name}")
