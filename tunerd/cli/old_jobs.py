@@ -1,4 +1,4 @@
-"""The jobs that ``backtest`` and ``simulate`` judge by: tables of old jobs, or a study's history."""
+"""What ``backtest`` and ``simulate`` judge by: tables of old jobs, or a study's history."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
