@@ -191,6 +191,30 @@ def _study_page() -> str:
     return study_page()
 
 
+def _dashboard() -> str:
+    from tunerd.monitoring.dashboard import dashboard
+
+    return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _alerts() -> str:
+    from tunerd.monitoring.rules import rule_file
+
+    return rule_file()
+
+
+def _dashboard_page() -> str:
+    from tunerd.monitoring.pages import dashboard_page
+
+    return dashboard_page()
+
+
+def _alerts_page() -> str:
+    from tunerd.monitoring.pages import alerts_page
+
+    return alerts_page()
+
+
 def _metrics_page() -> str:
     from tunerd.metrics import metrics_page
 
@@ -203,25 +227,35 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "job": _job_schema,
     "recommendation": _recommendation_schema,
 }
+FILES: dict[str, Callable[[], str]] = {
+    "dashboard": _dashboard,
+    "alerts": _alerts,
+}
 PAGES: dict[str, Callable[[], str]] = {
     "settings": _settings_page,
     "study": _study_page,
     "metrics": _metrics_page,
+    "dashboard": _dashboard_page,
+    "alerts": _alerts_page,
 }
 
 
 @click.command()
-@click.argument("name", type=click.Choice(list(dict.fromkeys([*SCHEMAS, *PAGES]))))
+@click.argument("name", type=click.Choice(list(dict.fromkeys([*SCHEMAS, *PAGES, *FILES]))))
 @click.option("--markdown", is_flag=True, help="The page of the documentation instead.")
 def schema(name: str, markdown: bool) -> None:
     """Print the JSON Schema of the settings, study files, job events or recommendations.
 
-    With --markdown, the page that explains all settings, study files or metrics.
+    Of the dashboard and the alerts, print Grafana's and Prometheus' own file. With --markdown, the
+    page that explains all settings, study files, metrics, panels or alerts.
     """
     if markdown:
         if name not in PAGES:
             raise click.UsageError(f"there is a page of {' and of '.join(PAGES)}, not of {name}")
         click.echo(PAGES[name](), nl=False)
+        return
+    if name in FILES:
+        click.echo(FILES[name](), nl=False)
         return
     if name not in SCHEMAS:
         raise click.UsageError(f"{name} have no JSON Schema; add --markdown")
