@@ -1,15 +1,17 @@
 """Tune, step by step: what is learned and said, how recommendations live, what a crash costs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
+from tunerd.core.observation import Observation
 from tunerd.core.recommendation import State
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
@@ -126,6 +128,66 @@ def test_what_was_predicted_long_ago_is_dropped(tuning: Tuning) -> None:
     tuning.add(random_jobs(10, first=11))
     tuning.run(tuning.start())
     assert [one.sequence for one in tuning.store.predictions("toy")] == list(range(11, 21))
+
+
+def history(jobs: Sequence[Observation]) -> list[Observation]:
+    """Old jobs, as an import sends them."""
+    return [structs.replace(one, history=True) for one in jobs]
+
+
+def test_imported_jobs_of_years_ago_lead_to_a_recommendation(tuning: Tuning) -> None:
+    tuning.publish(mode='"observe"')
+    tuning.add(history(random_jobs(300)))
+    tuning.time.pass_(days=1000)
+    tuning.run(tuning.start())
+    assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 300
+    # Judged in their order by what was known before, but not part of how well tunerd does now.
+    judged = tuning.store.predictions("toy", history=True)
+    assert sum(one.outcome.predicted is not None for one in judged) >= 250
+    assert {one.outcome.following for one in judged} == {None}
+    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    assert scores is not None
+    assert scores.observations == 0
+
+
+def test_contexts_are_searched_when_all_old_jobs_are_learned(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(history(random_jobs(300)))
+    tuning.run(tuning.start())
+    searched = [step for step in tuning.store.steps("toy", limit=100) if step.contexts]
+    assert {step.sequence_to for step in searched} == {300}
+    tuning.add(random_jobs(1, first=301))
+    tuning.run(tuning.start())
+    assert tuning.heard.of(reports.Stepped)[-1].observations == 1
+
+
+def test_a_live_job_among_old_ones_is_scored_and_answered(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(history(random_jobs(100)))
+    tuning.run(tuning.start())
+    tuning.add([*random_jobs(5, first=101), *history(random_jobs(5, first=106))])
+    tuning.run(tuning.start())
+    judged = tuning.store.predictions("toy", history=False)
+    assert [one.sequence for one in judged] == [101, 102, 103, 104, 105]
+    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    assert scores is not None
+    assert scores.observations == sum(one.outcome.score is not None for one in judged)
+
+
+def test_imported_contexts_outlive_a_new_generation_and_a_restart(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(history(random_jobs(100)))
+    tuning.time.pass_(days=400)
+    tuning.run(tuning.start())
+    before = {key: row.state for key, row in tuning.rows().items()}
+    tuning.publish(explore_share="0.2")
+    tuning.run(tuning.start(), days=20)
+    assert {key: row.state for key, row in tuning.rows().items()} == before
+    tuning.run(tuning.start(), days=20)  # nobody came in a month
+    assert {row.state for row in tuning.rows().values()} == {"withdrawn"}
 
 
 def test_a_context_in_which_nothing_is_feasible_is_named_and_the_others_go_on(
