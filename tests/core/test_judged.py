@@ -115,6 +115,20 @@ def test_a_start_that_cannot_be_read_gives_no_hours(started: object) -> None:
     assert judged(tuned(), one).outcome.gpu_hours is None
 
 
+def test_an_imported_job_is_predicted_and_followed_nothing() -> None:
+    one = judged(tuned(), ran(NEW, history=True), published=True)
+    assert one.history
+    assert one.outcome.predicted is not None
+    assert (one.outcome.following, one.outcome.first, one.outcome.ran_as) == (None, None, None)
+
+
+def test_a_row_says_how_often_its_configuration_was_tried_before() -> None:
+    tuner = tuned()
+    assert judged(tuner, ran({"x": 3, "y": "a", "z": True})).outcome.tried <= 3
+    before = judged(tuner, ran(NEW, 82)).outcome.tried
+    assert judged(tuner, ran(NEW, 83)).outcome.tried == before + 1
+
+
 def test_a_batch_is_judged_as_its_jobs_are_one_by_one_before_learning() -> None:
     jobs = random_jobs(20, seed=3, first=81)
     batch = tuned().learn(jobs, lambda _: Advised(TOLD, True)).judged

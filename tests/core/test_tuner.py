@@ -69,12 +69,13 @@ def test_the_same_steps_give_the_same_advice_bit_for_bit(count: int) -> None:
     ("count", "after"),
     [(4, 4), (60, 60), (60, 45), (420, 420), (420, 390), (500, 310)],
 )
-def test_recovery_goes_on_exactly_where_it_was(count: int, after: int) -> None:
+@pytest.mark.parametrize("size", [5, 90])
+def test_recovery_goes_on_exactly_where_it_was(count: int, after: int, size: int) -> None:
     """``after`` is where the last checkpoint was taken: the steps since are learned again."""
     jobs = random_jobs(count)
     tuner = Tuner(study(), Inline())
     parts = None
-    for step in steps(jobs, 5):
+    for step in steps(jobs, size):
         swapped = tuner.learn(step).swapped
         if tuner.model is not None and (swapped or tuner.sequence <= after):
             parts = tuner.model.dump()
@@ -84,7 +85,7 @@ def test_recovery_goes_on_exactly_where_it_was(count: int, after: int) -> None:
         json.loads(json.dumps(tuner.dump())),
         {k: json.loads(json.dumps(s.dump())) for k, s in tuner.contexts.items()},
         parts,
-        [(step[0].sequence, step[-1].sequence) for step in steps(jobs, 5)],
+        [(step[0].sequence, step[-1].sequence) for step in steps(jobs, size)],
         lambda sequences: [jobs[s - 1] for s in sequences],
     )
     more = random_jobs(2 * SWAP_AFTER, seed=1, first=count + 1)
@@ -93,6 +94,16 @@ def test_recovery_goes_on_exactly_where_it_was(count: int, after: int) -> None:
     for key in tuner.contexts:
         assert tuner.advise(key, None) == again.advise(key, None)
     assert tuner.dump() == again.dump()
+
+
+def test_a_backlog_is_predicted_as_it_is_learned() -> None:
+    (all_at_once,) = steps(random_jobs(400), 400)
+    tuner = Tuner(study(), Inline())
+    judged = tuner.learn(all_at_once).judged
+    assert [one.sequence for one in judged] == list(range(1, 401))
+    predicted = [one for one in judged if one.outcome.predicted is not None]
+    assert len(predicted) >= 350
+    assert tuner.window.scores().kendall_within > 0.5
 
 
 def test_history_that_is_gathered_teaches_the_same_evidence() -> None:

@@ -55,6 +55,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only
 
     config_id: str
     """The candidate id of the configuration that it ran."""
+    tried: int = 0
+    """Jobs of that configuration that its context knew already."""
     status: Status
     score: float | None = None
     """What came; None without a usable objective."""
@@ -115,6 +117,8 @@ class NamedJob(NamedTuple):
     observation: Observation
     config_id: str
     config: Mapping[str, Value]
+    tried: int
+    """Jobs of this configuration that its context knew already."""
 
 
 class _Offer(NamedTuple):
@@ -145,7 +149,7 @@ def judge(
         Judged(
             sequence=job.observation.sequence,
             finished_at=job.observation.finished_at,
-            history=_imported(job.observation),
+            history=job.observation.history,
             context_key=key,
             outcome=_outcome(study, job, key, i, score, offers[key], seen),
         )
@@ -172,18 +176,19 @@ def _outcome(
     offer: _Offer | None,
     seen: "_Seen",
 ) -> Outcome:
-    observation, config_id, _ = job
+    observation, config_id, _, tried = job
     plain = seen.job(
         i,
         Outcome(
             config_id=config_id,
+            tried=tried,
             status=observation.status,
             score=None if math.isnan(score) else _short(score),
             ran=_RAN[study.ran(observation)],
             gpu_hours=_gpu_hours(observation),
         ),
     )
-    if _imported(observation):
+    if observation.history:
         return plain
     incumbent, first = seen.targets(i, key)
     told = offer.advised.recommendation if offer else None
@@ -239,7 +244,7 @@ class _Seen:
         wanted: list[Observation] = []
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             offer, whose = offers[key], key if single else i
-            if offer is None or _imported(job.observation) or (whose, "first") in places:
+            if offer is None or job.observation.history or (whose, "first") in places:
                 continue
             told = offer.advised.recommendation
             for name, config in (
@@ -334,7 +339,3 @@ def _short(value: float) -> float:
 def _shorts(values: FloatArray) -> list[float]:
     finite = np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
     return [_short(value) for value in finite.tolist()]
-
-
-def _imported(job: Observation) -> bool:
-    return bool(getattr(job, "history", False))
