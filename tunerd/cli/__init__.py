@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("run", "Run the daemon until it is told to stop."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "status": ("status", "Show what the daemon does and has found."),
+    "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "approve": ("approve", "Approve recommendations of studies in mode approve."),

@@ -87,6 +87,8 @@ class Table:
     study: Study
     observations: tuple[Observation, ...]
     contexts: tuple[Measured, ...]
+    min_configs: int
+    """Configurations that make a context worth one."""
     left_out: Mapping[str, int]
     """Jobs that take no part in closed loops, by reason; they are history all the same."""
 
@@ -147,7 +149,7 @@ def measured(
             left_out["nothing ran in the context"] += inside
         else:
             found.append(one)
-    return Table(study, tuple(observations), tuple(found), dict(+left_out))
+    return Table(study, tuple(observations), tuple(found), min_configs, dict(+left_out))
 
 
 def _measured(study: Study, key: str, rows: Sequence[Observation]) -> Measured:

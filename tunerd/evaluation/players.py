@@ -1,9 +1,10 @@
 """Who takes part in every closed loop: tunerd itself, and random as the yardstick.
 
-tunerd plays through the daemon's own code. In the default, a *campaign* runs in the context, as
-``tunerd campaign`` starts it: each batch is one of its rounds, and the jobs run what the
-recommendation wants of it. With ``shares`` they follow the recommendation as everyday jobs do,
-with all of them, not just ``explore_share``, given to its candidates.
+tunerd plays through the daemon's own code: its tuner learns, searches and decides, and the jobs
+follow the recommendation that comes of it. Everyday jobs give ``explore_share`` of themselves to
+candidates and the rest to the incumbent; here all of them are there to find something, so that
+``shares`` are scaled up to the whole batch. With ``campaign`` one runs in the context, as
+``tunerd campaign`` starts it: each batch is one of its rounds, and jobs run what is wanted of it.
 """
 
 import json
@@ -15,11 +16,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from tunerd import __version__
+from tunerd import __version__, errors
 from tunerd.core.campaign import Campaign
 from tunerd.core.lifecycle import compose, is_news
 from tunerd.core.observation import Value
+from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Candidate, MadeFrom, Recommendation
+from tunerd.core.searchers import SEARCHERS
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
 from tunerd.evaluation.closed_loop import EPOCH, Outcome, Problem
@@ -67,14 +70,29 @@ class Tunerd:
     """Instead of the study's."""
     predictor: str | None = None
     """Instead of the study's."""
-    follow: Follow = "campaign"
+    follow: Follow = "shares"
     name: str = "tunerd"
 
     def begin(self, problem: Problem, seed: int) -> "_TunerdRun":
         """See :meth:`Optimizer.begin`; each seed searches and fits with seeds of its own."""
-        return _TunerdRun(problem, self._study(problem.study, seed), seed, self.follow)
+        return _TunerdRun(problem, self.study(problem.study, seed), seed, self.follow)
 
-    def _study(self, study: Study, seed: int) -> Study:
+    def study(self, study: Study, seed: int = 0) -> Study:
+        """The study as it is played; seed 0 is its own.
+
+        Raises:
+            MisconfiguredError: there is no such searcher or predictor.
+        """
+        problems = [
+            errors.Problem(f"--{kind}", f"no {kind} {name!r}; there are {', '.join(known)}")
+            for kind, name, known in (
+                ("searcher", self.searcher, SEARCHERS),
+                ("predictor", self.predictor, PREDICTORS),
+            )
+            if name is not None and name not in known
+        ]
+        if problems:
+            raise errors.MisconfiguredError(problems)
         search, predictor = study.search, study.predictor
         return replace(
             study,

@@ -1,0 +1,204 @@
+"""``tunerd simulate``."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunerd.cli.old_jobs import old_jobs
+from tunerd.cli.options import settings_option
+from tunerd.errors import MisconfiguredError, Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tunerd.evaluation.closed_loop import Curve, Optimizer, Plan
+    from tunerd.evaluation.loop_results import Loops, Simulation
+    from tunerd.evaluation.measured import Table
+
+__all__ = ["simulate"]
+
+SHOWN = (1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000)
+"""Numbers of jobs in the table on the terminal."""
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("study")
+@click.argument("files", type=_file, nargs=-1)
+@click.option("--jobs", type=click.IntRange(1), default=60, show_default=True, help="In each loop.")
+@click.option("--batch", type=click.IntRange(1), default=5, show_default=True, help="Side by side.")
+@click.option(
+    "--start",
+    type=click.IntRange(0),
+    default=15,
+    show_default=True,
+    help="Random jobs at the beginning; with 0 tunerd chooses from the first one on.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="How many.")
+@click.option("--searcher", help="Instead of the study's.")
+@click.option("--predictor", help="Instead of the study's.")
+@click.option(
+    "--history",
+    type=click.Choice(["none", "others"]),
+    default="none",
+    show_default=True,
+    help="What is known beforehand: nothing, or the jobs of all other contexts.",
+)
+@click.option(
+    "--unknown",
+    metavar="FEATURE",
+    help="With --history others: only of contexts that differ in this feature.",
+)
+@click.option(
+    "--follow",
+    type=click.Choice(["shares", "campaign"]),
+    default="shares",
+    show_default=True,
+    help="Jobs follow the shares of everyday recommendations, or the rounds of a campaign.",
+)
+@click.option(
+    "--min-configs",
+    type=click.IntRange(2),
+    default=40,
+    show_default=True,
+    help="Configurations that a context needs to take part.",
+)
+@click.option("--mapping", type=_file, help="TOML file with what the columns mean, else [mapping].")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="OUT")
+@click.option(
+    "--plots", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Regret curves"
+)
+@settings_option
+def simulate(
+    study: str,
+    files: Sequence[Path],
+    jobs: int,
+    batch: int,
+    start: int,
+    seeds: int,
+    searcher: str | None,
+    predictor: str | None,
+    history: str,
+    unknown: str | None,
+    follow: str,
+    min_configs: int,
+    mapping: Path | None,
+    json_file: Path | None,
+    plots: Path | None,
+    file: Path | None,
+) -> int:
+    """Let tunerd tune on old jobs: how soon does it find what is fast?
+
+    STUDY is a study file, FILES are tables of old jobs; without any, STUDY is the name of a study
+    and the jobs are those in the store.
+
+    In each context with enough configurations tunerd asks for jobs, through the daemon's own
+    code, and each returns one of the measured rows of its configuration. Regret is how far the
+    best found is from the best there is. See docs/simulate.md.
+    """
+    from rich.console import Console
+
+    from tunerd.evaluation.closed_loop import Plan
+    from tunerd.evaluation.loop_results import loops, simulation
+    from tunerd.evaluation.measured import measured
+    from tunerd.evaluation.players import RandomPlayer, Tunerd
+
+    if unknown is not None and history == "none":
+        raise click.UsageError("--unknown leaves contexts out of --history others")
+    console = Console(stderr=True)
+    old = old_jobs(study, files, mapping, file)
+    for line in old.warnings():
+        console.print(line, highlight=False, markup=False)
+    player = Tunerd(searcher, predictor, follow)  # type: ignore[arg-type]
+    player.study(old.study)
+    plan = Plan(jobs, batch, start, tuple(range(seeds)), history, unknown)  # type: ignore[arg-type]
+    table = measured(old.study, old.observations, min_configs)
+    for why, count in table.left_out.items():
+        console.print(f"{count:,} jobs take no part: {why}", highlight=False, markup=False)
+    if not table.contexts:
+        problem = f"no context has {min_configs} configurations, which --min-configs asks for"
+        raise MisconfiguredError([Problem(old.source, problem)])
+    own, random = (
+        loops(one.name, list(_played(table, one, plan, console)), start)
+        for one in (player, RandomPlayer())
+    )
+    told = simulation(table, plan, player, own, random, source=old.source, unusable=old.unusable)
+    if json_file is not None:
+        import msgspec
+
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
+    if plots is not None:
+        _plot(plots, told, own)
+    _show(told, own, Console())
+    return 0
+
+
+def _played(
+    table: "Table", player: "Optimizer", plan: "Plan", console: "Console"
+) -> Iterator["Curve"]:
+    """The curves, with a progress bar."""
+    from rich.progress import track
+
+    from tunerd.evaluation.closed_loop import play_all
+
+    total = len(table.contexts) * len(plan.seeds)
+    yield from track(
+        play_all(table, player, plan),
+        description=f"{player.name}",
+        total=total,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _plot(folder: Path, told: "Simulation", own: "Loops") -> None:
+    from tunerd.evaluation.loop_plots import plot_contexts, plot_means
+
+    known = "nothing known" if told.history == "none" else "other contexts known"
+    title = f"{told.study}: {len(told.configurations)} contexts, {known}"
+    plot_means([own, told.random], title, told.start, folder / "regret.png")
+    plot_contexts([own, told.random], title, told.start, folder / "regret_by_context.png")
+
+
+def _show(told: "Simulation", own: "Loops", console: "Console") -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=_title(told), title_justify="left")
+    table.add_column("jobs", justify="right")
+    for one in (own, told.random):
+        table.add_column(f"regret, {one.optimizer}", justify="right")
+        table.add_column("95 %", justify="right", style="dim")
+    for n in dict.fromkeys([*(n for n in SHOWN if n < told.jobs), told.jobs]):
+        cells = []
+        for one in (own, told.random):
+            low, high = one.regret_band[str(n)]
+            cells += [f"{one.mean_regret[str(n)]:.2%}", f"{low:.1%} to {high:.1%}"]
+        table.add_row(str(n), *cells)
+    console.print(table)
+    for one in (own, told.random):
+        near = one.jobs_to_5_percent
+        median = "more" if near.median is None else f"{near.median:g}"
+        line = (
+            f"{one.optimizer}: within 5 % of the best after {median} of {told.jobs} jobs (median)"
+        )
+        console.print(f"{line}, {near.share_reached:.0%} of loops got there", highlight=False)
+    if own.seconds_per_suggestion is not None:
+        seconds = f"{own.seconds_per_suggestion:.3f} s per suggestion"
+        if told.history != "none":
+            seconds += f", {own.seconds_to_begin:.2f} s to learn what was known"
+        console.print(seconds, highlight=False)
+
+
+def _title(told: "Simulation") -> str:
+    known = "from nothing" if told.history == "none" else "all other contexts known"
+    if told.unknown is not None:
+        known = f"contexts with another {told.unknown} known"
+    return (
+        f"{told.study}: {len(told.configurations)} contexts, {len(told.seeds)} seeds, {known}; "
+        f"{told.start} random jobs, then {told.batch} a round"
+    )
