@@ -23,11 +23,13 @@ class Peer:
     """Where a peer is, and what it can do."""
 
     where: str
-    """``module:Class`` below this package."""
+    """``module:Class``; text, so that only those who run it import its libraries."""
     needs: tuple[str, ...] = ()
     """Modules that must be installed."""
     history: bool = False
-    """An optimizer that learns from jobs of other contexts; the others start from nothing."""
+    """An optimizer that learns from jobs of other contexts."""
+    cold: bool = True
+    """An optimizer that can do without."""
 
     @property
     def installed(self) -> bool:
@@ -37,32 +39,44 @@ class Peer:
     def make(self) -> object:
         """Import it and make one."""
         module, _, name = self.where.partition(":")
-        return getattr(import_module(f"{__name__}.{module}"), name)()
+        return getattr(import_module(module), name)()
 
 
 PREDICTORS: Mapping[str, Peer] = {
-    "lightgbm": Peer("predictors.lightgbm:DefaultLightGBM"),
-    "lightgbm_log": Peer("predictors.lightgbm:LogLightGBM"),
-    "extra_trees": Peer("predictors.extra_trees:ExtraTrees", ("sklearn",)),
-    "lightgbm_mlp": Peer("predictors.lightgbm_mlp:LightGBMWithMLP", ("sklearn",)),
-    "gaussian_process": Peer("predictors.gaussian_process:GaussianProcess", ("botorch",)),
-    "nearest_context": Peer("predictors.nearest_context:NearestContext"),
-    "mean_share": Peer("predictors.mean_share:MeanShare"),
+    "lightgbm": Peer("benchmarks.peers.predictors.lightgbm:DefaultLightGBM"),
+    "lightgbm_log": Peer("benchmarks.peers.predictors.lightgbm:LogLightGBM"),
+    "extra_trees": Peer("benchmarks.peers.predictors.extra_trees:ExtraTrees", ("sklearn",)),
+    "lightgbm_mlp": Peer("benchmarks.peers.predictors.lightgbm_mlp:LightGBMWithMLP", ("sklearn",)),
+    "gaussian_process": Peer(
+        "benchmarks.peers.predictors.gaussian_process:GaussianProcess", ("botorch",)
+    ),
+    "nearest_context": Peer("benchmarks.peers.predictors.nearest_context:NearestContext"),
+    "mean_share": Peer("benchmarks.peers.predictors.mean_share:MeanShare"),
 }
 """Name in results → peer."""
 
 OPTIMIZERS: Mapping[str, Peer] = {
-    "random": Peer("optimizers.random:Random"),
-    "optuna_tpe": Peer("optimizers.optuna_tpe:OptunaTPE", ("optuna",)),
-    "optuna_gp": Peer("optimizers.optuna_gp:OptunaGP", ("optuna",)),
-    "optuna_cmaes": Peer("optimizers.optuna_cmaes:OptunaCMAES", ("optuna", "cmaes")),
-    "smac": Peer("optimizers.smac:SMAC", ("smac",)),
-    "botorch": Peer("optimizers.botorch:BoTorch", ("botorch",)),
-    "ei_gaussian_process": Peer("optimizers.ei_gaussian_process:EIGP", ("sklearn",), history=True),
-    "ei_extra_trees": Peer("optimizers.ei_extra_trees:EIExtraTrees", ("sklearn",), history=True),
-    "lightgbm_greedy": Peer("optimizers.lightgbm:GreedyLightGBM", history=True),
-    "lightgbm_once": Peer("optimizers.lightgbm:OnceLightGBM", history=True),
-    "nearest_context": Peer("optimizers.nearest_context:NearestContextsBest", history=True),
+    "random": Peer("tunerd.evaluation.players:RandomPlayer"),
+    "optuna_tpe": Peer("benchmarks.peers.optimizers.optuna_tpe:OptunaTPE", ("optuna",)),
+    "optuna_gp": Peer("benchmarks.peers.optimizers.optuna_gp:OptunaGP", ("optuna",)),
+    "optuna_cmaes": Peer(
+        "benchmarks.peers.optimizers.optuna_cmaes:OptunaCMAES", ("optuna", "cmaes")
+    ),
+    "smac": Peer("benchmarks.peers.optimizers.smac:SMAC", ("smac",)),
+    "botorch": Peer("benchmarks.peers.optimizers.botorch:BoTorch", ("botorch",)),
+    "ei_gaussian_process": Peer(
+        "benchmarks.peers.optimizers.ei_gaussian_process:EIGP", ("sklearn",), history=True
+    ),
+    "ei_extra_trees": Peer(
+        "benchmarks.peers.optimizers.ei_extra_trees:EIExtraTrees", ("sklearn",), history=True
+    ),
+    "lightgbm_greedy": Peer("benchmarks.peers.optimizers.lightgbm:GreedyLightGBM", history=True),
+    "lightgbm_once": Peer(
+        "benchmarks.peers.optimizers.lightgbm:OnceLightGBM", history=True, cold=False
+    ),
+    "nearest_context": Peer(
+        "benchmarks.peers.optimizers.nearest_context:NearestContextsBest", history=True, cold=False
+    ),
 }
 """Name in results → peer."""
 

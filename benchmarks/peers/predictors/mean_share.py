@@ -39,4 +39,5 @@ class MeanShare:
             weight = np.log2(1 + len(rows))
             shares += weight * similar(configs[rows], share, configs_asked, neighbours=1)
             weights += weight
-        return Foretold(shares / weights, runs=chance_to_run(jobs, seed), only_ranks=True)
+        worth = np.log(np.maximum(shares / weights, 1e-3))  # as scores are, for P(run) to weigh
+        return Foretold(worth, runs=chance_to_run(jobs, seed), only_ranks=True)

@@ -1,0 +1,33 @@
+"""Expected improvement with extra trees: a forest's mean, and how far its trees disagree.
+
+One hundred trees on all jobs, with old jobs at most 2,000 of the nearest contexts.
+"""
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from benchmarks.peers.optimizers.surrogate import TREES, SurrogateRun
+from tunerd.core.arrays import FloatArray
+from tunerd.evaluation.closed_loop import Problem, Run
+
+__all__ = ["EIExtraTrees"]
+
+OLD_ROWS = 2_000
+
+
+class EIExtraTrees:
+    name = "ei_extra_trees"
+
+    def begin(self, problem: Problem, seed: int) -> Run:
+        return _Run(problem, seed, OLD_ROWS)
+
+
+class _Run(SurrogateRun):
+    def model(
+        self, X: FloatArray, score: FloatArray, asked: FloatArray, *, again: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        if not again:
+            self._forest = ExtraTreesRegressor(TREES, random_state=self.seed, n_jobs=1)
+            self._forest.fit(X, score)
+        each = np.array([tree.predict(asked.astype(np.float32)) for tree in self._forest])
+        return each.mean(axis=0), each.std(axis=0)
