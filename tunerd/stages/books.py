@@ -300,7 +300,8 @@ class Books:
                 recommended.drop(tx, key, "dropped")
         for key, running in sorted(recommended.running.items()):
             replaced = key in news and self.study.mode == "publish"
-            if not replaced and (reason := self._held(running)):
+            explained = isinstance(changes.searched.get(key), str)
+            if not (replaced or explained) and (reason := self._held(running)):
                 recommended.withdraw(tx, key, reason, now, said)
         self.obeyed = True
 
