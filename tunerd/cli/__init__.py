@@ -23,6 +23,7 @@ COMMANDS = {
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "status": ("status", "Show what the daemon does and has found."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
+    "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "approve": ("approve", "Approve recommendations of studies in mode approve."),

@@ -179,6 +179,12 @@ def _recommendation_schema() -> dict[str, Any]:
     return recommendation_schema()
 
 
+def _backtest_schema() -> dict[str, Any]:
+    from tunerd.evaluation.results import backtest_schema
+
+    return backtest_schema()
+
+
 def _settings_page() -> str:
     from tunerd.settings.reference import settings_page
 
@@ -226,6 +232,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "study": _study_schema,
     "job": _job_schema,
     "recommendation": _recommendation_schema,
+    "backtest": _backtest_schema,
 }
 FILES: dict[str, Callable[[], str]] = {
     "dashboard": _dashboard,
@@ -244,7 +251,7 @@ PAGES: dict[str, Callable[[], str]] = {
 @click.argument("name", type=click.Choice(list(dict.fromkeys([*SCHEMAS, *PAGES, *FILES]))))
 @click.option("--markdown", is_flag=True, help="The page of the documentation instead.")
 def schema(name: str, markdown: bool) -> None:
-    """Print the JSON Schema of the settings, study files, job events or recommendations.
+    """Print the JSON Schema of settings, study files, job events, recommendations or results.
 
     Of the dashboard and the alerts, print Grafana's and Prometheus' own file. With --markdown, the
     page that explains all settings, study files, metrics, panels or alerts.

@@ -8,9 +8,11 @@ by ``tp`` and ``pp``, none of the three may matter alone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features import FeatureMap, Rows
@@ -27,23 +29,40 @@ __all__ = ["Importance", "importance"]
 SHUFFLES = 3
 MOST_ROWS = 1_000
 """Jobs asked for that are looked at; more say nothing new of which columns matter."""
-GROUPS: tuple[Group, ...] = ("context", "lookup", "parameter", "derived")
+GROUPS: dict[Group, str] = {
+    "context": "all context",
+    "lookup": "all lookups",
+    "parameter": "all parameters",
+    "derived": "all derived values",
+}
+"""Groups, and what they are called beside their columns."""
 
 
 class Importance(msgspec.Struct, frozen=True):
     """What one group or column is worth: means over shuffles, near 0 or below for nothing."""
 
-    group: str
-    column: str | None
-    """None for the whole group together."""
-    error: float
-    """Rise of the mean absolute error in score units: 0.1 is about 10 % where the study compares
-    by ratios."""
-    kendall_tau: float
-    """Loss of τ over all jobs together."""
-    kendall_tau_within: float | None
-    """Loss of τ within contexts, None where no context has enough jobs. Of a parameter this is
-    what a search would lose."""
+    group: Group
+    column: Annotated[str | None, Meta(description="None for the whole group together.")]
+    error: Annotated[
+        float,
+        Meta(
+            description="Rise of the mean absolute error in score units: 0.1 is about 10 % where "
+            "the study compares by ratios."
+        ),
+    ]
+    kendall_tau: Annotated[float, Meta(description="Loss of τ over all jobs together.")]
+    kendall_tau_within: Annotated[
+        float | None,
+        Meta(
+            description="Loss of τ within contexts, None where no context has enough jobs. Of a "
+            "parameter this is what a search would lose."
+        ),
+    ]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return GROUPS[self.group] if self.column is None else self.column
 
 
 def importance(
@@ -66,7 +85,9 @@ def importance(
     for group, column, places in _targets(features):
         losses = []
         for _ in range(SHUFFLES):
-            shuffled = _shuffled(rows, places, rng.permutation(len(rows)), column is None and group)
+            shuffled = _shuffled(
+                rows, places, rng.permutation(len(rows)), group if column is None else None
+            )
             after = _quality(rows, model.predictor.predict(shuffled).mean)
             losses.append(before - after)
         error, tau, within = np.mean(losses, axis=0).tolist()
@@ -84,7 +105,7 @@ def _targets(features: FeatureMap) -> Iterator[tuple[Group, str | None, IntArray
         yield column.group, column.name, np.array([i])
 
 
-def _shuffled(rows: Rows, places: IntArray, order: IntArray, group: str | bool) -> Rows:
+def _shuffled(rows: Rows, places: IntArray, order: IntArray, group: Group | None) -> Rows:
     X = rows.X.copy()
     X[:, places] = rows.X[order][:, places]
     if group != "context":

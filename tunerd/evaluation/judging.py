@@ -7,9 +7,11 @@ together the differences between contexts drown those between configurations.
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from tunerd.core import scores as core
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
@@ -46,37 +48,47 @@ class Figures(msgspec.Struct, frozen=True):
     run with all jobs that say something.
     """
 
-    rows: float
-    """Jobs asked about that have an objective; a mean where repeats differ."""
-    contexts: float
-    """… and the contexts that they are in."""
-    kendall_tau: Number
-    """τ-b. Within a context from eight jobs on."""
+    rows: Annotated[
+        float,
+        Meta(description="Jobs asked about that have an objective; a mean where repeats differ."),
+    ]
+    contexts: Annotated[float, Meta(description="… and the contexts that they are in.")]
+    kendall_tau: Annotated[Number, Meta(description="τ-b. Within a context from eight jobs on.")]
     spearman: Number
-    pearson: Number
-    """Of scores: of logarithms where the study compares by ratios."""
-    mape: Number
-    """Mean absolute error relative to the metric: 0.05 is 5 %."""
-    coverage: Number
-    """Share of jobs inside the predicted band."""
-    band: Number
-    """What the band promises."""
-    band_width: Number
-    """Mean of high − low in score units: 0.1 is about 10 % where the study compares by ratios."""
-    regret_at: dict[str, Number]
-    """Of the best of the first "1", "3", "5", "10" configurations of a context by prediction: how
-    far it is from the best measured there, 0.05 for 5 %, at most 1. Failures come last by the
-    probability to run as in the service. Mean over contexts where at least four times as many
-    were measured."""
-    random_regret_at: dict[str, Number]
-    """The same for a random order, exactly."""
-    auc: Number
-    """Of the probability to run."""
+    pearson: Annotated[
+        Number, Meta(description="Of scores: of logarithms where the study compares by ratios.")
+    ]
+    mape: Annotated[
+        Number, Meta(description="Mean absolute error relative to the metric: 0.05 is 5 %.")
+    ]
+    coverage: Annotated[Number, Meta(description="Share of jobs inside the predicted band.")]
+    band: Annotated[Number, Meta(description="What the band promises.")]
+    band_width: Annotated[
+        Number,
+        Meta(
+            description="Mean of high − low in score units: 0.1 is about 10 % where the study "
+            "compares by ratios."
+        ),
+    ]
+    regret_at: Annotated[
+        dict[str, Number],
+        Meta(
+            description='Of the best of the first "1", "3", "5", "10" configurations of a context '
+            "by prediction: how far it is from the best measured there, 0.05 for 5 %, "
+            "at most 1. Failures come last by the probability to run as in the "
+            "service. Mean over contexts where at least four times as many were "
+            "measured."
+        ),
+    ]
+    random_regret_at: Annotated[
+        dict[str, Number], Meta(description="The same for a random order, exactly.")
+    ]
+    auc: Annotated[Number, Meta(description="Of the probability to run.")]
     brier: Number
-    ece: Number
-    """Expected calibration error over ten bins."""
-    ran: Number
-    """Share of the jobs that ran, of those that say anything about it."""
+    ece: Annotated[Number, Meta(description="Expected calibration error over ten bins.")]
+    ran: Annotated[
+        Number, Meta(description="Share of jobs that ran, of those that say anything about it.")
+    ]
 
 
 @dataclass(frozen=True)

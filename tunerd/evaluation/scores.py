@@ -6,9 +6,11 @@ needs. Every function gives NaN where nothing can be said.
 
 from collections.abc import Sequence
 from math import comb
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from tunerd.core import scores as core
 from tunerd.core.arrays import BoolArray, FloatArray
@@ -113,8 +115,7 @@ class Bin(msgspec.Struct, frozen=True):
     low: float
     high: float
     rows: float
-    said: float
-    """Mean probability."""
+    said: Annotated[float, Meta(description="Mean probability.")]
     ran: float
     """Share that ran."""
 
