@@ -25,7 +25,7 @@ from tunerd.events.reasons import (
 from tunerd.events.rejection import MAX_EVENT_BYTES, Rejection
 from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, first_unstorable
 
-__all__ = ["JOB_SCHEMA", "JobEvent", "Limits", "job_schema", "read_content"]
+__all__ = ["JOB_SCHEMA", "JobEvent", "Limits", "content_hash", "job_schema", "read_content"]
 
 JOB_SCHEMA: Literal["tunerd.job/1"] = "tunerd.job/1"
 
@@ -169,8 +169,13 @@ def read_content(
         candidate_id=event.candidate_id or None,
         history=event.history or False,
         extra=extra,
-        content_hash="sha256:" + hashlib.sha256(_encode(content)).hexdigest(),
+        content_hash=content_hash(content),
     )
+
+
+def content_hash(content: Mapping[str, Any]) -> str:
+    """What tells a duplicate of an event from a conflict with it."""
+    return "sha256:" + hashlib.sha256(_encode(content)).hexdigest()
 
 
 def _out_of_time(event: JobEvent, now: datetime, limits: Limits) -> Rejection | None:

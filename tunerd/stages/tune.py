@@ -154,10 +154,11 @@ class Tune:
             books.looked_at = started
             self._carry_out(commands, books, changes)
             fresh = tuple(dict.fromkeys((*changes.urgent, *fresh)))
-            quiet = books.ended or self._importing(row, books, observations)
-            books.due = [] if quiet else books.tuner.due(self._active(books), fresh)
+            books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
-        searched_s = self._search(row, books, changes, set(fresh))
+        searched_s = 0.0
+        if not self._importing(row, books, observations):
+            searched_s = self._search(row, books, changes, set(fresh))
         worked = bool(observations or commands or changes.searched or changes.lapsed or books.anew)
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
@@ -223,6 +224,7 @@ class Tune:
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
+            "waiting": len(books.due),  # contexts: `tunerd import` waits for them
             "scores": msgspec.to_builtins(scores),
         }
         if changes.results:

@@ -107,6 +107,19 @@ class ObservationReads(Reads):
         return [found[sequence] for sequence in sequences]
 
 
+    def content_hashes(self, source: str, event_ids: Sequence[str]) -> dict[str, str]:
+        """By event id, the content of those events of a source that history has."""
+        found: dict[str, str] = {}
+        with self._reading() as connection:
+            for start in range(0, len(event_ids), _CHUNK):
+                statement = sa.select(observations.c.event_id, observations.c.content_hash).where(
+                    observations.c.source == source,
+                    observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
+                )
+                found |= {row.event_id: row.content_hash for row in connection.execute(statement)}
+        return found
+
+
 class ObservationWrites(ObservationReads, Writes):
     """Adding to history."""
 

@@ -33,6 +33,8 @@ __all__ = [
     "Unusable",
     "read_mapping",
     "read_observations",
+    "readers_of",
+    "told_apart",
 ]
 
 LIMITS = Limits(max_age=None)
@@ -90,6 +92,8 @@ class TableReader:
         self.layout = lay_out(study, mapping, file.columns, str(file.path), where)
         self.notes = self.layout.notes
         self.dated = self.layout.dated
+        self.named = mapping.event_id is not None
+        """Whether rows have ids of their own: then rows with the same one are the same event."""
         self._now = datetime.now(UTC)
 
     def event(self, row: Row | Unreadable) -> dict[str, Any] | Unusable:
@@ -212,12 +216,12 @@ class Reasons:
         return self.counts.total()
 
 
-def told_apart(event_id: str, seen: Counter[str]) -> str:
-    """The id of a row among rows of the same table that are exactly alike: the second of them is
-    another job, but the same one when the table is read again."""
-    seen[event_id] += 1
-    again = seen[event_id]
-    return event_id if again == 1 else f"{event_id}.{again}"
+def told_apart(event: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """The event of the ``place``-th row of a table that is exactly alike, counted from 1: another
+    job than the first, but the same one when the table is read again."""
+    event_id = event["event_id"] if place == 1 else f"{event['event_id']}.{place}"
+    same = event["job_id"] == event["event_id"]  # it has no name but that
+    return {**event, "event_id": event_id, "job_id": event_id if same else event["job_id"]}
 
 
 @dataclass(frozen=True)
@@ -260,20 +264,22 @@ def read_observations(
             if isinstance(read, Unusable):
                 reasons.add(read)
             else:
-                event_id = told_apart(read.event_id, seen)
-                found.setdefault(event_id, read)
+                seen[read.event_id] += 1
+                names = {"event_id": read.event_id, "job_id": read.job_id}
+                if not reader.named:
+                    names = told_apart(names, seen[read.event_id])
+                found.setdefault(names["event_id"], msgspec.structs.replace(read, **names))
             if progress is not None and row.number % 1_000 == 0:
                 progress(before + file.progress()[0], total)
         before += file.progress()[1]
     if progress is not None:
         progress(total, total)
     dated = bool(readers) and all(reader.dated for reader in readers)
-    jobs = list(found.items())
+    jobs = list(found.values())
     if dated:
-        jobs.sort(key=lambda job: job[1].finished_at)
+        jobs.sort(key=lambda job: job.finished_at)
     observations = tuple(
-        msgspec.structs.replace(one, event_id=event_id, sequence=place)
-        for place, (event_id, one) in enumerate(jobs, 1)
+        msgspec.structs.replace(one, sequence=place) for place, one in enumerate(jobs, 1)
     )
     notes = dict.fromkeys(note for reader in readers for note in reader.notes)
     return History(observations, dict(reasons.counts.most_common()), dated, tuple(notes))
