@@ -409,14 +409,15 @@ class Tuner:
         parts: Mapping[str, bytes] | None,
         steps: Iterable[tuple[int, int]],
         fetch: Fetch,
+        only: Mapping[str, Sequence[Mapping[str, Value]]] | None = None,
     ) -> "Tuner":
         """Bring back a tuner exactly as it was after the step that saved ``state``.
 
         ``parts`` is the last checkpoint of its model (:meth:`Model.dump`), None if there was no
         model; ``steps`` are the (first, last) sequences of the steps, oldest first, of which those
-        after the checkpoint are learned again.
+        after the checkpoint are learned again. ``only`` is :attr:`only`.
         """
-        tuner = cls(study, background)
+        tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = Window.load(state["window"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])

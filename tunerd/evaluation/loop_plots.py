@@ -18,12 +18,14 @@ LOWEST = 1e-4
 def plot_means(all_loops: Sequence[Loops], title: str, start: int, file: Path) -> None:
     """Mean regret by number of jobs with its 95 % interval, one line for each optimizer."""
     figure, axes = _canvas((7.0, 4.5))
-    for loops, colour in zip(all_loops, COLOURS * len(all_loops), strict=False):
+    for loops, colour in _coloured(all_loops):
         numbers = np.array([int(n) for n in loops.mean_regret])
         mean = np.array(list(loops.mean_regret.values()))
         low, high = np.array(list(loops.regret_band.values())).T
-        axes.fill_between(numbers, _shown(low), _shown(high), color=colour, alpha=0.18, lw=0)
-        axes.plot(numbers, _shown(mean), color=colour, lw=2, label=loops.optimizer)
+        axes.fill_between(
+            numbers, _shown(low), _shown(high), step="post", color=colour, alpha=0.18, lw=0
+        )
+        axes.step(numbers, _shown(mean), where="post", color=colour, lw=2, label=loops.optimizer)
     _finish(axes, title, start)
     axes.legend(frameon=False)
     _save(figure, file)
@@ -42,14 +44,19 @@ def plot_contexts(all_loops: Sequence[Loops], title: str, start: int, file: Path
         if place >= len(keys):
             axes.set_visible(False)
             continue
-        for loops, colour in zip(all_loops, COLOURS * len(all_loops), strict=False):
+        for loops, colour in _coloured(all_loops):
             for curve in loops.curves:
                 if curve.context_key == keys[place]:
                     numbers = np.arange(1, len(curve.regret) + 1)
-                    axes.plot(numbers, _shown(np.array(curve.regret)), color=colour, alpha=0.7)
+                    axes.step(numbers, _shown(np.array(curve.regret)), where="post", color=colour)
         _finish(axes, _wrapped(keys[place]), start, small=True)
     figure.suptitle(title)
     _save(figure, file)
+
+
+def _coloured(all_loops: Sequence[Loops]) -> list[tuple[Loops, str]]:
+    """The first in front of the others."""
+    return list(zip(all_loops, COLOURS * len(all_loops), strict=False))[::-1]
 
 
 def _canvas(size: tuple[float, float]) -> tuple[Any, Any]:

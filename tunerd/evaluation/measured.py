@@ -6,8 +6,8 @@ one draws from its measured rows. How good a configuration truly is, is its mean
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -91,6 +91,10 @@ class Table:
     """Configurations that make a context worth one."""
     left_out: Mapping[str, int]
     """Jobs that take no part in closed loops, by reason; they are history all the same."""
+    _unlike: dict[tuple[str, Scalar], tuple[Observation, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Histories that targets share: without the jobs that have this value."""
 
     def others(self, target: Measured, unknown: str | None = None) -> tuple[Observation, ...]:
         """The jobs of all other contexts, sequences 1, 2, …; with ``unknown``, a feature of the
@@ -100,17 +104,16 @@ class Table:
             MisconfiguredError: the study has no such feature.
         """
         names = [feature.name for feature in self.study.context]
-        if unknown is not None and unknown not in names:
-            raise MisconfiguredError(
-                [Problem("--unknown", f"no context feature {unknown!r}; there are {names}")]
-            )
-        kept = [
-            row
-            for row, key, context in self._keyed
-            if key != target.context_key
-            and (unknown is None or context[unknown] != target.context[unknown])
-        ]
-        return tuple(msgspec.structs.replace(row, sequence=i + 1) for i, row in enumerate(kept))
+        if unknown is None:
+            return _numbered(row for row, key, _ in self._keyed if key != target.context_key)
+        if unknown not in names:
+            problem = f"no context feature {unknown!r}; there are {', '.join(names)}"
+            raise MisconfiguredError([Problem("--unknown", problem)])
+        value = target.context[unknown]
+        if (unknown, value) not in self._unlike:
+            kept = (row for row, _, context in self._keyed if context[unknown] != value)
+            self._unlike[unknown, value] = _numbered(kept)
+        return self._unlike[unknown, value]
 
     @cached_property
     def _keyed(self) -> list[tuple[Observation, str, Mapping[str, Scalar]]]:
@@ -119,6 +122,10 @@ class Table:
             (row, self.study.context_key(context), context)
             for row, context in zip(self.observations, clean, strict=True)
         ]
+
+
+def _numbered(rows: Iterable[Observation]) -> tuple[Observation, ...]:
+    return tuple(msgspec.structs.replace(row, sequence=i) for i, row in enumerate(rows, 1))
 
 
 def measured(

@@ -7,9 +7,11 @@ candidates and the rest to the incumbent; here all of them are there to find som
 ``tunerd campaign`` starts it: each batch is one of its rounds, and jobs run what is wanted of it.
 """
 
+import copy
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -19,7 +21,7 @@ import numpy as np
 from tunerd import __version__, errors
 from tunerd.core.campaign import Campaign
 from tunerd.core.lifecycle import compose, is_news
-from tunerd.core.observation import Value
+from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Candidate, MadeFrom, Recommendation
 from tunerd.core.searchers import SEARCHERS
@@ -72,10 +74,14 @@ class Tunerd:
     """Instead of the study's."""
     follow: Follow = "shares"
     name: str = "tunerd"
+    _histories: "_Histories" = field(
+        default_factory=lambda: _Histories(), init=False, repr=False, compare=False
+    )
 
     def begin(self, problem: Problem, seed: int) -> "_TunerdRun":
         """See :meth:`Optimizer.begin`; each seed searches and fits with seeds of its own."""
-        return _TunerdRun(problem, self.study(problem.study, seed), seed, self.follow)
+        tuner = self._histories.learned(problem, self.study(problem.study, seed), seed)
+        return _TunerdRun(problem, tuner, seed, self.follow)
 
     def study(self, study: Study, seed: int = 0) -> Study:
         """The study as it is played; seed 0 is its own.
@@ -107,10 +113,58 @@ class Tunerd:
         )
 
 
+class _Histories:
+    """Tuners that have learned what was known beforehand. What several targets have in common is
+    learned once, saved, and recovered for each, as a daemon does after a restart."""
+
+    MOST = 8
+
+    def __init__(self) -> None:
+        self._saved: OrderedDict[tuple[int, int], _Saved] = OrderedDict()
+
+    def learned(self, problem: Problem, study: Study, seed: int) -> Tuner:
+        """A tuner of its own for each caller."""
+        history, only = problem.history, {problem.context_key: problem.configs}
+        if not history:
+            return Tuner(study, AtOnce(), only)
+        saved = self._saved.get((id(history), seed))
+        if saved is None or saved.study != study:
+            tuner = Tuner(study, AtOnce(), only)
+            for at in range(0, len(history), STEP):
+                tuner.gather(history[at : at + STEP])
+            tuner.catch_up()
+            self._saved[id(history), seed] = _Saved(study, history, tuner)
+            if len(self._saved) > self.MOST:
+                self._saved.popitem(last=False)
+            return tuner
+        return saved.recovered(only)
+
+
+class _Saved:
+    def __init__(self, study: Study, history: Sequence[Observation], tuner: Tuner) -> None:
+        self.study = study
+        self._history = history  # held, so that nothing else gets its id
+        self._state = tuner.dump()
+        self._contexts = {key: state.dump() for key, state in tuner.contexts.items()}
+        self._parts = None if tuner.model is None else tuner.model.dump()
+
+    def recovered(self, only: Mapping[str, Sequence[Mapping[str, Value]]]) -> Tuner:
+        return Tuner.restore(
+            self.study,
+            AtOnce(),
+            self._state,
+            copy.deepcopy(self._contexts),
+            self._parts,
+            [],
+            lambda sequences: [self._history[one - 1] for one in sequences],
+            only,
+        )
+
+
 class _TunerdRun:
     """A daemon's tuner in one context, and a cluster that does what it says."""
 
-    def __init__(self, problem: Problem, study: Study, seed: int, follow: Follow) -> None:
+    def __init__(self, problem: Problem, tuner: Tuner, seed: int, follow: Follow) -> None:
         self._problem, self._follow = problem, follow
         self._key = problem.context_key
         self._places = {_name(config): i for i, config in enumerate(problem.configs)}
@@ -119,10 +173,7 @@ class _TunerdRun:
         self._asked: list[Candidate | None] = []
         self._revision = 0
         self._now = max((job.finished_at for job in problem.history), default=EPOCH)
-        self.tuner = Tuner(study, AtOnce(), only={self._key: problem.configs})
-        for at in range(0, len(problem.history), STEP):
-            self.tuner.gather(problem.history[at : at + STEP])
-        self.tuner.catch_up()
+        self.tuner = tuner
 
     def ask(self, n: int) -> list[int]:
         """Search, decide, and let n jobs follow what is said."""
