@@ -1,94 +1,120 @@
-"""``tunerd approve``: a person says yes to what a study in mode approve proposes."""
+"""``tunerd approve`` and ``tunerd decline``: a person's yes or no to what a study in mode approve
+proposes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tunerd.cli.options import (
-    next_step,
-    open_the_store,
-    read_settings,
-    settings_option,
-    who,
-    why_option,
-)
+from tunerd.cli.giving import giving
+from tunerd.cli.options import settings_option, why_option
 
 if TYPE_CHECKING:
     from tunerd.store import Store
 
-__all__ = ["approve"]
+__all__ = ["Proposal", "approve", "decline", "waiting"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class _Proposal:
+class Proposal:
+    """Something that waits for a person."""
+
     study: str
     context_key: str
     recommendation_id: str
 
 
+def _which(command: F) -> F:
+    """The arguments that both commands have."""
+    for option in (
+        click.option("--study", metavar="STUDY", help="Only of this study."),
+        click.option("--all", "everything", is_flag=True, help="Everything that waits."),
+        click.argument("recommendation_id", required=False),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
 @settings_option
-@click.argument("recommendation_id", required=False)
-@click.option("--all", "everything", is_flag=True, help="Everything that waits for approval.")
-@click.option("--study", metavar="STUDY", help="Only of this study.")
+@_which
 @why_option
 def approve(
     file: Path | None, recommendation_id: str | None, everything: bool, study: str | None, why: str
-) -> None:
-    """Approve one recommendation, or --all that wait; without either, list them."""
+) -> int:
+    """Publish one recommendation that waits, or --all of them; without either, list them."""
+    return _answer("approve", file, recommendation_id, everything, study, why)
+
+
+@click.command()
+@settings_option
+@_which
+@why_option
+def decline(
+    file: Path | None, recommendation_id: str | None, everything: bool, study: str | None, why: str
+) -> int:
+    """Turn down one recommendation that waits, or --all of them; without either, list them.
+
+    The same advice is not proposed again; `tunerd forbid` keeps a configuration out for good.
+    """
+    return _answer("decline", file, recommendation_id, everything, study, why)
+
+
+def _answer(
+    command: str,
+    file: Path | None,
+    recommendation_id: str | None,
+    everything: bool,
+    study: str | None,
+    why: str,
+) -> int:
     if recommendation_id is not None and everything:
         raise click.UsageError("name one recommendation, or say --all, not both")
-    settings = read_settings(file)
-    with open_the_store(settings, upgrade=False) as store:
-        if study is not None and store.study(study) is None:
-            raise click.UsageError(f"the store knows no study {study}")
-        waiting = _waiting(store, study)
+    with giving(file, why) as giver:
+        if study is not None:
+            giver.study(study)
+        proposals = waiting(giver.store, study)
         if recommendation_id is None and not everything:
-            _list(waiting)
-            return
-        chosen = _choose(waiting, recommendation_id)
-        now = datetime.now(UTC)
-        with store.transaction() as tx:
-            for proposal in chosen:
-                number = tx.add_command(
-                    proposal.study,
-                    "approve",
-                    {
-                        "context_key": proposal.context_key,
-                        "recommendation_id": proposal.recommendation_id,
-                    },
-                    who=who(),
-                    why=why,
-                    now=now,
-                )
-                click.echo(f"Command {number}: approve {proposal.recommendation_id}")
-    for name in dict.fromkeys(proposal.study for proposal in chosen):
-        click.echo(next_step(settings, name))
+            _list(proposals)
+            return 0
+        giver.give(
+            (
+                one.study,
+                command,
+                {"context_key": one.context_key, "recommendation_id": one.recommendation_id},
+            )
+            for one in _choose(proposals, recommendation_id)
+        )
+        return giver.follow()
 
 
-def _waiting(store: "Store", study: str | None) -> list[_Proposal]:
+def waiting(store: "Store", study: str | None = None) -> list[Proposal]:
+    """What waits for approval, of one study or of all of them."""
     names = [study] if study is not None else [row.name for row in store.studies()]
     found = []
     for name in names:
+        generation = store.generation(name)
+        if generation is None or _mode(generation.text) != "approve":
+            continue
         for row in store.recommendations(name):
             proposed = row.proposal or (row.value if row.state == "pending" else None)
             if proposed is not None:
                 proposed_id = json.loads(proposed)["recommendation_id"]
-                found.append(_Proposal(name, row.context_key, proposed_id))
+                found.append(Proposal(name, row.context_key, proposed_id))
     return found
 
 
-def _choose(waiting: Sequence[_Proposal], recommendation_id: str | None) -> Sequence[_Proposal]:
-    if not waiting:
+def _choose(proposals: Sequence[Proposal], recommendation_id: str | None) -> Sequence[Proposal]:
+    if not proposals:
         raise click.UsageError("nothing waits for approval")
     if recommendation_id is None:
-        return waiting
-    chosen = [one for one in waiting if one.recommendation_id == recommendation_id]
+        return proposals
+    chosen = [one for one in proposals if one.recommendation_id == recommendation_id]
     if not chosen:
         raise click.UsageError(
             f"{recommendation_id} does not wait for approval; `tunerd approve` lists what does "
@@ -97,8 +123,15 @@ def _choose(waiting: Sequence[_Proposal], recommendation_id: str | None) -> Sequ
     return chosen
 
 
-def _list(waiting: Sequence[_Proposal]) -> None:
-    if not waiting:
+def _list(proposals: Sequence[Proposal]) -> None:
+    if not proposals:
         click.echo("Nothing waits for approval.")
-    for proposal in waiting:
+    for proposal in proposals:
         click.echo(f"{proposal.recommendation_id}  {proposal.context_key}")
+
+
+def _mode(text: str) -> str:
+    import tomllib
+
+    mode: str = tomllib.loads(text).get("mode", "observe")
+    return mode

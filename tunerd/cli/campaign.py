@@ -1,18 +1,11 @@
 """``tunerd campaign``: profiling rounds as in the paper, asked for through the store."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from tunerd.cli.options import (
-    next_step,
-    open_the_store,
-    read_settings,
-    settings_option,
-    who,
-    why_option,
-)
+from tunerd.cli.giving import giving
+from tunerd.cli.options import settings_option, why_option
 
 __all__ = ["campaign"]
 
@@ -26,15 +19,8 @@ __all__ = ["campaign"]
     metavar="NAME=VALUE",
     help="The context to profile: once for each of the study's context features.",
 )
-@click.option(
-    "--jobs", type=click.IntRange(1), required=True, help="Configurations of the random start."
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(0),
-    required=True,
-    help="Rounds of the best predicted that follow.",
-)
+@click.option("--jobs", type=click.IntRange(1), help="Configurations of the random start.")
+@click.option("--rounds", type=click.IntRange(0), help="Rounds of the best predicted that follow.")
 @click.option(
     "--round-size",
     type=click.IntRange(1),
@@ -47,55 +33,54 @@ __all__ = ["campaign"]
     show_default=True,
     help="Runs wanted of each configuration.",
 )
+@click.option("--cancel", is_flag=True, help="End the campaign that is under way there instead.")
 @why_option
 def campaign(
     file: Path | None,
     study: str,
     context: tuple[str, ...],
-    jobs: int,
-    rounds: int,
+    jobs: int | None,
+    rounds: int | None,
     round_size: int | None,
     repeats: int,
+    cancel: bool,
     why: str,
-) -> None:
+) -> int:
     """Ask for a campaign in one context of STUDY.
 
     First a spread-out random start of so many jobs, then rounds of the best predicted, each
-    configuration wanted a stated number of times.
+    configuration wanted a stated number of times. The next round follows when all runs of one
+    have ended; where some never will, --cancel ends the campaign.
     """
-    settings = read_settings(file)
-    with open_the_store(settings, upgrade=False) as store:
-        generation = store.generation(study)
-        if generation is None:
-            known = ", ".join(row.name for row in store.studies()) or "none"
-            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+    if cancel and (jobs is not None or rounds is not None or round_size is not None):
+        raise click.UsageError("--cancel ends a campaign: leave out --jobs and --rounds")
+    if not cancel and (jobs is None or rounds is None):
+        raise click.UsageError("say how many --jobs, and how many --rounds after them")
+    with giving(file, why) as giver:
+        parsed = giver.study(study)
         from tunerd.cli.contexts import parse_context
-        from tunerd.core.study import parse_study
 
-        parsed = parse_study(generation.text, f"{study}, generation {generation.generation}")
         values = parse_context(parsed, context)
         key = parsed.context_key(values)
+        if cancel:
+            giver.give([(study, "cancel", {"context_key": key})])
+            return giver.follow()
+        assert jobs is not None
+        assert rounds is not None
         size = round_size or jobs
-        with store.transaction() as tx:
-            number = tx.add_command(
-                study,
-                "campaign",
-                {
-                    "context_key": key,
-                    "context": values,
-                    "jobs": jobs,
-                    "rounds": rounds,
-                    "round_size": size,
-                    "repeats": repeats,
-                },
-                who=who(),
-                why=why,
-                now=datetime.now(UTC),
-            )
-    runs = (jobs + rounds * size) * repeats
-    click.echo(f"Command {number}: {runs} runs in all under {key}.")
-    click.echo(_what_happens(parsed.mode, settings.topics.recommendations, jobs, repeats))
-    click.echo(next_step(settings, study))
+        wanted = {
+            "context_key": key,
+            "context": values,
+            "jobs": jobs,
+            "rounds": rounds,
+            "round_size": size,
+            "repeats": repeats,
+        }
+        giver.give([(study, "campaign", wanted)])
+        click.echo(f"{(jobs + rounds * size) * repeats} runs in all under {key}.")
+        topic = giver.settings.topics.recommendations
+        click.echo(_what_happens(parsed.mode, topic, jobs, repeats))
+        return giver.follow()
 
 
 def _what_happens(mode: str, topic: str, jobs: int, repeats: int) -> str:

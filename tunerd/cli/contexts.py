@@ -19,8 +19,11 @@ _SHOULD_BE = {
 }
 
 
-def parse_context(study: Study, given: Sequence[str]) -> dict[str, Scalar]:
-    """Bring ``name=value`` texts into the study's types; every feature has to be named.
+def parse_context(
+    study: Study, given: Sequence[str], *, partial: bool = False
+) -> dict[str, Scalar]:
+    """Bring ``name=value`` texts into the study's types; every feature has to be named, unless
+    ``partial``.
 
     ``name=~`` says that jobs of this context come without the feature.
 
@@ -46,7 +49,7 @@ def parse_context(study: Study, given: Sequence[str]) -> dict[str, Scalar]:
             if context[name] is None and value != MISSING:
                 wrong.append(f"{text}: {name} should be {_SHOULD_BE[feature.type]}")
     named = {text.partition("=")[0] for text in given}
-    missing = [name for name in features if name not in named]
+    missing = [] if partial else [name for name in features if name not in named]
     if missing:
         wrong.append(
             f"missing: {', '.join(missing)} (say {missing[0]}={MISSING} if jobs come without it)"

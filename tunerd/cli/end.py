@@ -1,18 +1,11 @@
 """``tunerd end``: a study is over."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from tunerd.cli.options import (
-    next_step,
-    open_the_store,
-    read_settings,
-    settings_option,
-    who,
-    why_option,
-)
+from tunerd.cli.giving import giving
+from tunerd.cli.options import settings_option, why_option, yes_option
 
 __all__ = ["end"]
 
@@ -21,16 +14,14 @@ __all__ = ["end"]
 @settings_option
 @click.argument("study")
 @why_option
-def end(file: Path | None, study: str, why: str) -> None:
+@yes_option
+def end(file: Path | None, study: str, why: str, sure: bool) -> int:
     """End STUDY: withdraw all that is recommended, and recommend nothing more.
 
     Its history stays, and its jobs are still taken in. A new version of its file opens it again.
     """
-    settings = read_settings(file)
-    with open_the_store(settings, upgrade=False) as store, store.transaction() as tx:
-        try:
-            number = tx.add_command(study, "end", {}, who=who(), why=why, now=datetime.now(UTC))
-        except LookupError as error:
-            raise click.UsageError(str(error)) from None
-    click.echo(f"Command {number}: end {study}.")
-    click.echo(next_step(settings, study))
+    with giving(file, why) as giver:
+        giver.study(study)
+        giver.confirm(study, "A new version of its file opens the study again.", sure=sure)
+        giver.give([(study, "end", {})])
+        return giver.follow()

@@ -21,6 +21,7 @@ __all__ = [
     "settings_option",
     "who",
     "why_option",
+    "yes_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,6 +47,13 @@ def why_option(command: F) -> F:
     """``--why TEXT``."""
     return click.option(
         "--why", default="", metavar="TEXT", help="Reason; kept with who asked and when."
+    )(command)
+
+
+def yes_option(command: F) -> F:
+    """``--yes``."""
+    return click.option(
+        "--yes", "sure", is_flag=True, help="Do not ask whether I am sure, on a terminal."
     )(command)
 
 

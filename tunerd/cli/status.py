@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tunerd.cli.approve import waiting
 from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
 
 if TYPE_CHECKING:
     from tunerd.cli.daemon_probe import Samples
     from tunerd.settings import Settings
-    from tunerd.store import RecommendationRow, Store, StudyOverview
+    from tunerd.store import Generation, RecommendationRow, Store, StudyOverview
 
 __all__ = ["status"]
 
@@ -47,7 +48,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     if study is not None:
         overviews = [overview for overview in overviews if overview.study.name == study]
         if not overviews:
-            raise click.UsageError(f"the store knows no study {study}")
+            known = ", ".join(row.name for row in store.studies()) or "none"
+            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
     daemon = probe(settings.http)
     metrics = daemon.pop("metrics")
     report: dict[str, Any] = {
@@ -76,6 +78,8 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
     row, last = overview.study, overview.last_step
     name = row.name
     generation = store.generation(name)
+    saved = store.study_state(name)
+    state: dict[str, Any] = saved.state if saved else {}
     return {
         "name": name,
         "mode": _mode(generation.text) if generation else None,
@@ -88,11 +92,39 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "last_step_at": last.finished_at if last else None,
         "recommendations": dict(overview.recommendations),
         "pending_commands": overview.pending_commands,
+        "ended": state.get("ended", False),
+        "orders": _orders(store, generation, state.get("orders", [])),
+        "waiting_for_approval": len(waiting(store, name)),
         "scores": _scores(store, name, metrics),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
         "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
     }
+
+
+def _orders(
+    store: "Store", generation: "Generation | None", standing: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Pauses and limits that stand, with who gave them."""
+    if not standing or generation is None:
+        return []
+    from tunerd.core.orders import Order, Orders
+    from tunerd.core.study import parse_study
+
+    orders = Orders(parse_study(generation.text), map(Order.load, standing))
+    found = []
+    for order in orders.standing:
+        command = store.command(order.number)
+        found.append(
+            order.dump()
+            | {
+                "words": order.what + order.where,
+                "who": command.who if command else None,
+                "at": command.at if command else None,
+                "does_not_fit": orders.problem(order),
+            }
+        )
+    return found
 
 
 def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float | None] | None:

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["show"]
+__all__ = ["show", "show_commands"]
 
 
 def show(report: Mapping[str, Any], console: Console | None = None) -> None:
@@ -63,6 +63,8 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     text = Text(f"\n{study['name']}", style="bold")
     if study["set_aside"]:
         text.append("  set aside: it ended the tuner process too often", style="not bold red")
+    if study["ended"]:
+        text.append("  ended: nothing more is recommended", style="not bold yellow")
     unlearned = study["observations"] - study["learned"]
     jobs = f"{study['observations']:,} in {study['contexts']:,} contexts"
     for name, value in (
@@ -73,7 +75,28 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    for order in study["orders"]:
+        paused = order["kind"] == "pause"
+        text.append(f"\n  {'paused' if paused else 'limit':<10}", style="not bold yellow")
+        text.append(_order(order, study["name"], now), style="not bold")
+    if count := study["waiting_for_approval"]:
+        text.append(
+            f"\n  {'approve':<10}{count} wait{'s' if count == 1 else ''}: "
+            f"`tunerd approve --study {study['name']}` lists them, `tunerd approve ID` publishes, "
+            "`tunerd decline ID` does not",
+            style="not bold",
+        )
     return text
+
+
+def _order(order: Mapping[str, Any], study: str, now: datetime) -> str:
+    by = f"by {order['who']} {_ago(order['at'], now)}" if order["who"] else ""
+    why = f", “{order['why']}”" if order["why"] else ""
+    misfit = order["does_not_fit"]
+    does = f"; does nothing: {misfit}" if misfit else ""
+    if order["kind"] == "pause":
+        does += f"; `tunerd resume {study}` brings advice back" if not order["context"] else ""
+    return f"{order['number']}: {order['words']}, {by}{why}{does}"
 
 
 def _quality(study: Mapping[str, Any]) -> str:
@@ -95,6 +118,28 @@ def _table(title: str, *, lines: bool = False) -> Table:
         pad_edge=False,
         show_lines=lines,
     )
+
+
+def show_commands(commands: list[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print what operators asked for, and what came of it."""
+    now = datetime.now(UTC)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True)
+    for name in ("id", "given", "study", "command", "what came of it"):
+        table.add_column(name, overflow="fold")
+    for command in commands:
+        why = f"\n“{command['why']}”" if command["why"] else ""
+        at = command["at"].astimezone().strftime("%Y-%m-%d %H:%M")
+        table.add_row(
+            str(command["id"]),
+            f"{at}\n{command['who']}",
+            command["study"],
+            Text(f"{command['words']}{why}"),
+            Text(
+                command["result"] or f"waits since {_span((now - command['at']).total_seconds())}"
+            ),
+        )
+    console = console or Console()
+    (console if console.is_terminal else Console(width=200)).print(table)
 
 
 def _commands(commands: list[Mapping[str, Any]], now: datetime) -> Table:

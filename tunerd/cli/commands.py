@@ -1,0 +1,86 @@
+"""``tunerd commands``: who asked for what, when, why, and what came of it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+if TYPE_CHECKING:
+    from tunerd.store import Command
+
+__all__ = ["commands", "words"]
+
+LATEST = 50
+
+
+@click.command()
+@settings_option
+@click.argument("study", required=False)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=LATEST,
+    show_default=True,
+    help="Only so many latest.",
+)
+@json_option
+def commands(file: Path | None, study: str | None, limit: int, as_json: bool) -> None:
+    """Show the commands that operators gave: who, when, why, and what came of them.
+
+    Of STUDY, or of all studies; the latest last.
+    """
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        if study is not None and store.study(study) is None:
+            known = ", ".join(row.name for row in store.studies()) or "none"
+            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+        found = store.commands(study, pending=False)[-limit:]
+    if as_json:
+        click.echo(json.dumps([_told(one) for one in found], indent=2, default=str))
+    elif not found:
+        click.echo("No commands yet.")
+    else:
+        from tunerd.cli.status_view import show_commands
+
+        show_commands([_told(one) for one in found])
+
+
+def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
+    """What a command asks for, for a person."""
+    match command:
+        case "approve" | "decline":
+            return f"{command} {arguments['recommendation_id']} for {arguments['context_key']}"
+        case "campaign":
+            rounds = f"{arguments['rounds']} rounds of {arguments['round_size']}"
+            key = arguments["context_key"]
+            return f"campaign of {arguments['jobs']} jobs and {rounds} in {key}"
+        case "cancel":
+            return f"cancel the campaign in {arguments['context_key']}"
+        case "lift":
+            return f"lift {arguments['number']}"
+        case "pause" | "resume" | "pin" | "forbid":
+            from tunerd.core.orders import Order
+
+            kind: Any = command
+            order = Order(number, kind, arguments["context"], arguments.get("config", {}))
+            return order.what + order.where
+    return command if not arguments else f"{command} {json.dumps(arguments)}"
+
+
+def _told(command: "Command") -> dict[str, Any]:
+    return {
+        "id": command.id,
+        "study": command.study,
+        "command": command.command,
+        "arguments": dict(command.arguments),
+        "words": words(command.id, command.command, command.arguments),
+        "who": command.who,
+        "at": command.at,
+        "why": command.why,
+        "finished_at": command.finished_at,
+        "result": command.result,
+    }
