@@ -79,7 +79,9 @@ def amounts(split: str, results: Sequence[Result]) -> "Figure":
     random = [r.random_regret_at["5"] for r in results if r.predictor == results[0].predictor]
     if all(value is not None for value in random):
         xs = numbers if spread else list(range(len(known)))
-        regret.plot(xs, [100 * (v or 0) for v in random], color="#9e9e9e", ls="--", label="random")
+        regret.plot(
+            xs, [100 * (v or 0) for v in random], color="#9e9e9e", ls="--", label="random order"
+        )
     for axes in (tau, regret):
         if spread:
             axes.set_xscale("log")
@@ -89,7 +91,8 @@ def amounts(split: str, results: Sequence[Result]) -> "Figure":
     tau.set_ylabel("Kendall τ within contexts")
     regret.set_ylabel("regret of the best of five, %")
     regret.set_ylim(bottom=0)
-    tau.legend(frameon=False, fontsize=8)
+    for axes in (tau, regret):
+        axes.legend(frameon=False, fontsize=8)
     figure.suptitle(split, fontsize=10)
     return figure
 
