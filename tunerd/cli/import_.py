@@ -1,0 +1,230 @@
+"""``tunerd import``: old jobs from tables, the way that live ones come."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.errors import MisconfiguredError, Problem
+
+if TYPE_CHECKING:
+    from tunerd.core.study import Study
+    from tunerd.importing.reading import Show
+    from tunerd.importing.run import Import, Outcome
+    from tunerd.settings import Settings
+
+__all__ = ["import_"]
+
+PRINT_EVERY_S = 5.0
+NOTHING = 1
+"""Exit code when no row could be used."""
+
+
+@click.command("import")
+@settings_option
+@click.argument("study", metavar="STUDY")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--mapping",
+    "mapping_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="TOML file with the keys of [mapping], instead of the study's own.",
+)
+@click.option(
+    "--rejects",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where to write what cannot be used, as JSON lines; else a file in data_dir/imports.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what could be used.")
+@click.option("--send-only", is_flag=True, help="Send, and do not wait until it is learned.")
+@json_option
+def import_(
+    file: Path | None,
+    study: str,
+    files: tuple[Path, ...],
+    mapping_file: Path | None,
+    rejects: Path | None,
+    dry_run: bool,
+    send_only: bool,
+    as_json: bool,
+) -> int:
+    """Import old jobs from tables: CSV, JSON lines or Parquet.
+
+    STUDY is a study's name or its file; its [mapping], or --mapping, says what the columns mean.
+    The jobs go onto the jobs topic, marked as history: they may be of any age, they are learned,
+    and they do not count in how well tunerd does. Then the command waits until they are learned
+    and their contexts searched; where no daemon runs, it does that itself and publishes nothing.
+
+    Importing again doubles nothing, and an import that was killed goes on where it was. What
+    cannot be used is counted by reason and written to a file. Exit code 0, or 1 when nothing
+    could be used, 2 when the mapping does not fit.
+    """
+    from tunerd.importing.run import Import
+    from tunerd.tables.files import open_table
+    from tunerd.tables.mapping import read_mapping, readers_of
+
+    settings = read_settings(file)
+    found = _study(settings, study, must_be_known=not dry_run)
+    mapping, where = found.mapping, f"{study}: mapping."
+    if mapping_file is not None:
+        mapping, where = read_mapping(mapping_file, found), f"{mapping_file}: mapping."
+    tables = [open_table(path) for path in files]
+    readers = readers_of(found, mapping, tables, where)
+    notes = dict.fromkeys(note for reader in readers for note in reader.notes)
+    for note in notes:
+        click.echo(f"Note: {note}.", err=True)
+    begin = time.monotonic()
+    with _progress(quiet=as_json) as (show, say):
+        run = Import(
+            settings, file, found, mapping, tables, readers, show, say, rejects_path=rejects
+        )
+        outcome = run.count() if dry_run else _run(run, settings, send_only)
+    told = _told(found, outcome, list(notes), time.monotonic() - begin)
+    if as_json:
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        _tell(told, found, dry_run=dry_run)
+    return 0 if outcome.tally.usable else NOTHING
+
+
+def _run(run: "Import", settings: "Settings", send_only: bool) -> "Outcome":
+    if send_only:
+        return run.run(None)
+    with open_the_store(settings) as store:
+        return run.run(store)
+
+
+def _study(settings: "Settings", given: str, *, must_be_known: bool) -> "Study":
+    """The study of a name or a file; it must be one that the daemon will know."""
+    from tunerd.core.expressions import suggestion
+    from tunerd.settings.studies import load_studies, read_study
+
+    path = Path(given)
+    wanted = read_study(path) if path.suffix == ".toml" or path.is_file() else None
+    if wanted is not None and not must_be_known:
+        return wanted
+    known = {study.name: study for study in load_studies(settings.studies)}
+    if wanted is None:
+        if given in known:
+            return known[given]
+        hint = suggestion(given, known) or f"; there are {', '.join(known) or 'none yet'}"
+        message = f"there is no study {given!r} in {settings.studies}{hint}"
+        raise MisconfiguredError([Problem("STUDY", message)])
+    if wanted.name not in known:
+        message = (
+            f"study {wanted.name!r} is not in {settings.studies}, where the daemon looks for "
+            f"studies: cp {path} {settings.studies}/"
+        )
+        raise MisconfiguredError([Problem(given, message)])
+    if wanted.content_hash != known[wanted.name].content_hash:
+        message = f"is another version of {wanted.name!r} than the one in {settings.studies}"
+        raise MisconfiguredError([Problem(given, message)])
+    return wanted
+
+
+# -- progress ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> "Iterator[tuple[Show, Callable[[str], None]]]":
+    """How to show progress, and how to say something meanwhile: on standard error."""
+    if quiet or not sys.stderr.isatty():
+        yield _Lines(quiet=quiet).show, lambda text: click.echo(text, err=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = (TextColumn("{task.description:10}"), BarColumn(), TaskProgressColumn(), Left())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(phase: str, done: float, total: float) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=1.0)
+            bars.update(tasks[phase], completed=done / total if total else 1.0)
+
+        yield show, bars.console.print
+
+
+class _Lines:
+    """Progress where there is no terminal: a line now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._said: dict[str, float] = {}
+        self._said_at = time.monotonic()
+
+    def show(self, phase: str, done: float, total: float) -> None:
+        """Tell how far a phase is."""
+        share = done / total if total else 1.0
+        over = share >= 1.0 and self._said.get(phase) != 1.0
+        if self._quiet or not (over or time.monotonic() - self._said_at > PRINT_EVERY_S):
+            return
+        if self._said.get(phase) == share:
+            return
+        self._said[phase], self._said_at = share, time.monotonic()
+        click.echo(f"{phase}: {share:.0%}", err=True)
+
+
+# -- what came of it --------------------------------------------------------------------------
+
+
+def _told(
+    study: "Study", outcome: "Outcome", notes: Sequence[str], seconds: float
+) -> dict[str, Any]:
+    tally = outcome.tally
+    return {
+        "study": study.name,
+        "rows": tally.rows,
+        "usable": tally.usable,
+        "with_objective": tally.measured,
+        "statuses": tally.statuses,
+        "repeated": tally.repeated,
+        "sent": tally.sent,
+        "known": tally.known,
+        "conflicts": tally.conflicts,
+        "unusable": dict(sorted(tally.unusable.items(), key=lambda item: -item[1])),
+        "rejects": str(outcome.rejects) if outcome.rejects else None,
+        "notes": list(notes),
+        "learned": outcome.learned,
+        "recommendations": outcome.recommendations,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
+    metric = study.objective.metric
+    statuses = ", ".join(f"{count:,} {status}" for status, count in told["statuses"].items())
+    click.echo(
+        f"{study.name}: {told['rows']:,} rows, of which {told['usable']:,} are jobs "
+        f"({told['with_objective']:,} with {metric}; {statuses or 'none'})."
+    )
+    if told["repeated"]:
+        click.echo(f"  {told['repeated']:,} of them stand in an earlier table too.")
+    if unusable := sum(told["unusable"].values()):
+        where = f", see {told['rejects']}" if told["rejects"] else ""
+        click.echo(f"  {unusable:,} could not be used{where}:")
+        for reason, count in told["unusable"].items():
+            click.echo(f"    {count:8,}  {reason}")
+    if dry_run:
+        click.echo("Nothing was sent (--dry-run).")
+        return
+    known = f", {told['known']:,} were known already" if told["known"] else ""
+    click.echo(f"  {told['sent']:,} sent{known}; {told['seconds']:.0f} s.")
+    if told["learned"]:
+        count = told["recommendations"]
+        contexts = "1 context has" if count == 1 else f"{count:,} contexts have"
+        click.echo(
+            f"All is learned: {contexts} a recommendation. The study is in mode {study.mode}."
+        )

@@ -1,0 +1,173 @@
+"""From the rows of tables to the jobs in the spool; what cannot be used goes into a file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.events import MAX_EVENT_BYTES, kib
+from tunerd.events.job import content_hash
+from tunerd.importing.spool import Job, Spool, Tally, count_into
+from tunerd.tables.files import Row, TableFile, Unreadable
+from tunerd.tables.mapping import TableReader, Unusable, told_apart
+
+__all__ = ["Rejects", "Show", "count_usable", "read_tables"]
+
+SAVE_EVERY = 2_000
+"""Rows between two points at which a killed import can go on."""
+
+Show = Callable[[str, float, float], None]
+"""Told a phase, how much of it is done, and how much there is."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_encode = msgspec.json.encode
+
+
+class Rejects:
+    """The file of what could not be used, one JSON object a line; made when there is something."""
+
+    def __init__(self, path: Path | None, size: int = 0) -> None:
+        """``size``: what is behind it was written by an import that was killed, and goes."""
+        self.path = path
+        self.size = size
+        self._file: BufferedWriter | None = None
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Write one line. Raises MisconfiguredError when there is no writing there."""
+        if self.path is None:
+            return
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("ab")
+                self._file.truncate(self.size)
+            self.size += self._file.write(_encode(entry) + b"\n")
+        except OSError as error:
+            raise MisconfiguredError(
+                [Problem(str(self.path), f"cannot be written: {error.strerror}")]
+            ) from None
+
+    def flush(self) -> None:
+        """Hand it to the system."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close it."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_tables(
+    files: Sequence[TableFile],
+    readers: Sequence[TableReader],
+    spool: Spool,
+    rejects: Rejects,
+    show: Show,
+) -> None:
+    """Read what is not in the spool yet."""
+    tally = spool.tally
+    total = sum(file.progress()[1] for file in files)
+    before = sum(file.progress()[1] for file in files[: tally.file])
+    for number in range(tally.file, len(files)):
+        file, reader = files[number], readers[number]
+        done = tally.row
+        jobs: list[Job] = []
+        for row in file.rows():
+            if row.number <= done:
+                continue
+            tally.row = row.number
+            made = _take(
+                row, reader, tally, lambda name, n=number: spool.place_among_alike(n, name)
+            )
+            if isinstance(made, Unusable):
+                rejects.add(_rejected(file, row, made))
+            else:
+                jobs.append(_job(*made, number, row.number))
+            if row.number % SAVE_EVERY == 0:
+                _save(spool, rejects, jobs)
+                show("reading", before + file.progress()[0], total)
+        tally.file, tally.row = number + 1, 0
+        _save(spool, rejects, jobs)
+        before += file.progress()[1]
+    show("reading", total, total)
+    spool.sorted()
+    tally.stage = "sending"
+    spool.save()
+
+
+def count_usable(
+    files: Sequence[TableFile],
+    readers: Sequence[TableReader],
+    rejects: Rejects,
+    show: Show,
+) -> Tally:
+    """What :func:`read_tables` would find, without keeping anything. Repeats are not looked for."""
+    tally = Tally()
+    total = sum(file.progress()[1] for file in files)
+    before = 0
+    for file, reader in zip(files, readers, strict=True):
+        for row in file.rows():
+            made = _take(row, reader, tally, lambda _: 1)
+            if isinstance(made, Unusable):
+                rejects.add(_rejected(file, row, made))
+            if row.number % SAVE_EVERY == 0:
+                show("reading", before + file.progress()[0], total)
+        before += file.progress()[1]
+    show("reading", total, total)
+    return tally
+
+
+def _take(
+    row: Row | Unreadable,
+    reader: TableReader,
+    tally: Tally,
+    place_among_alike: Callable[[str], int],
+) -> tuple[dict[str, Any], bytes] | Unusable:
+    """The event of a row, counted."""
+    tally.rows += 1
+    event = reader.event(row)
+    if not isinstance(event, Unusable):
+        if not reader.named:
+            event = told_apart(event, place_among_alike(event["event_id"]))
+        body = _encode(event)
+        if len(body) <= MAX_EVENT_BYTES:
+            tally.usable += 1
+            count_into(tally.statuses, event["status"])
+            tally.measured += reader.study.score(event["metrics"]) is not None
+            return event, body
+        most = kib(MAX_EVENT_BYTES)
+        event = Unusable("row", f"makes an event of more than {most}", kib(len(body)))
+    count_into(tally.unusable, f"{event.field}: {event.reason}")
+    return event
+
+
+def _job(event: dict[str, Any], body: bytes, file: int, row: int) -> Job:
+    at = (datetime.fromisoformat(event["finished_at"]) - _EPOCH) // timedelta(microseconds=1)
+    return Job(at, event["event_id"], content_hash(event), file, row, body)
+
+
+def _save(spool: Spool, rejects: Rejects, jobs: list[Job]) -> None:
+    added = spool.add(jobs)
+    spool.tally.repeated += len(jobs) - added
+    jobs.clear()
+    rejects.flush()
+    spool.tally.rejects_bytes = rejects.size
+    spool.save()
+
+
+def _rejected(file: TableFile, row: Row | Unreadable, why: Unusable) -> dict[str, Any]:
+    entry = {
+        "file": str(file.path),
+        "row": row.number,
+        "field": why.field,
+        "reason": why.reason,
+        "found": why.found,
+    }
+    if isinstance(row, Row):
+        return entry | {"values": row.values}
+    return entry | {"text": row.text}

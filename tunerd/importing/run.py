@@ -1,0 +1,159 @@
+"""One import, from tables to recommendations."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tunerd.core.study import MappingTable, Study
+from tunerd.daemon import stream_of
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.importing.reading import Rejects, Show, count_usable, read_tables
+from tunerd.importing.sending import send
+from tunerd.importing.settling import settle
+from tunerd.importing.spool import Spool, Tally
+from tunerd.importing.stand_in import StandIn, held
+from tunerd.settings import Settings
+from tunerd.store import Store
+from tunerd.tables.files import TableFile
+from tunerd.tables.mapping import TableReader
+
+__all__ = ["Import", "Outcome"]
+
+FORGET_AFTER_S = 30 * 24 * 3600
+"""Age of what an import that nobody finished has left behind."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an import."""
+
+    tally: Tally
+    rejects: Path | None
+    """File of what could not be used, if there was anything."""
+    learned: bool = False
+    """Whether it waited until all is learned and searched."""
+    recommendations: int = 0
+    """Contexts of the study that have one now."""
+
+
+@dataclass
+class Import:
+    """Tables for one study of an installation."""
+
+    settings: Settings
+    settings_file: Path | None
+    study: Study
+    mapping: MappingTable
+    files: Sequence[TableFile]
+    readers: Sequence[TableReader]
+    show: Show
+    say: Callable[[str], None]
+    """Tells a person one sentence."""
+    rejects_path: Path | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def count(self) -> Outcome:
+        """Only look what could be used; rejects are written only where a file is named."""
+        rejects = Rejects(self.rejects_path)
+        with closing(rejects):
+            tally = count_usable(self.files, self.readers, rejects, self.show)
+        return Outcome(tally, self._written(rejects))
+
+    def run(self, store: Store | None) -> Outcome:
+        """Read, send, and with a ``store`` wait until all is learned.
+
+        Raises:
+            AlreadyRunningError: another process imports the same tables.
+            StreamUnavailableError, StoreUnavailableError: the next call goes on.
+            MisconfiguredError: the daemon that runs does not know the study yet.
+        """
+        base = self.settings.data_dir / "imports" / f"{self.study.name}-{self._digest()}"
+        _sweep(base.parent)
+        with Spool(base.with_suffix(".sqlite")) as spool:
+            if spool.resumed:
+                self.say(f"Going on where an import of these tables stopped ({_where(spool)}).")
+            path = self.rejects_path or base.with_suffix(".rejects.jsonl")
+            rejects = Rejects(path, spool.tally.rejects_bytes)
+            with closing(rejects):
+                if spool.tally.stage == "reading":
+                    read_tables(self.files, self.readers, spool, rejects, self.show)
+                if spool.tally.usable and spool.tally.stage == "sending":
+                    self._send(spool, store, rejects)
+            learned = bool(spool.tally.usable) and store is not None
+            if learned:
+                assert store is not None
+                self._settle(spool, store, base.with_suffix(".log"))
+            outcome = Outcome(spool.tally, self._written(rejects), learned, self._told(store))
+            spool.remove()
+        return outcome
+
+    def _send(self, spool: Spool, store: Store | None, rejects: Rejects) -> None:
+        name = self.study.name
+        if store is not None and store.study(name) is None and held(store):
+            message = (
+                "the daemon that runs does not know it yet: make it read its studies again "
+                "(SIGHUP, `systemctl reload tunerd`), then import"
+            )
+            raise MisconfiguredError([Problem(f"study {name}", message)])
+
+        def known(event_ids: Sequence[str]) -> Mapping[str, str]:
+            if store is None:
+                return {}
+            return store.content_hashes(self.mapping.source, event_ids)
+
+        stream = stream_of(self.settings)
+        stream.ensure_topics()
+        with closing(stream.sink()) as sink:
+            topic = self.settings.topics.jobs
+            send(spool, sink, topic, name.encode(), known, rejects, self.show)
+
+    def _settle(self, spool: Spool, store: Store, log: Path) -> None:
+        with StandIn(self.settings_file, store, log) as stand_in:
+            settle(
+                self.study.name,
+                self.mapping.source,
+                spool,
+                store,
+                stand_in,
+                self.show,
+                self.say,
+            )
+        log.unlink(missing_ok=True)
+
+    def _told(self, store: Store | None) -> int:
+        if store is None or store.study(self.study.name) is None:
+            return 0
+        rows = store.recommendations(self.study.name)
+        return sum(row.state != "withdrawn" for row in rows)
+
+    def _written(self, rejects: Rejects) -> Path | None:
+        return rejects.path if rejects.size else None
+
+    def _digest(self) -> str:
+        """Names the import: the same tables for the same study read in the same way."""
+        parts: list[Any] = [
+            self.study.content_hash,
+            self.mapping.model_dump(mode="json"),
+            [file.fingerprint for file in self.files],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def _where(spool: Spool) -> str:
+    tally = spool.tally
+    if tally.stage == "reading":
+        return f"{tally.rows:,} rows read"
+    return f"{tally.handled:,} of {spool.count():,} jobs sent"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what was left behind long ago."""
+    before = time.time() - FORGET_AFTER_S
+    for path in folder.glob("*"):
+        if path.is_file() and path.stat().st_mtime < before:
+            path.unlink(missing_ok=True)

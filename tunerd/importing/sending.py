@@ -1,0 +1,60 @@
+"""From the spool onto the jobs topic, oldest first."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tunerd.importing.reading import Rejects, Show
+from tunerd.importing.spool import Job, Spool, count_into
+from tunerd.streams.base import Message, Sink
+
+__all__ = ["send"]
+
+BATCH = 1_000
+"""Jobs sent between two points at which a killed import can go on: it sends at most so many
+again, and their ids drop them."""
+CONFLICT = "event_id: was imported before with other content: the mapping or the table has changed"
+
+
+def send(
+    spool: Spool,
+    sink: Sink,
+    topic: str,
+    key: bytes,
+    known: Callable[[Sequence[str]], Mapping[str, str]],
+    rejects: Rejects,
+    show: Show,
+) -> None:
+    """Send what is left. All with one ``key``, so that they stay in order on a broker.
+
+    ``known`` says which event ids history has, and with which content; these are not sent.
+    Raises StreamUnavailableError; another call goes on.
+    """
+    tally, total = spool.tally, spool.count()
+    while jobs := spool.next(BATCH):
+        there = known([job.event_id for job in jobs])
+        fresh = [job for job in jobs if job.event_id not in there]
+        if fresh:
+            sink.send([Message(topic, key, job.body) for job in fresh])
+        for job in jobs:
+            content = there.get(job.event_id)
+            if content == job.hash:
+                tally.known += 1
+            elif content is not None:
+                tally.conflicts += 1
+                count_into(tally.unusable, CONFLICT)
+                rejects.add(_rejected(job))
+        tally.sent += len(fresh)
+        tally.handled += len(jobs)
+        tally.at, tally.place = jobs[-1].at, jobs[-1].place
+        rejects.flush()
+        tally.rejects_bytes = rejects.size
+        spool.save()
+        show("sending", tally.handled, total)
+    tally.stage = "sent"
+    spool.save()
+
+
+def _rejected(job: Job) -> dict[str, object]:
+    field, _, reason = CONFLICT.partition(": ")
+    return {"row": job.row, "field": field, "reason": reason, "event": msgspec.Raw(job.body)}
