@@ -92,7 +92,7 @@ class Giver:
         Raises:
             click.Abort: they would rather not.
         """
-        if sure or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if sure or not _on_a_terminal():
             return
         running = sum(row.state == "active" for row in self.store.recommendations(study))
         recommendations = f"{running} recommendation{'' if running == 1 else 's'}"
@@ -109,3 +109,7 @@ def giving(file: Path | None, why: str) -> "Iterator[Giver]":
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         yield Giver(settings, store, why)
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
