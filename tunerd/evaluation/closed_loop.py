@@ -221,5 +221,6 @@ class _Cluster:
             job_id=f"{row.job_id}/{self._sequence}",
             finished_at=self._now,
             sequence=self._sequence,
+            history=False,
         )
         return Outcome(index, score, ran, job)
