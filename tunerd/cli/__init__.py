@@ -5,6 +5,7 @@ command: 0 stopped (or done), 1 crashed, 2 misconfigured or used wrongly.
 """
 
 import importlib
+import keyword
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
 COMMANDS = {
     "run": ("run", "Run the daemon until it is told to stop."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
+    "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
@@ -52,7 +54,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"tunerd.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        attribute = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(module, attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

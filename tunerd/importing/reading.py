@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.events import MAX_EVENT_BYTES, kib
 from tunerd.events.job import content_hash
+from tunerd.events.rejection import MAX_EVENT_BYTES, kib
 from tunerd.importing.spool import Job, Spool, Tally, count_into
 from tunerd.tables.files import Row, TableFile, Unreadable
 from tunerd.tables.mapping import TableReader, Unusable, told_apart
@@ -81,9 +82,7 @@ def read_tables(
             if row.number <= done:
                 continue
             tally.row = row.number
-            made = _take(
-                row, reader, tally, lambda name, n=number: spool.place_among_alike(n, name)
-            )
+            made = _take(row, reader, tally, partial(spool.place_among_alike, number))
             if isinstance(made, Unusable):
                 rejects.add(_rejected(file, row, made))
             else:

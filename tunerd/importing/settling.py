@@ -32,7 +32,8 @@ def settle(
         TunerdError: no daemon runs, and one of its own ended by itself.
     """
     watch = _Watch(study, source, store, list(spool.milestones(MILESTONES)))
-    moved_at, seen, warned = time.monotonic(), (), False
+    moved_at, warned = time.monotonic(), False
+    seen: tuple[object, ...] = ()
     for state in watch.until_settled(show):
         stand_in.keep()
         if state != seen:

@@ -5,7 +5,6 @@ that sorts them. With every few thousand rows the file also says how far reading
 """
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
