@@ -94,9 +94,14 @@ class _Run(PeerRun):
             seed=self.seed,
         )
         facade = HyperparameterOptimizationFacade
+        model = facade.get_model(scenario)
+        # Of its defaults two cost a second a forest and change nothing here: threads that wait for
+        # each other, and trees with room for a million leaves.
+        model._rf_opts |= {"n_jobs": 1, "max_leaf_nodes": 1_000}
         return facade(
             scenario,
             _no_target,
+            model=model,
             initial_design=facade.get_initial_design(scenario, n_configs=0),
             intensifier=facade.get_intensifier(scenario, max_config_calls=1),
             acquisition_maximizer=_OnGrid(self),
