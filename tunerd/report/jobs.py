@@ -1,0 +1,205 @@
+"""Judged jobs as arrays, in units that contexts share.
+
+Everything is in *relative units*: a difference of 0.1 is about 10 % of the metric, whatever the
+study's scale and the context's size. On a log scale scores are that already; on a linear one they
+are divided by the typical size of their context's.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.judged import Judged, Target
+from tunerd.core.study import Study
+
+__all__ = [
+    "STRATUM",
+    "Jobs",
+    "Named",
+    "Targets",
+    "jobs_of",
+    "medians",
+    "relative_gain",
+    "saved_share",
+]
+
+STRATUM = 30
+"""Jobs of a context that are compared with each other: those that ended about the same time, so
+that a cluster that slowed down halfway is not taken for a bad configuration."""
+LARGEST = 50.0
+"""Relative units beyond which a difference says that something else is wrong: a factor of e^50."""
+
+Named = Literal["incumbent", "first"]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What was recommended when each of n jobs came."""
+
+    predicted: FloatArray
+    """(n,) expected of it at that moment; NaN where there was nothing."""
+    spread: FloatArray
+    feasible: FloatArray
+    same: BoolArray
+    """(n,) whether it is what the job ran."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """n live jobs (or imported ones) in the order in which they were learned. NaN for nothing."""
+
+    keys: tuple[str, ...]
+    """Distinct context keys, by number."""
+    context: IntArray
+    """(n,) number of the context."""
+    at: FloatArray
+    """(n,) when they ended, in seconds since 1970."""
+    score: FloatArray
+    """(n,) what came, relative units; larger is better."""
+    predicted: FloatArray
+    low: FloatArray
+    high: FloatArray
+    unit: FloatArray
+    """(n,) score units per relative unit."""
+    feasible: FloatArray
+    ran: FloatArray
+    """(n,) 1 it runs, 0 it does not, NaN says nothing."""
+    followed: BoolArray
+    following: tuple[str | None, ...]
+    config: IntArray
+    """(n,) number of the configuration within all contexts."""
+    tried: IntArray
+    """(n,) jobs of it that its context knew before."""
+    candidate: BoolArray
+    """(n,) whether it ran one of the recommended candidates."""
+    gpu_hours: FloatArray
+    targets: Mapping[Named, Targets]
+    first_better: BoolArray
+    """(n,) whether the first candidate was thought to be better than the incumbent."""
+
+    def __len__(self) -> int:
+        return len(self.context)
+
+    @property
+    def judged(self) -> BoolArray:
+        """(n,) predicted, and with an objective."""
+        return np.isfinite(self.score) & np.isfinite(self.predicted)
+
+    def strata(self, rows: IntArray) -> IntArray:
+        """Number of the stratum of these rows: a context's consecutive :data:`STRATUM` jobs."""
+        strata = np.empty(len(rows), dtype=np.int64)
+        seen: dict[int, tuple[int, int]] = {}
+        following = 0
+        for i, context in enumerate(self.context[rows].tolist()):
+            number, count = seen.get(context, (-1, STRATUM))
+            if count >= STRATUM:
+                number, count, following = following, 0, following + 1
+            strata[i] = number
+            seen[context] = number, count + 1
+        return strata
+
+
+def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
+    """Bring judged jobs into arrays."""
+    outcomes = [one.outcome for one in judged]
+    keys = tuple(dict.fromkeys(one.context_key for one in judged))
+    numbers = {key: i for i, key in enumerate(keys)}
+    context = np.array([numbers[one.context_key] for one in judged], dtype=np.int64)
+    names: dict[str, int] = {}
+    config = [names.setdefault(one.config_id, len(names)) for one in outcomes]
+    score = _floats(one.score for one in outcomes)
+    unit = _units(study, context, score, len(keys))
+
+    def relative(values: FloatArray) -> FloatArray:
+        return values / unit
+
+    def targets(told: Sequence[Target | None]) -> Targets:
+        return Targets(
+            predicted=relative(_floats(None if t is None else t.score for t in told)),
+            spread=relative(_floats(None if t is None else t.spread for t in told)),
+            feasible=_floats(None if t is None else t.feasible for t in told),
+            same=np.array(
+                [
+                    t is not None and t.config_id == o.config_id
+                    for t, o in zip(told, outcomes, strict=True)
+                ],
+                dtype=bool,
+            ),
+        )
+
+    return Jobs(
+        keys=keys,
+        context=context,
+        at=np.array([one.finished_at.timestamp() for one in judged], dtype=np.float64),
+        score=relative(score),
+        predicted=relative(_floats(one.predicted for one in outcomes)),
+        low=relative(_floats(one.low for one in outcomes)),
+        high=relative(_floats(one.high for one in outcomes)),
+        unit=unit,
+        feasible=_floats(one.feasible for one in outcomes),
+        ran=_floats(one.ran for one in outcomes),
+        followed=np.array([one.following == "followed" for one in outcomes], dtype=bool),
+        following=tuple(one.following for one in outcomes),
+        config=np.array(config, dtype=np.int64),
+        tried=np.array([one.tried for one in outcomes], dtype=np.int64),
+        candidate=np.array([one.ran_as in ("first", "candidate") for one in outcomes], dtype=bool),
+        gpu_hours=_floats(one.gpu_hours for one in outcomes),
+        targets={
+            "incumbent": targets([one.incumbent for one in outcomes]),
+            "first": targets([one.first for one in outcomes]),
+        },
+        first_better=np.array(
+            [
+                one.first is not None and one.first.kind in ("exploit", "confirm")
+                for one in outcomes
+            ],
+            dtype=bool,
+        ),
+    )
+
+
+def relative_gain(study: Study, difference: float) -> float:
+    """The gain in the raw metric that a difference in relative units stands for: 0.042 is 4.2 %
+    better, whatever the goal."""
+    difference = min(max(difference, -LARGEST), LARGEST)
+    return study.gain(difference, 0.0) if study.objective.scale == "log" else difference
+
+
+def saved_share(study: Study, difference: FloatArray) -> FloatArray:
+    """Share of a job's time that it would have saved for the same work, were its metric better by
+    this much, provided that the metric is a speed (to maximize) or a duration (to minimize)."""
+    difference = np.clip(difference, -LARGEST, LARGEST)
+    if study.objective.scale == "log":
+        return -np.expm1(-difference)
+    if study.objective.goal == "minimize":
+        return difference
+    return 1.0 - 1.0 / (1.0 + np.maximum(difference, -0.9))
+
+
+def medians(values: FloatArray, group: IntArray, count: int) -> FloatArray:
+    """(count,) median by group; 0 where a group is empty."""
+    found = np.zeros(count)
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=count))
+    for number, part in enumerate(np.split(values[order], ends[:-1])):
+        if len(part):
+            found[number] = np.median(part)
+    return found
+
+
+def _floats(values: Iterable[float | None]) -> FloatArray:
+    return np.array([math.nan if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def _units(study: Study, context: IntArray, score: FloatArray, contexts: int) -> FloatArray:
+    if study.objective.scale == "log" or not len(score):
+        return np.ones(len(score))
+    there = np.isfinite(score)
+    sizes = medians(np.abs(score[there]), context[there], contexts)
+    sizes = np.where(sizes > 0, sizes, math.nan)
+    unit: FloatArray = sizes[context]
+    return unit
