@@ -1,0 +1,160 @@
+"""What the columns of a table of old jobs are: a guess for each, why, and how sure it is.
+
+Three kinds of evidence, added up: what a column is called, what its values look like, and how it
+hangs together with the others. Names say most; the data decides where they say nothing, or say
+two things. Steps, each using what the one before found:
+
+1. what is no part of a configuration: times, status, names of jobs, prose (:mod:`.oddities`);
+2. what was measured, and which of it people want better (:mod:`.measured`);
+3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.profile import Column, Profile
+from tunerd.tables.relations import Product, products
+from tunerd.tables.words import Name, read_name
+
+__all__ = ["Given", "Goal", "Guess", "Guesses", "Role", "guess", "sureness"]
+
+Role = Literal[
+    "objective",
+    "metric",
+    "context",
+    "parameter",
+    "derived",
+    "status",
+    "finished_at",
+    "time",
+    "job_id",
+    "user",
+    "label",
+    "ignored",
+]
+"""``metric`` was measured and is not the objective; ``derived`` follows from other columns;
+``time`` is one that is not when the job finished; ``label`` is kept and not learned from."""
+
+Goal = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one column is."""
+
+    column: Column
+    name: Name
+    role: Role
+    sure: float
+    """0 (nothing spoke for it) to 1."""
+    why: str
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a person should be asked."""
+        return self.sure < 0.5
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person has said, so that it need not be guessed."""
+
+    objective: str | None = None
+    goal: Goal | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """By column."""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What a table is."""
+
+    profile: Profile
+    columns: tuple[Guess, ...]
+    """In the order of the table."""
+    goal: Goal
+    goal_sure: float
+    goal_why: str
+    products: tuple[Product, ...]
+    """Of inputs; held in every row looked at."""
+
+    def having(self, *roles: Role) -> list[Guess]:
+        """The columns with one of these roles, in the order of the table."""
+        return [one for one in self.columns if one.role in roles]
+
+    @property
+    def objective(self) -> Guess:
+        return self.having("objective")[0]
+
+
+def sureness(margin: float) -> float:
+    """How sure a margin of evidence makes: 1 is a guess, 2 is likely, 4 is as good as certain."""
+    return min(0.99, abs(margin) / (abs(margin) + 1.2))
+
+
+def guess(profile: Profile, given: Given = Given()) -> Guesses:
+    """Guess what every column is.
+
+    Raises MisconfiguredError when no study can be made of the table, and says what is missing.
+    """
+    from tunerd.tables.measured import find_measured, goal_of, pick_objective
+    from tunerd.tables.oddities import find_oddities
+    from tunerd.tables.tunable import find_inputs
+
+    _check(profile, given)
+    names = {column.name: read_name(column.name) for column in profile.columns}
+    found = {
+        name: Guess(profile.column(name), names[name], role, 1.0, "you said so")
+        for name, role in given.roles.items()
+    }
+    if given.objective is not None:
+        column = profile.column(given.objective)
+        found[column.name] = Guess(column, names[column.name], "objective", 1.0, "you said so")
+    found |= find_oddities(profile, names, found)
+    found |= find_measured(profile, names, found)
+    objective = pick_objective(profile, found)
+    found[objective.column.name] = objective
+    found |= find_inputs(profile, names, found)
+    if not any(one.role == "parameter" for one in found.values()):
+        found |= _last_resort(found)
+    inputs = [
+        one.column for one in found.values() if one.role in ("context", "parameter", "derived")
+    ]
+    goal, goal_sure, why = goal_of(objective, list(found.values()), given.goal)
+    ordered = tuple(found[column.name] for column in profile.columns)
+    return Guesses(profile, ordered, goal, goal_sure, why, tuple(products(inputs)))
+
+
+def _check(profile: Profile, given: Given) -> None:
+    problems = []
+    if not profile.rows:
+        problems.append(Problem("table", "has no rows to learn from"))
+    known = {column.name for column in profile.columns}
+    for name in [*given.roles, *([given.objective] if given.objective is not None else [])]:
+        if name not in known:
+            there = ", ".join(sorted(known)[:20])
+            problems.append(Problem("table", f"has no column {name!r}; there are {there}"))
+    if given.objective in known:
+        column = profile.column(str(given.objective))
+        if not column.numeric:
+            problems.append(Problem(column.name, "holds no numbers, so it cannot be the objective"))
+    if problems:
+        raise MisconfiguredError(problems)
+
+
+def _last_resort(found: Mapping[str, Guess]) -> dict[str, Guess]:
+    """Take for a parameter what is least a context, where nothing else is there to tune."""
+    from tunerd.tables.tunable import can_be_tuned
+
+    among = [one for one in found.values() if one.role == "context" and can_be_tuned(one.column)]
+    if not among:
+        message = (
+            "has no column that could be tuned: each is constant, measured, a time or a name."
+            " A study needs one that varies; name it with --parameter COLUMN"
+        )
+        raise MisconfiguredError([Problem("table", message)])
+    best = min(among, key=lambda one: (one.sure, -one.column.place))
+    why = f"nothing else could be tuned; else it would be context: {best.why}"
+    return {best.column.name: replace(best, role="parameter", sure=0.2, why=why)}

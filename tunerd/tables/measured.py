@@ -1,0 +1,184 @@
+"""Columns that were measured, which of them people want better, and which way better is."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.guess import Goal, Guess, sureness
+from tunerd.tables.oddities import meaning
+from tunerd.tables.profile import Column, Profile
+from tunerd.tables.relations import explained, same_gaps
+from tunerd.tables.words import Name
+
+__all__ = ["find_measured", "goal_of", "pick_objective", "shape_of"]
+
+FEW = 12
+"""Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
+
+
+def shape_of(column: Column) -> tuple[float, str]:
+    """How much a number's values look measured (positive) or chosen (negative), and why."""
+    if not column.numeric or column.distinct < 2:
+        return -1.0, "is constant" if column.numeric else "holds no numbers"
+    ratio = column.distinct / max(1, column.present)
+    if column.distinct <= FEW and ratio <= 0.34:
+        return -2.5, f"has {column.distinct} values only"
+    if _on_a_grid(column) and ratio < 0.9:
+        return -2.0, f"has {column.distinct} values on a grid"
+    if ratio >= 0.5 or (ratio >= 0.2 and column.distinct > 30):
+        digits = column.kind == "float" and _many_digits(column)
+        return (
+            2.5 if digits else 1.5
+        ), f"has {column.distinct:,} values in {column.present:,} rows"
+    if column.kind == "float" and column.distinct > 40 and _many_digits(column):
+        return 1.0, f"has {column.distinct:,} values that follow no grid"
+    return (-1.0 if ratio < 0.05 else 0.0), f"has {column.distinct:,} values"
+
+
+def _on_a_grid(column: Column) -> bool:
+    """Whether the values are evenly spaced, or powers of one number."""
+    values = np.array([float(v) for v in column.counts if isinstance(v, int | float)])
+    if len(values) < 3:
+        return True
+    gaps = np.diff(values)
+    if np.allclose(gaps, gaps[0], rtol=1e-6):
+        return True
+    return bool(
+        values[0] > 0 and np.allclose(np.diff(np.log(values)), np.log(values[1] / values[0]))
+    )
+
+
+def _many_digits(column: Column) -> bool:
+    """Whether most values have four significant digits or more."""
+    values = [float(v) for v in list(column.counts)[:1_000] if isinstance(v, int | float)]
+    long = sum(1 for value in values if float(f"{value:.3g}") != value)
+    return 2 * long > len(values)
+
+
+def find_measured(
+    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
+) -> dict[str, Guess]:
+    """The measured columns, all as metrics; columns in ``known`` are left as they are."""
+    open_ = [c for c in profile.columns if c.name not in known and c.numeric]
+    failed = _failed(known.values())
+    margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
+    sure = {name for name, (margin, _) in margins.items() if margin >= 2}
+    sure |= {one.column.name for one in known.values() if one.role in ("objective", "metric")}
+    first = min((profile.column(name).place for name in sure), default=len(profile.columns))
+    inputs = [
+        c for c in profile.columns if c.name not in known and margins.get(c.name, (-1,))[0] < 0
+    ]
+    found: dict[str, Guess] = {}
+    for column in open_:
+        name = names[column.name]
+        margin, why = margins[column.name]
+        if column.place > first and margin < 2:
+            margin += 0.75  # people write what came out after what went in
+        if any(same_gaps(column, profile.column(other)) for other in sure - {column.name}):
+            margin, why = margin + 2.0, f"{why}; is missing where other measurements are"
+        silent = not name.said
+        if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
+            continue  # drawn at random, like a learning rate: nothing that was chosen explains it
+        if margin > 0:
+            found[column.name] = Guess(column, name, "metric", sureness(margin), f"measured: {why}")
+    return found
+
+
+def _failed(known: Iterable[Guess]) -> BoolArray | None:
+    """Which rows of the sample failed, by the status; ``None`` without one or without failures."""
+    for one in known:
+        if one.role != "status":
+            continue
+        column = one.column
+        good = [meaning(str(value)) == "succeeded" or value in (True,) for value in column.counts]
+        if column.kind == "int":
+            good = [value == 0 for value in column.counts]
+        failed: BoolArray = ~np.array([*good, False])[column.codes]
+        return failed if failed.any() and not failed.all() else None
+    return None
+
+
+def _margin(column: Column, name: Name, failed: BoolArray | None) -> tuple[float, str]:
+    """Evidence that a column was measured, minus that it was chosen."""
+    shape, why = shape_of(column)
+    said = name.weight("measured")
+    chosen = max(name.weight("context"), name.weight("parameter"), name.weight("label"))
+    margin = said + shape - chosen - (0.5 if not said else 0.0)
+    if said and name.said:
+        why = f'its name ("{name.said[-1]}") is of something measured, and it {why}'
+    if failed is not None and (column.codes < 0).any():
+        gaps = column.codes < 0
+        if gaps[failed].mean() > 0.9 and gaps[~failed].mean() < 0.1:
+            return margin + 4.0, f"{why}; is missing where jobs failed"
+    return margin, why
+
+
+def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
+    """The measured column that people most likely want better.
+
+    Raises MisconfiguredError when nothing was measured.
+    """
+    given = [one for one in found.values() if one.role == "objective"]
+    if given:
+        return given[0]
+    among = [one for one in found.values() if one.role == "metric" and one.column.distinct > 1]
+    if not among:
+        among = _anything(profile, found)
+    if not among:
+        message = (
+            "no study can be drafted: no column looks measured. An objective is a number that"
+            " differs from job to job, such as a speed or a time; name it with --objective COLUMN"
+        )
+        raise MisconfiguredError([Problem("table", message)])
+    ranked = sorted(among, key=_rank, reverse=True)
+    best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
+    lead = _rank(best) - (_rank(second) if second else 0.0)
+    sure = sureness(min(lead + 0.5, _rank(best) / 2))
+    why = f'"{best.name.said[-1]}" is what people tune for' if best.name.rank > 0 else best.why
+    if second is not None and second.name.rank > 0:
+        why += f"; the next likely is {second.column.name}"
+    return replace(best, role="objective", sure=sure, why=why)
+
+
+def _rank(one: Guess) -> float:
+    gaps = one.column.missing / max(1, one.column.rows)
+    known = one.name.rank if one.name.said else 2.0
+    return known - gaps + one.sure - 0.01 * one.column.place
+
+
+def _anything(profile: Profile, found: Mapping[str, Guess]) -> list[Guess]:
+    """A number with many values that is nothing else yet; the last column most likely."""
+    from tunerd.tables.words import read_name
+
+    open_ = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
+    if not open_:
+        return []
+    best = max(open_, key=lambda c: (read_name(c.name).weight("measured"), c.distinct, c.place))
+    why = "no column looks measured; of the numbers this one has the most values"
+    return [Guess(best, read_name(best.name), "metric", 0.1, why)]
+
+
+def goal_of(
+    objective: Guess, columns: Sequence[Guess], given: Goal | None
+) -> tuple[Goal, float, str]:
+    """Which way better is, how sure that is, and why."""
+    if given is not None:
+        return given, 1.0, "you said so"
+    if objective.name.goal is not None:
+        return objective.name.goal, 0.9, f'by its name ("{objective.name.said[-1]}")'
+    for one in columns:
+        if one.role == "metric" and one.name.goal is not None and one.name.rank >= 5:
+            both = np.isfinite(one.column.numbers) & np.isfinite(objective.column.numbers)
+            if both.sum() >= 10:
+                with np.errstate(all="ignore"):
+                    pair = np.corrcoef(objective.column.numbers[both], one.column.numbers[both])
+                if abs(pair[0, 1]) > 0.3:
+                    alike = pair[0, 1] > 0
+                    opposite: Goal = "minimize" if one.name.goal == "maximize" else "maximize"
+                    moves = "rises" if alike else "falls"
+                    goal = one.name.goal if alike else opposite
+                    return goal, 0.6, f"it {moves} with {one.column.name}"
+    return "maximize", 0.2, "nothing says which way is better"

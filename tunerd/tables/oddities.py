@@ -1,0 +1,178 @@
+"""Columns that are no part of a configuration and were not measured: times, status, names."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from tunerd.core.study.mapping import JobStatus
+from tunerd.tables.guess import Guess, Role
+from tunerd.tables.profile import Column, Profile
+from tunerd.tables.values import status_in
+from tunerd.tables.vocabulary import TIMES, USERS
+from tunerd.tables.words import Name
+
+__all__ = ["bad_when_true", "find_oddities", "meaning"]
+
+_MEANINGS: dict[JobStatus, str] = {
+    "succeeded": "pass passed valid good feasible complete finished yes ended exited fine correct",
+    "out_of_memory": "infeasible invalid cuda_oom oom_error out_of_memory_error memory oom_killed"
+    " memoryerror outofmemoryerror illegal unfit not_feasible does_not_fit",
+    "failed": "crashed crash exception aborted abort killed bad wrong incorrect broken errored no"
+    " segfault runtime_error compile_error compilation_error nan diverged dead unsuccessful",
+    "timeout": "time_out timelimit time_limit exceeded hung hang",
+    "cancelled": "revoked stopped deleted user_cancelled",
+    "preempted": "evicted requeued spot_interrupted",
+    "node_failure": "node_failed hardware_error hw_error lost",
+}
+_WORDS = {word: status for status, words in _MEANINGS.items() for word in words.split()}
+
+
+def meaning(word: str) -> JobStatus | None:
+    """What a word for how a job ended means; ``None`` when nobody knows."""
+    found = status_in(word)
+    if found is not None:
+        return found.value
+    return _WORDS.get(word.strip().lower().replace(" ", "_").replace("-", "_"))
+
+
+def bad_when_true(name: Name) -> JobStatus | None:
+    """What true means in a column that is named for what went wrong."""
+    said = set(name.words)
+    if said & {"oom", "memory"}:
+        return "out_of_memory"
+    if said & {"timeout", "timed"}:
+        return "timeout"
+    return "failed" if said & {"failed", "failure", "fail", "crash", "crashed", "error"} else None
+
+
+def find_oddities(
+    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
+) -> dict[str, Guess]:
+    """What each such column is; columns in ``known`` are left as they are."""
+    open_ = [column for column in profile.columns if column.name not in known]
+    found: dict[str, Guess] = {}
+
+    def say(column: Column, role: Role, sure: float, why: str) -> None:
+        found[column.name] = Guess(column, names[column.name], role, sure, why)
+
+    taken = {one.role for one in known.values()}
+    statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
+    statuses.sort(key=lambda column: -_status_weight(column, names[column.name]))
+    for column in statuses:
+        first = column is statuses[0] and "status" not in taken
+        say(column, "status" if first else "label", 0.9, "says how a job ended")
+    times = [column for column in open_ if is_time(column, names[column.name])]
+    times.sort(key=lambda column: -_finish_weight(names[column.name]))
+    for column in times:
+        if column is times[0] and "finished_at" not in taken:
+            sure = 0.9 if _finish_weight(names[column.name]) >= 5 or len(times) == 1 else 0.6
+            say(column, "finished_at", sure, _when(column))
+        else:
+            say(column, "time", 0.9, "another time")
+    for column in open_:
+        if column.name in found:
+            continue
+        why = _why_no_part(column, names[column.name], profile)
+        if why is not None:
+            role, reason = why
+            say(column, role, 0.85, reason)
+    return _one_of_each(found, taken)
+
+
+def _one_of_each(found: dict[str, Guess], taken: set[Role]) -> dict[str, Guess]:
+    """Keep the first user and the most telling job id; more of them are labels."""
+    for role in ("job_id", "user"):
+        those = [name for name, one in found.items() if one.role == role]
+        those.sort(
+            key=lambda name: ("job" not in found[name].name.words, -found[name].column.distinct)
+        )
+        for name in those if role in taken else those[1:]:
+            one = found[name]
+            found[name] = Guess(one.column, one.name, "label", one.sure, one.why)
+    return found
+
+
+def _status_weight(column: Column, name: Name) -> float:
+    """How much a column looks like the status; 0 when it does not."""
+    if column.kind == "bool":
+        return name.weight("status")
+    if column.kind not in ("category", "int") or column.distinct > 30:
+        return 0.0
+    others = max(name.weight("context"), name.weight("parameter"))
+    if column.kind == "int":
+        small = all(isinstance(value, int) and 0 <= value < 256 for value in column.counts)
+        coded = bool({"code", "exit", "exitcode", "returncode"} & set(name.words))
+        if name.words in (("rc",), ("error",), ("errno",), ("err",)):
+            return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0
+        truth = set(column.counts) <= {0, 1} and name.weight("status") > others
+        return name.weight("status") - 0.5 if small and (coded or truth) else 0.0
+    clear = {"succeeded", "out_of_memory", "failed", "timeout", "cancelled", "preempted"}
+    understood = [(meaning(str(value)), count) for value, count in column.counts.items()]
+    share = sum(count for status, count in understood if status in clear) / max(1, column.present)
+    if name.weight("status") >= 5:
+        return name.weight("status") + share if share > 0.3 or column.distinct <= 12 else 0.0
+    good = any(status == "succeeded" for status, _ in understood)
+    return 3.0 + share if share > 0.9 and good and others < 2 and column.distinct > 1 else 0.0
+
+
+_FIRST, _LAST = datetime(1995, 1, 1, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC)
+
+
+def is_time(column: Column, name: Name) -> bool:
+    """Whether a column holds moments: as text, or as seconds or finer since 1970."""
+    if column.kind == "datetime":
+        return True
+    named = any((word in TIMES) for word in name.words)
+    if not column.numeric or not named or name.weight("parameter") >= 3 or not column.counts:
+        return False
+    numbers = [float(value) for value in column.counts if isinstance(value, int | float)]
+    return any(
+        _FIRST.timestamp() * many <= min(numbers) and max(numbers) <= _LAST.timestamp() * many
+        for many in (1, 1_000, 1_000_000, 1_000_000_000)
+    )
+
+
+def _finish_weight(name: Name) -> int:
+    return max((TIMES.get(word, 0) for word in name.words), default=0)
+
+
+def _when(column: Column) -> str:
+    form = "" if column.form == "auto" else f", written as {column.form}"
+    return f"times{form}; without a zone they are taken for UTC"
+
+
+def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, str] | None:
+    """The role of a column that no one could tune and nothing can be learned from."""
+    said = name.weight("label")
+    others = max(name.weight("context"), name.weight("parameter"), name.weight("measured"))
+    if column.kind == "empty":
+        return "ignored", "has no values"
+    if _numbers_the_rows(column, name, profile):
+        return "ignored", "numbers the rows"
+    if column.kind == "float" or (column.kind == "bool" and said < 5):
+        return None
+    if said > others and said >= 2.5:
+        if set(name.words) & USERS and column.kind in ("category", "text"):
+            return "user", "says whose job it was"
+        if "id" in name.words or "uuid" in name.words or "name" in name.words:
+            unique = column.distinct > 0.9 * column.present
+            if column.distinct <= 0.1 * column.present and name.weight("context") >= 1.5:
+                return None  # the id of a data set, not of a job
+            if unique and set(name.words) & {"job", "run", "trial", "task", "experiment", "app"}:
+                return "job_id", "names the job"
+            return "label", "names something, and says nothing about it"
+        return "label", f'its name ("{name.said[0]}") says nothing about how a job was configured'
+    if column.kind == "text" and name.weight("parameter") < 4:
+        if column.distinct == column.present > 12 and name.weight("context") < 2:
+            return "label", "is different in every row"
+        if column.distinct > 1_000 or name.weight("context") < 2:
+            return "label", f"prose or names: {column.distinct:,} different texts"
+    return None
+
+
+def _numbers_the_rows(column: Column, name: Name, profile: Profile) -> bool:
+    if column.kind != "int" or column.distinct < 8 or column.distinct != profile.rows:
+        return False
+    low, high = int(float(str(column.values[0]))), int(float(str(column.values[-1])))
+    first = column.place == 0 and low in (0, 1)
+    known = max(name.weight("context"), name.weight("parameter"), name.weight("measured")) >= 2
+    return high - low + 1 == column.distinct and (first or not known)

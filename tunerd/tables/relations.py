@@ -1,0 +1,183 @@
+"""How columns of a table depend on each other: what determines what, and what multiplies to what.
+
+Everything works on the sample's codes and numbers; what is found held in every row looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.tables.profile import Column
+
+__all__ = [
+    "Product",
+    "determines",
+    "explained",
+    "grouped",
+    "products",
+    "same_gaps",
+    "varies_within",
+]
+
+MOST_COLUMNS = 24
+"""Columns among which products are looked for."""
+FACTORS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``total`` is the product of ``factors`` in every row."""
+
+    total: str
+    factors: tuple[str, ...]
+
+    @property
+    def expression(self) -> str:
+        return f"{' * '.join(self.factors)} == {self.total}"
+
+
+def grouped(columns: Sequence[Column], rows: int) -> IntArray:
+    """A number for each row of the sample; rows alike in all columns have the same."""
+    groups = np.zeros(rows, dtype=np.int64)
+    for column in columns:
+        pairs = groups * (column.codes.max(initial=0) + 2) + column.codes + 1
+        groups = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
+    return groups
+
+
+def varies_within(groups: IntArray, column: Column) -> float | None:
+    """Share of the rows, of those in groups of several, whose group has several of its values.
+
+    ``None`` when groups of several rows are too few to say anything.
+    """
+    there = column.codes >= 0
+    inside, codes = groups[there], column.codes[there]
+    sizes = np.bincount(inside, minlength=1)
+    pairs = np.unique(np.stack([inside, codes]), axis=1)
+    kinds = np.bincount(pairs[0], minlength=len(sizes))
+    several = sizes > 1
+    rows = sizes[several].sum()
+    return float(sizes[several & (kinds > 1)].sum() / rows) if rows >= 20 else None
+
+
+def determines(groups: IntArray, column: Column) -> bool:
+    """Whether a grouping fixes a column's value, and rows enough say so for it to be a rule."""
+    there = column.codes >= 0
+    inside, codes = groups[there], column.codes[there]
+    if len(codes) < 10 or len(np.unique(codes)) < 2:
+        return False
+    found = len(np.unique(inside))
+    pairs = len(np.unique(np.stack([inside, codes]), axis=1)[0])
+    return pairs == found and len(codes) >= 3 * found
+
+
+def same_gaps(one: Column, other: Column) -> bool:
+    """Whether two columns miss their values in the same rows, and some do."""
+    gaps = one.codes < 0
+    return bool(gaps.any() and (gaps == (other.codes < 0)).all())
+
+
+def explained(column: Column, by: Sequence[Column]) -> float:
+    """The largest share of a number's variance that one other column explains, 0 to 1.
+
+    Numbers by their rank correlation, few values by the means of their groups; corrected for
+    the number of groups, so that chance explains nothing.
+    """
+    there = np.isfinite(column.numbers)
+    return max((_explained(column.numbers, there, other) for other in by), default=0.0)
+
+
+def _explained(numbers: FloatArray, there: BoolArray, other: Column) -> float:
+    both = there & (other.codes >= 0)
+    count = int(both.sum())
+    if count < 10:
+        return 0.0
+    ranks = _ranks(numbers[both])
+    codes = np.unique(other.codes[both], return_inverse=True)[1]
+    groups = int(codes.max()) + 1
+    if groups < 2:
+        return 0.0
+    if groups > count / 3:
+        if len(other.numbers) == 0:
+            return 0.0
+        correlation = np.corrcoef(ranks, _ranks(other.numbers[both]))[0, 1]
+        return float(np.nan_to_num(correlation) ** 2)
+    sizes = np.bincount(codes)
+    means = np.bincount(codes, ranks) / sizes
+    total = float(np.var(ranks)) or 1.0
+    raw = float(np.average((means - ranks.mean()) ** 2, weights=sizes)) / total
+    return max(0.0, 1 - (1 - raw) * (count - 1) / max(1, count - groups))
+
+
+def _ranks(numbers: FloatArray) -> FloatArray:
+    inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)[1:]
+    ends = np.cumsum(counts)
+    ranks: FloatArray = (ends - (counts - 1) / 2)[inverse].astype(float)
+    return ranks
+
+
+def products(columns: Sequence[Column]) -> list[Product]:
+    """The products that hold in every row: the shortest ones, each said once.
+
+    Only integers; each factor has several values and is needed, and the rows tell the product
+    from a coincidence.
+    """
+    among = [
+        column
+        for column in columns
+        if column.kind == "int" and column.distinct > 1 and min(_integers(column)) > 0
+    ][:MOST_COLUMNS]
+    if len(among) < 3:
+        return []
+    rows = np.unique(np.stack([column.numbers for column in among], axis=1), axis=0)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    if len(rows) < 8:
+        return []
+    logs = np.log(rows)
+    found: list[Product] = []
+    for total, factors in _candidates(logs):
+        names = tuple(among[place].name for place in factors)
+        held = Product(among[total].name, names)
+        shorter = any(set(one.factors) <= set(names) and one.total == held.total for one in found)
+        if not shorter and not _follows(held, found):
+            found.append(held)
+    return found
+
+
+def _integers(column: Column) -> list[float]:
+    return [float(value) for value in column.counts if isinstance(value, int)]
+
+
+def _candidates(logs: FloatArray) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Totals and factors that hold, fewer factors first."""
+    places = range(logs.shape[1])
+    for size in range(2, FACTORS + 1):
+        for factors in combinations(places, size):
+            # A few rows rule nearly everything out, and cost little.
+            few = np.abs(logs[:32].T - logs[:32, factors].sum(axis=1)).max(axis=1)
+            for place in np.flatnonzero(few < 1e-9):
+                total = logs[:, factors].sum(axis=1)
+                if place in factors or np.abs(logs[:, place] - total).max() > 1e-9:
+                    continue
+                if _is_a_rule(logs, factors):
+                    yield int(place), factors
+
+
+def _is_a_rule(logs: FloatArray, factors: tuple[int, ...]) -> bool:
+    """Whether every factor varies while the others stand still or the total does."""
+    table = logs[:, factors]
+    return len(np.unique(table, axis=0)) >= 6 and bool((np.ptp(table, axis=0) > 0).all())
+
+
+def _follows(product: Product, known: Sequence[Product]) -> bool:
+    """Whether a product follows from two known ones: a * b == c and c * d == e give a * b * d."""
+    for one in known:
+        rest = set(product.factors) - set(one.factors)
+        if len(rest) < len(product.factors) - 1:
+            put = rest | {one.total}
+            if any(set(other.factors) == put and other.total == product.total for other in known):
+                return True
+    return False

@@ -1,0 +1,237 @@
+"""Of the columns that went into a job: which may be tuned, and which the job brings."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tunerd.core.arrays import IntArray
+from tunerd.tables.guess import Guess, Role, sureness
+from tunerd.tables.profile import Column, Profile
+from tunerd.tables.relations import determines, grouped, products, varies_within
+from tunerd.tables.words import Name
+
+__all__ = ["MOST_CHOICES", "can_be_tuned", "find_inputs"]
+
+MOST_CHOICES = 200
+"""Categories of a parameter; more are names of things."""
+
+_ALLOCATED = {"replica", "vm", "instance"}
+_RESOURCES = {"node", "gpu", "core", "cpu", "vcpu", "process", "rank", "machine", "server", "host"}
+_COUNTED = {"partition", "node", "worker", "thread", "replica", "executor", "rank", "core", "gpu"}
+_SETTINGS = re.compile(
+    r"(none|off|on|auto|default|full|partial|enabled?|disabled?|yes|no|true|false|low|medium|high"
+    r"|fast|slow|small|large|dynamic|static|guided|sync|async|always|never|selective|[a-z]{0,3}fp?\d{1,2}"
+    r"|int[48]|o[0-3s]|-o\w+|lz4|zstd|snappy|gzip|adam\w*|sgd|kryo|java)",
+    re.IGNORECASE,
+)
+_THINGS = re.compile(
+    r".*(\b|_)([avhlpbt]\d{1,3}[a-z]?|rtx|gtx|mi\d{3}\w?|tpu|xeon|epyc|gpt|llama|bert|resnet\w*|vgg\w*"
+    r"|mixtral|mistral|qwen\w*|t5|vit|cifar\w*|imagenet|mnist|tpch|tpcds|ycsb|wiki\w*)(\b|_|-|\d).*"
+    r"|\d+(\.\d+)?[mbt]",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """For a parameter where positive, for context where negative."""
+
+    margin: float
+    why: str
+
+
+def can_be_tuned(column: Column) -> bool:
+    """Whether a column has several values of which a study could offer each."""
+    if column.kind == "category":
+        return 2 <= column.distinct <= MOST_CHOICES
+    if column.kind == "list":
+        lists = [value for value in column.counts if isinstance(value, tuple)]
+        return repeat_of(column) is not None and len(lists) > 1
+    return column.kind in ("int", "float", "bool") and column.distinct >= 2
+
+
+def repeat_of(column: Column) -> int | None:
+    """How many values each list of a column has; ``None`` when they differ or are no choices."""
+    lists = [value for value in column.counts if isinstance(value, tuple)]
+    sizes = {len(value) for value in lists}
+    kinds = {type(one) for value in lists for one in value}
+    if len(sizes) != 1 or not 2 <= min(sizes) <= 4_096 or len(kinds) != 1:
+        return None
+    return min(sizes) if kinds <= {str, int, bool} else None
+
+
+def find_inputs(
+    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
+) -> dict[str, Guess]:
+    """What is tuned, what is context, and what follows from other inputs."""
+    inputs = [column for column in profile.columns if column.name not in known]
+    found: dict[str, Guess] = {}
+    varying = []
+    for column in inputs:
+        if (fixed := _fixed(column, names[column.name])) is not None:
+            found[column.name] = fixed
+        else:
+            varying.append(column)
+    clear = {c.name: _clear(names[c.name]) for c in inputs}
+    groups = grouped([c for c in varying if clear[c.name] < 0], profile.sampled)
+    grouping = groups if any(clear[c.name] < 0 for c in varying) else None
+    given = [one.column for one in known.values() if one.role in ("context", "parameter")]
+    allocated = any(set(names[c.name].words) & _ALLOCATED and clear[c.name] > 0 for c in varying)
+    evidence = {
+        c.name: _evidence(c, names[c.name], clear, profile, grouping, allocated) for c in varying
+    }
+    for column in varying:
+        one = evidence[column.name]
+        why = _follows(column, names[column.name], [*varying, *given], evidence)
+        if why is not None:
+            found[column.name] = Guess(column, names[column.name], "derived", 0.7, why)
+            continue
+        tuned = one.margin > 0 and can_be_tuned(column)
+        role: Role = "parameter" if tuned else "context"
+        if role == "context" and column.kind in ("text", "list"):
+            role = "label"
+        found[column.name] = Guess(column, names[column.name], role, sureness(one.margin), one.why)
+    return found
+
+
+def _is_allocation(name: Name) -> bool:
+    """Whether a name is of machines to run on; a Spark executor is no machine."""
+    return bool(set(name.words) & _ALLOCATED) and "executor" not in name.words
+
+
+def _clear(name: Name) -> int:
+    """1 when a name is a parameter's, -1 when it is of the context, 0 when it does not say."""
+    margin = name.weight("parameter") - name.weight("context")
+    return 1 if margin >= 2 else -1 if margin <= -2 else 0
+
+
+def _fixed(column: Column, name: Name) -> Guess | None:
+    """What a column with one value is."""
+    if column.distinct != 1:
+        return None
+    tuned, brought = name.weight("parameter"), name.weight("context")
+    if brought >= 1 and brought > tuned and column.kind not in ("list", "text"):
+        return Guess(column, name, "context", 0.6, f"{_said(name)}; one value so far")
+    if tuned >= 3 and column.kind in ("int", "float", "bool", "category"):
+        why = f"{_said(name)}; one value so far: add those that may be tried"
+        return Guess(column, name, "parameter", 0.6, why)
+    return Guess(column, name, "ignored", 0.8, "has the same value in every row")
+
+
+def _said(name: Name) -> str:
+    return 'its name says so ("{}")'.format('", "'.join(name.said[:2]))
+
+
+def _evidence(
+    column: Column,
+    name: Name,
+    clear: Mapping[str, int],
+    profile: Profile,
+    groups: IntArray | None,
+    allocated: bool,
+) -> Evidence:
+    """Add up what speaks for a parameter and for context."""
+    tuned, brought = name.weight("parameter"), name.weight("context")
+    margin = 0.5 + tuned - brought  # most of what is written down about a job was chosen
+    why = [_said(name)] if max(tuned, brought) >= 1 else []
+    if column.kind in ("category", "text") and set(name.words[-1:]) & _COUNTED:
+        tuned, brought = 0.0, max(3.0, brought)  # not how many workers, but which one
+    looks, reason = _looks(column)
+    margin += looks
+    if reason:
+        why.append(reason)
+    if allocated and set(name.words) & _RESOURCES and column.numeric and tuned < 3:
+        margin += 4.0
+        why.append("resources are chosen in this table")
+    if groups is not None and clear[column.name] == 0:
+        share = varies_within(groups, column)
+        if share is not None and share < 0.02:
+            margin -= 1.5
+            why.append("never varies within a context")
+        elif share is not None and share > 0.5:
+            margin += 0.5
+            why.append("varies within a context")
+    margin += 0.5 * _neighbours(column, clear, profile)
+    if not why:
+        why.append("its name says nothing, and most of what is written down was chosen")
+    return Evidence(margin, "; ".join(why))
+
+
+def _looks(column: Column) -> tuple[float, str]:
+    """What the values alone say."""
+    if column.kind == "bool":
+        return 1.0, "a switch"
+    if column.kind == "list":
+        return 2.0, "one value for each of several places"
+    if column.kind in ("category", "text"):
+        texts = [str(value) for value in list(column.counts)[:100]]
+        things = sum(1 for text in texts if _THINGS.fullmatch(text)) / len(texts)
+        if things >= 0.5:
+            return -2.0, f"its values are names of things ({texts[0]})"
+        settings = sum(1 for text in texts if _SETTINGS.fullmatch(text)) / len(texts)
+        if settings >= 0.3:
+            return 1.0, "its values are settings"
+        return (
+            (-1.0, f"has {column.distinct} different names") if column.distinct > 20 else (0.0, "")
+        )
+    values = [float(value) for value in column.counts if isinstance(value, int | float)]
+    if min(abs(value) for value in values) >= 1e6:
+        return -1.0, "its numbers are large"
+    if column.kind == "int" and all(
+        value > 0 and value == 2 ** round_log(value) for value in values
+    ):
+        return 0.5, "powers of two"
+    if column.kind == "float" and min(values) >= 0 and max(values) <= 1:
+        return 0.5, "a fraction"
+    return 0.0, ""
+
+
+def round_log(value: float) -> int:
+    """The power of two below a whole number."""
+    return int(value).bit_length() - 1
+
+
+def _neighbours(column: Column, clear: Mapping[str, int], profile: Profile) -> int:
+    """Which kind the nearest clear columns on both sides are: people write like beside like."""
+    sides = (profile.columns[: column.place][::-1], profile.columns[column.place + 1 :])
+    near = (next((clear[c.name] for c in side if clear.get(c.name)), 0) for side in sides)
+    return sum(near)
+
+
+def _follows(
+    column: Column, name: Name, inputs: Sequence[Column], evidence: Mapping[str, Evidence]
+) -> str | None:
+    """Why a number that few would set by hand follows from other inputs; ``None`` if not."""
+    if not column.numeric or name.weight("parameter") >= 3 or name.weight("context") >= 3:
+        return None
+    others = [c for c in inputs if c is not column]
+    if set(name.words) & {"total", "overall", "sum", "aggregate", "all"}:
+        numbers = [c for c in others if c.kind == "int"]
+        for one in products([column, *numbers]):
+            if one.total == column.name:
+                return f"is {' * '.join(one.factors)} in every row"
+    rows = len(column.codes)
+    things = [c for c in others if c.kind == "category"]
+    for thing in things:
+        chosen = thing.name in evidence and evidence[thing.name].margin > 0
+        if chosen and determines(grouped([thing], rows), column):
+            return f"follows from {thing.name}"
+        for number in others:
+            if number.numeric and chosen and _multiple(column, number, thing):
+                return f"is {number.name} times what {thing.name} has of it"
+    return None
+
+
+def _multiple(column: Column, number: Column, thing: Column) -> bool:
+    """Whether a column is a number times a factor that only the thing decides."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        ratio = column.numbers / number.numbers
+    there = np.isfinite(ratio) & (thing.codes >= 0)
+    if there.sum() < 10:
+        return False
+    factors = [ratio[there & (thing.codes == code)] for code in range(thing.distinct)]
+    factors = [one for one in factors if len(one)]
+    steady = all(np.ptp(one) < 1e-9 * max(1.0, abs(float(one[0]))) for one in factors)
+    return steady and len({round(float(one[0]), 9) for one in factors}) > 1
