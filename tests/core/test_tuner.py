@@ -9,7 +9,7 @@ import pytest
 from tests.core.tuning import START, Inline, job, random_jobs, study, true_speed
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
-from tunerd.core.observation import Observation
+from tunerd.core.observation import Observation, Status
 from tunerd.core.recommendation import Kind
 from tunerd.core.tuner import SWAP_AFTER, Tuner
 from tunerd.errors import NothingFeasibleError
@@ -182,3 +182,24 @@ def test_promises_are_held_against_what_came() -> None:
     ((said, came),) = tuner.gains
     assert said == promised.gain.median
     assert came == pytest.approx(0.1)
+
+
+def test_a_campaign_asks_for_distinct_configurations_that_are_likely_to_run() -> None:
+    """In a small space the search and the random draws come upon the same ones."""
+    jobs = [
+        job(
+            i,
+            {"n": 8},
+            {"x": x, "y": y, "z": z},
+            speed=None if y == "c" else true_speed({"n": 8}, {"x": x, "y": y, "z": z}),
+            status=Status.OUT_OF_MEMORY if y == "c" else Status.SUCCEEDED,
+        )
+        for i, (x, y, z) in enumerate(
+            [(x, y, z) for x in (1, 3, 5, 8) for y in "abc" for z in (False, True)], 1
+        )
+    ]
+    tuner = learned(jobs)
+    key = tuner.start_campaign({"n": 8}, Campaign(0, 3, round_size=12, round=0), START)
+    wanted = [c for c in tuner.advise(key, None).candidates if c.wanted]
+    assert len({c.candidate_id for c in wanted}) == len(wanted) == 12
+    assert sum(c.config["y"] == "c" for c in wanted) <= 2

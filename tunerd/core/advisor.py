@@ -262,9 +262,10 @@ class _Desk:
             if campaign.round < 0:
                 chosen = self.start(campaign.next_size, rng)
             else:
-                fresh = [p for p in prospects if p.candidate_id not in self.state.evidence.trials]
-                fresh.sort(key=lambda p: -(p.acquisition if p.mean is None else p.mean))
-                chosen = fresh[: campaign.next_size]
+                # Once each: what was drawn at random may have been found by the search as well.
+                distinct = {p.candidate_id: p for p in prospects}
+                fresh = [p for cid, p in distinct.items() if cid not in self.state.evidence.trials]
+                chosen = sorted(fresh, key=self._worth, reverse=True)[: campaign.next_size]
             campaign.begin_round([(p.candidate_id, p.config) for p in chosen])
         if campaign.finished:
             self.state.campaign = None
@@ -287,6 +288,13 @@ class _Desk:
         if seen is not None:
             asked.sort(key=lambda item: -(item[0].mean or 0.0))
         return Wanted(campaign.round, tuple(asked[:MOST_WANTED]))
+
+    def _worth(self, prospect: Prospect) -> float:
+        """What is expected of it, given that it may not run."""
+        if prospect.mean is None or prospect.feasible is None:
+            return prospect.acquisition
+        mean, feasible = np.array([prospect.mean]), np.array([prospect.feasible])
+        return float(weighed(mean, feasible, self.study.min_feasible)[0])
 
     def _named(
         self,

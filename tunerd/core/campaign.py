@@ -51,7 +51,8 @@ class Campaign:
     def begin_round(self, chosen: Iterable[tuple[str, Mapping[str, Value]]]) -> None:
         """Ask for the next round's configurations, best predicted first."""
         self.round += 1
-        self.asks = [Ask(cid, dict(config), self.repeats) for cid, config in chosen]
+        distinct = dict(chosen)  # in a small space a spread-out start repeats itself
+        self.asks = [Ask(cid, dict(config), self.repeats) for cid, config in distinct.items()]
 
     def count(self, candidate_id: str) -> None:
         """A job of this configuration ended and said something about it."""
