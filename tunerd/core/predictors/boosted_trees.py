@@ -26,6 +26,7 @@ from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.base import Prediction, Predictor
+from tunerd.core.predictors.errors import FEW_ROWS, folds_of, follow_errors, noise_of, widening
 from tunerd.core.predictors.levels import Levels
 
 if TYPE_CHECKING:
@@ -34,15 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoostedTrees"]
 
-FEW_ROWS = 5
-"""Rows below which there is a mean and nothing more."""
 CORRECTION_TREES = 50
 CORRECTION_ROWS = 16
 """Recent rows with a score below which there is no correction."""
-NOISE_MEMORY = 100.0
-"""Jobs over which the noise follows the errors of live predictions."""
-FARTHEST = 25.0
-"""Largest factor by which distance from the data widens the variance of a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ class BoostedTrees(Predictor):
         columns = [(c.name, c.categorical) for c in features.columns]
         categorical = [c for _, c in columns]
         options = study.predictor
-        folds = _folds(len(rows), options.members, seed)
+        folds = folds_of(len(rows), options.members, seed)
         members = int(folds.max(initial=0)) + 1
         masks = [(folds != m) | (members == 1) for m in range(members)]
         trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, masks)
@@ -110,7 +105,7 @@ class BoostedTrees(Predictor):
             )
             rest = rest - forest.predict(rows.X)
         left_out = rest[np.arange(len(rows)), folds]
-        noise = _noise(left_out / np.sqrt(_widening(leverage, jobs)), rows.score)
+        noise = noise_of(left_out / np.sqrt(widening(leverage, jobs)), rows.score)
         levels.expect(noise)
         return cls(columns, _Fitted(trend, forest), levels, noise, seed)
 
@@ -119,7 +114,8 @@ class BoostedTrees(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         if len(rows):
             prediction = self.predict(rows)
-            self._follow_errors(np.abs(rows.score - prediction.mean) / prediction.spread)
+            errors = np.abs(rows.score - prediction.mean) / prediction.spread
+            self._noise = follow_errors(self._noise, errors)
             base, _ = self._fitted.predict(rows.X)
             self._levels.learn(rows.context_key, rows.score - base.mean(axis=1))
         self._correct(recent.take(np.flatnonzero(np.isfinite(recent.score))))
@@ -131,7 +127,7 @@ class BoostedTrees(Predictor):
         if self._correction is not None:
             members = members + self._correction.predict(rows.X)
         level, jobs = self._levels.of(rows.context_key)
-        variance = self._noise * _widening(leverage, jobs)
+        variance = self._noise * widening(leverage, jobs)
         if members.shape[1] > 1:
             variance = variance + members.var(axis=1, ddof=1)
         return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
@@ -170,16 +166,6 @@ class BoostedTrees(Predictor):
             correction,
         )
 
-    def _follow_errors(self, errors: FloatArray) -> None:
-        """Let the noise follow live errors, given in spreads; one wild job counts as three.
-
-        The spreads are of before the batch: as the noise grows, the same error is less of one.
-        """
-        before = self._noise
-        for error in errors.tolist():
-            size = error**2 * before / self._noise
-            self._noise *= 1.0 + (min(size, 9.0) - 1.0) / NOISE_MEMORY
-
     def _correct(self, recent: Rows) -> None:
         self._correction = None
         if len(recent) < CORRECTION_ROWS or self._fitted.forest is None:
@@ -199,19 +185,6 @@ class BoostedTrees(Predictor):
         )
 
 
-def _widening(leverage: FloatArray, jobs: FloatArray) -> FloatArray:
-    """Variance of a prediction in multiples of the noise: far from the data, where a context's
-    level is hardly known."""
-    return 1.0 + np.minimum(leverage, FARTHEST) + 1.0 / jobs
-
-
-def _folds(n: int, members: int, seed: int) -> IntArray:
-    """Which member does not see each of n rows; all 0 when there are too few rows to share."""
-    if n < FEW_ROWS:
-        return np.zeros(n, dtype=np.int64)
-    return np.random.default_rng(seed).permutation(n) % members
-
-
 def _growth(n: int, trees: int, seed: int) -> TreeOptions:
     """Capacity grows with the data: at 350 rows 63 leaves cost .005 τ, at 1,400 they gain .003.
 
@@ -224,17 +197,3 @@ def _growth(n: int, trees: int, seed: int) -> TreeOptions:
 
 def _data(rows: Rows, categorical: Sequence[bool], where: IntArray) -> TreesData:
     return TreesData(rows.X[where], np.flatnonzero(categorical).tolist(), rows.weight[where])
-
-
-def _noise(left_out: FloatArray, score: FloatArray) -> float:
-    """Variance of errors on rows that a member had not seen.
-
-    From the error that 80 % stay below, for that is the band that is published, and some tables
-    have a few very wild rows. Before there are a few rows: that of the scores themselves, or a
-    hundredth of the score's size or of a factor of e.
-    """
-    if len(left_out) < FEW_ROWS:
-        guess = float(np.ptp(score)) if len(score) else 0.0
-        return max(guess, float(np.abs(score).max(initial=1.0))) ** 2
-    sd = float(np.quantile(np.abs(left_out), 0.8)) / 1.2816
-    return max(sd, 1e-3 * float(np.std(score)), 1e-9) ** 2

@@ -1,0 +1,53 @@
+"""How far off a predictor is: what the implementations of a predictor share about their errors."""
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+
+__all__ = ["FEW_ROWS", "folds_of", "follow_errors", "noise_of", "widening"]
+
+FEW_ROWS = 5
+"""Rows below which there is a mean and nothing more."""
+NOISE_MEMORY = 100.0
+"""Jobs over which the noise follows the errors of live predictions."""
+FARTHEST = 25.0
+"""Largest factor by which distance from the data widens the variance of a prediction."""
+
+
+def widening(leverage: FloatArray, jobs: FloatArray) -> FloatArray:
+    """Variance of a prediction in multiples of the noise: far from the data, where a context's
+    level is hardly known."""
+    return 1.0 + np.minimum(leverage, FARTHEST) + 1.0 / jobs
+
+
+def folds_of(n: int, members: int, seed: int) -> IntArray:
+    """Which member does not see each of n rows; all 0 when there are too few rows to share."""
+    if n < FEW_ROWS:
+        return np.zeros(n, dtype=np.int64)
+    return np.random.default_rng(seed).permutation(n) % members
+
+
+def noise_of(left_out: FloatArray, score: FloatArray) -> float:
+    """Variance of errors on rows that a member had not seen.
+
+    From the error that 80 % stay below, for that is the band that is published, and some tables
+    have a few very wild rows. Before there are a few rows: that of the scores themselves, or a
+    hundredth of the score's size or of a factor of e.
+    """
+    if len(left_out) < FEW_ROWS:
+        guess = float(np.ptp(score)) if len(score) else 0.0
+        return max(guess, float(np.abs(score).max(initial=1.0))) ** 2
+    sd = float(np.quantile(np.abs(left_out), 0.8)) / 1.2816
+    return max(sd, 1e-3 * float(np.std(score)), 1e-9) ** 2
+
+
+def follow_errors(noise: float, errors: FloatArray) -> float:
+    """Let the noise follow live errors, given in spreads; one wild job counts as three.
+
+    The spreads are of before the batch: as the noise grows, the same error is less of one.
+    """
+    before = noise
+    for error in errors.tolist():
+        size = error**2 * before / noise
+        noise *= 1.0 + (min(size, 9.0) - 1.0) / NOISE_MEMORY
+    return noise
