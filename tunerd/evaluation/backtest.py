@@ -1,8 +1,8 @@
 """Splits and forecasters in, figures out.
 
 Everything is asked of every forecaster: the same jobs known, the same asked for, in the same
-repeats with the same seeds. What comes out of one question is a :class:`Answer`; answers to
-the parts of a split are put together and judged.
+repeats with the same seeds. What comes out of one question is an :class:`Answer`; answers to
+the parts of a split (fifths, groups) are put together and judged as one prediction.
 """
 
 import time
@@ -44,15 +44,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How well one forecaster did in one repeat of one part of a split."""
+    """How well one forecaster did in one repeat of a split, all its parts judged together."""
 
     split: str
     known: str
     repeat: int
-    part: str
     who: str
+    parts: int
+    """Folds that were put together."""
     known_rows: float
-    """Jobs known; a mean where folds are judged together."""
+    """Jobs known, a mean over them."""
     seconds: float
     """Of one fit and its predictions."""
     judged: Judged
@@ -87,27 +88,26 @@ def answer(study: Study, observations: Sequence[Observation], question: Question
 
 
 def verdicts(truth: Truth, answers: Iterable[Answer], seed: int = 0) -> Iterator[Verdict]:
-    """Put answers to the folds of one part together and judge them.
+    """Put answers to the parts of a split together and judge them.
 
-    ``answers`` may come in any order; verdicts come in the order of split, amount known, repeat
-    and part in which these first came.
+    ``answers`` may come in any order; verdicts come in the order of split, amount known and
+    repeat in which these first came.
     """
-    together: dict[tuple[str, str, int, str, str], list[Answer]] = {}
+    together: dict[tuple[str, str, int, str], list[Answer]] = {}
     for one in answers:
         fold = one.fold
-        name = (fold.split, fold.known, fold.repeat, fold.part, one.who)
-        together.setdefault(name, []).append(one)
-    for (split, known, repeat, part, who), parts in together.items():
+        together.setdefault((fold.split, fold.known, fold.repeat, one.who), []).append(one)
+    for (split, known, repeat, who), parts in together.items():
         where = np.concatenate([one.fold.asked for one in parts])
         foretold = _joined([one.foretold for one in parts])
         # The same ties are broken in the same way for everyone.
-        rng = np.random.default_rng([seed, repeat, *part.encode()])
+        rng = np.random.default_rng([seed, repeat])
         yield Verdict(
             split,
             known,
             repeat,
-            part,
             who,
+            len(parts),
             float(np.mean([len(one.fold.train) for one in parts])),
             float(np.mean([one.seconds for one in parts])),
             judge(truth.take(where), foretold, rng),

@@ -1,6 +1,6 @@
 """What a backtest says, as JSON: one result per split, amount known and predictor.
 
-Means over repeats and parts, with 95 % bootstrap intervals over contexts and repeats: contexts
+Means over repeats, with 95 % bootstrap intervals over contexts and repeats: contexts
 because the next user has others, repeats because which jobs were known was luck.
 """
 
@@ -42,7 +42,7 @@ Interval = tuple[float, float]
 
 class Result(Figures, frozen=True, kw_only=True):
     """One predictor on one split. Its own figures are those over all jobs together, and so is
-    ``overall``; a part's (a group's) figures count the same whatever its size."""
+    ``overall``: what was left out in turn (fifths, groups) is one prediction."""
 
     split: Annotated[
         str,
@@ -55,7 +55,7 @@ class Result(Figures, frozen=True, kw_only=True):
     predictor: str
     known_rows: Annotated[float, Meta(description="Jobs known, mean over folds.")]
     repeats: int
-    parts: Annotated[int, Meta(description="Groups that were left out in turn; 1 elsewhere.")]
+    parts: Annotated[int, Meta(description="What was left out in turn: fifths, groups; else 1.")]
     seconds: Annotated[float, Meta(description="Of one fit with its predictions.")]
     overall: Figures
     within_contexts: Annotated[
@@ -116,15 +116,15 @@ def results(verdicts: Iterable[Verdict], seed: int = 0) -> list[Result]:
 def _result(cell: Sequence[Verdict], seed: int) -> Result:
     repeats = len({v.repeat for v in cell})
     contexts: dict[str, list[_Unit]] = {}
-    parts = []
+    whole = []
     for v in cell:
-        parts.append(_Unit(v.part, v.repeat, v.judged.overall))
+        whole.append(_Unit("", v.repeat, v.judged.overall))
         for key, figures in v.judged.per_context.items():
             contexts.setdefault(key, []).append(_Unit(key, v.repeat, figures))
     units = [unit for of_one in contexts.values() for unit in of_one]
-    overall, overall_intervals = _told(parts, repeats, seed, by_rows=False)
+    overall, overall_intervals = _told(whole, repeats, seed)
     # Regret is a figure of contexts alone: one mean, however one looks at it.
-    within, within_intervals = _told(units, repeats, seed, by_rows=True)
+    within, within_intervals = _told(units, repeats, seed)
     alike = {"contexts": within.contexts, "regret_at": within.regret_at}
     alike |= {"random_regret_at": within.random_regret_at}
     overall = msgspec.structs.replace(overall, **alike)
@@ -136,13 +136,11 @@ def _result(cell: Sequence[Verdict], seed: int) -> Result:
         predictor=cell[0].who,
         known_rows=float(np.mean([v.known_rows for v in cell])),
         repeats=repeats,
-        parts=len({v.part for v in cell}),
+        parts=max(v.parts for v in cell),
         seconds=float(np.mean([v.seconds for v in cell])),
         overall=overall,
         within_contexts=within,
-        per_context={
-            k: _told(of_one, repeats, None, by_rows=True)[0] for k, of_one in contexts.items()
-        },
+        per_context={k: _told(of_one, repeats, None)[0] for k, of_one in contexts.items()},
         intervals={"overall": overall_intervals | regrets, "within_contexts": within_intervals},
         calibration=_calibration([v.judged.calibration for v in cell], repeats),
     )
@@ -150,7 +148,7 @@ def _result(cell: Sequence[Verdict], seed: int) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Figures of one context or part in one repeat."""
+    """Figures of one context, or of all jobs, in one repeat."""
 
     of: str
     repeat: int
@@ -162,11 +160,11 @@ _BY_TOP = ("regret_at", "random_regret_at")
 
 
 def _told(
-    units: Sequence[_Unit], repeats: int, seed: int | None, *, by_rows: bool
+    units: Sequence[_Unit], repeats: int, seed: int | None
 ) -> tuple[Figures, dict[str, Interval]]:
     """Means over units, and intervals of those in :data:`TOLD` unless ``seed`` is None.
 
-    Weighted by jobs or all alike; regrets always alike.
+    Weighted by jobs; regrets all alike.
     """
     places = {name: i for i, name in enumerate(dict.fromkeys(u.of for u in units))}
     turns = {repeat: i for i, repeat in enumerate(sorted({u.repeat for u in units}))}
@@ -190,7 +188,7 @@ def _told(
         return float(total.sum() / weight.sum())
 
     numbers = {
-        name: mean(name, [getattr(u.figures, name) for u in units], alike=not by_rows)
+        name: mean(name, [getattr(u.figures, name) for u in units], alike=False)
         for name in _NUMBERS
     }
     tops = {

@@ -78,8 +78,7 @@ class Fold:
     """The amount known, as one asked for it; results are told by split and amount."""
     repeat: int
     part: str
-    """Folds that share split, amount, repeat and part are judged together: the fifths of a random
-    split are one part, every group is one of its own."""
+    """Which group, or which fifth: folds that differ in this alone are judged together."""
     train: IntArray
     asked: IntArray
 
@@ -217,7 +216,7 @@ def _random(task: _Task) -> Iterator[Fold]:
             for part in range(PARTS):
                 asked = order[part::PARTS]
                 rest = np.setdiff1d(order, asked)
-                yield task.fold(f"{1 - 1 / PARTS:.0%}", repeat, "", rest, asked)
+                yield task.fold(f"{1 - 1 / PARTS:.0%}", repeat, f"{part + 1}", rest, asked)
         for known in task.known:
             n = known.of(len(task))
             if 0 < n <= len(task) - FEW:
