@@ -173,13 +173,23 @@ class TestRecommendations:
             tx.save_recommendation(self.row("k", 1))
         assert store.recommendation(STUDY, "k") == self.row("k", 2)
 
-    def test_a_proposal_waits_beside_what_is_published(self, store: Store) -> None:
+    @pytest.mark.parametrize("state", ["active", "withdrawn"])
+    def test_a_proposal_waits_beside_what_is_published(self, store: Store, state: str) -> None:
         add_study(store)
-        waiting = replace(self.row("k", 1), proposal='{"new":1}')
+        published = self.row("k", 1, state)
+        waiting = replace(published, proposal='{"new":1}')
         with store.transaction() as tx:
-            tx.save_recommendation(self.row("k", 1))
+            tx.save_recommendation(published)
             tx.save_recommendation(waiting)
         assert store.recommendation(STUDY, "k") == waiting
+        with store.transaction() as tx:
+            tx.save_recommendation(published)
+        assert store.recommendation(STUDY, "k") == published
+        declined = replace(published, state="declined", renew_at=None)
+        with store.transaction() as tx:
+            tx.save_recommendation(declined)
+        assert store.recommendations(STUDY, renew_before=LATER) == []
+        assert store.recommendation(STUDY, "k") == declined
 
     def test_asking_for_some(self, store: Store) -> None:
         add_study(store)
