@@ -23,6 +23,7 @@ from tunerd.core.study.baselines import values_of
 
 __all__ = ["Order", "Orders"]
 
+ANYWHERE = "[any]"
 _ENTRY = re.compile(r"(\w+)(?:\[(any|\d{1,4})\])?", re.ASCII)
 
 
@@ -243,19 +244,22 @@ class Orders:
 
     def _expression(self, order: Order) -> Expression:
         """What must be true. Made as a tree: a category's text may hold any quotes."""
+        entry, value = next(iter(order.config.items()))
+        parts: list[Node]
         if order.kind == "pin":
-            parts = [node for item in order.config.items() for node in self._all_of(*item)]
-            node = parts[0] if len(parts) == 1 else Logic("and", tuple(parts), 0)
+            parts = [node for item in order.config.items() for node in self._apart(*item)]
+        elif len(order.config) == 1 and entry.endswith(ANYWHERE):
+            parts = [Not(one, 0) for one in self._apart(entry.removesuffix(ANYWHERE), value)]
         else:
-            same = [self._node(*item) for item in order.config.items()]
-            node = Not(same[0] if len(same) == 1 else Logic("and", tuple(same), 0), 0)
+            parts = [Not(_every([self._node(*item) for item in order.config.items()]), 0)]
+        node = _every(parts)
         text = " and ".join(f"{entry} == {_text(value)}" for entry, value in order.config.items())
         text = f"not ({text})" if order.kind == "forbid" else text
         return Expression(text, node, Kind("bool"), names_in(node))
 
-    def _all_of(self, entry: str, value: Scalar) -> list[Node]:
-        """One truth for each position that is pinned: each is settled by itself, where a single
-        one over 48 layers would be too wide for a table."""
+    def _apart(self, entry: str, value: Scalar) -> list[Node]:
+        """One truth for each position: each is settled by itself, where a single one over 48
+        layers would be too wide for a table (a sample took 30 times as long)."""
         parameter, position = self._entry(entry)
         assert parameter is not None
         if position is not None or not parameter.repeated:
@@ -273,6 +277,10 @@ class Orders:
         if isinstance(position, int) or not parameter.repeated:
             return same
         return Call("any" if position == "any" else "all", (same,), 0)
+
+
+def _every(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else Logic("and", tuple(parts), 0)
 
 
 def _parts_of(key: str) -> list[str]:
