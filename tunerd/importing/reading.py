@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
+from tunerd.core.observation import Observation
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events.job import content_hash
 from tunerd.events.rejection import MAX_EVENT_BYTES, kib
@@ -126,28 +128,33 @@ def _take(
     reader: TableReader,
     tally: Tally,
     place_among_alike: Callable[[str], int],
-) -> tuple[dict[str, Any], bytes] | Unusable:
-    """The event of a row, counted."""
+) -> tuple[Observation, bytes] | Unusable:
+    """What tunerd will keep of a row, and its event; counted."""
     tally.rows += 1
-    event = reader.event(row)
-    if not isinstance(event, Unusable):
-        if not reader.named:
-            event = told_apart(event, place_among_alike(event["event_id"]))
+    made = reader.read(row)
+    if not isinstance(made, Unusable):
+        event, observation = made
+        place = 1 if reader.named else place_among_alike(event["event_id"])
+        if place > 1:
+            event = told_apart(event, place)
+            observation = structs.replace(
+                observation, event_id=event["event_id"], content_hash=content_hash(event)
+            )
         body = _encode(event)
         if len(body) <= MAX_EVENT_BYTES:
             tally.usable += 1
-            count_into(tally.statuses, event["status"])
-            tally.measured += reader.study.score(event["metrics"]) is not None
-            return event, body
+            count_into(tally.statuses, observation.status.value)
+            tally.measured += reader.study.score(observation.metrics) is not None
+            return observation, body
         most = kib(MAX_EVENT_BYTES)
-        event = Unusable("row", f"makes an event of more than {most}", kib(len(body)))
-    count_into(tally.unusable, f"{event.field}: {event.reason}")
-    return event
+        made = Unusable("row", f"makes an event of more than {most}", kib(len(body)))
+    count_into(tally.unusable, f"{made.field}: {made.reason}")
+    return made
 
 
-def _job(event: dict[str, Any], body: bytes, file: int, row: int) -> Job:
-    at = (datetime.fromisoformat(event["finished_at"]) - _EPOCH) // timedelta(microseconds=1)
-    return Job(at, event["event_id"], content_hash(event), file, row, body)
+def _job(one: Observation, body: bytes, file: int, row: int) -> Job:
+    at = (one.finished_at - _EPOCH) // timedelta(microseconds=1)
+    return Job(at, one.event_id, one.content_hash, file, row, body)
 
 
 def _save(spool: Spool, rejects: Rejects, jobs: list[Job]) -> None:

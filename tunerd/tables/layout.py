@@ -15,6 +15,7 @@ from tunerd.tables.values import listed, status_in, typed, value_name
 
 __all__ = ["Field", "Layout", "StatusField", "TimeField", "lay_out"]
 
+MOST_KNOWN = 4_096
 MOST_SHOWN = 40
 """Columns of a table that a message lists."""
 
@@ -34,6 +35,8 @@ class Field:
     values: Mapping[str, Scalar] = field(default_factory=dict)
     default: Value = None
     repeated: bool = False
+    known: dict[tuple[type, Scalar], Scalar] = field(default_factory=dict, repr=False)
+    """Values that were converted before: tables repeat themselves."""
 
     def read(self, row: Mapping[str, Value]) -> Value:
         """Its value in a row, in its type; ``None`` if it is missing. Raises ValueError."""
@@ -56,9 +59,14 @@ class Field:
         return [_scalar(row.get(column)) for column in self.columns] or None
 
     def _one(self, raw: Scalar) -> Scalar:
-        if self.values:
-            raw = self.values.get(value_name(raw), raw)
-        return raw if self.kind is None else typed(raw, self.kind, self.factor)
+        key = (raw.__class__, raw)  # 1, 1.0 and True are equal, but not to every type
+        if key in self.known:
+            return self.known[key]
+        value = self.values.get(value_name(raw), raw) if self.values else raw
+        found = value if self.kind is None else typed(value, self.kind, self.factor)
+        if len(self.known) < MOST_KNOWN:
+            self.known[key] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,15 +102,16 @@ class TableReader:
         The same row gives the same event wherever it stands: ``event_id`` is made from what is
         in it. Rows that are exactly alike get the same id, see :func:`told_apart`.
         """
-        made = self._made(row)
+        made = self.read(row)
         return made if isinstance(made, Unusable) else made[0]
 
     def observation(self, row: Row | Unreadable) -> Observation | Unusable:
         """What tunerd would keep of the row."""
-        made = self._made(row)
+        made = self.read(row)
         return made if isinstance(made, Unusable) else made[1]
 
-    def _made(self, row: Row | Unreadable) -> tuple[dict[str, Any], Observation] | Unusable:
+    def read(self, row: Row | Unreadable) -> tuple[dict[str, Any], Observation] | Unusable:
+        """Both of them."""
         if isinstance(row, Unreadable):
             return Unusable("row", row.reason)
         try:
