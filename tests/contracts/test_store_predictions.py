@@ -55,6 +55,9 @@ class TestPredictions:
         assert [one.sequence for one in found] == [3, 4, 5]
         assert [one.sequence for one in store.predictions(STUDY, most=2)] == [1, 2]
         assert store.predictions(STUDY, since=LATER) == []
+        assert store.count_predictions(STUDY) == 7
+        assert store.count_predictions(STUDY, since=NOW - timedelta(days=5)) == 5
+        assert store.count_predictions(STUDY, history=True) == 0
 
     def test_imported_jobs_are_a_list_of_their_own(self, store: Store) -> None:
         add_study(store)

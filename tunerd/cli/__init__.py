@@ -20,12 +20,14 @@ __all__ = ["CRASHED", "MISCONFIGURED", "STOPPED", "main", "run"]
 STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
 
 COMMANDS = {
+    "init": ("init", "Draft a study from a table of old jobs."),
     "run": ("run", "Run the daemon until it is told to stop."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
+    "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "approve": ("approve", "Approve what studies in mode approve propose."),

@@ -185,6 +185,12 @@ def _backtest_schema() -> dict[str, Any]:
     return backtest_schema()
 
 
+def _report_schema() -> dict[str, Any]:
+    from tunerd.report.model import report_schema
+
+    return report_schema()
+
+
 def _settings_page() -> str:
     from tunerd.settings.reference import settings_page
 
@@ -233,6 +239,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "job": _job_schema,
     "recommendation": _recommendation_schema,
     "backtest": _backtest_schema,
+    "report": _report_schema,
 }
 FILES: dict[str, Callable[[], str]] = {
     "dashboard": _dashboard,

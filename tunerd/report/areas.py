@@ -43,8 +43,10 @@ def areas_of(jobs: Jobs, sample: Sample) -> Areas:
     by_context: FloatArray = np.bincount(
         sample.strata_context, weights=weight, minlength=places
     ).astype(np.float64)
-    excess = np.bincount(sample.strata_context, weights=weight * gap, minlength=places)
-    excess = np.divide(excess, by_context, out=np.zeros(places), where=by_context > 0)
+    excess: FloatArray = np.bincount(
+        sample.strata_context, weights=weight * gap, minlength=places
+    ).astype(np.float64)
+    excess = excess / np.where(by_context > 0, by_context, 1.0)  # 0 where no job matched
     noise = _noise(sample)
     doubt = _doubt(jobs, sample)
     return Areas(

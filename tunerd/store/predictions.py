@@ -43,18 +43,43 @@ class PredictionReads(Reads):
         """
         table = predictions.c
         statement = sa.select(*(table[name] for name in _COLUMNS)).where(
-            table.study == study, table.history == history
+            *_window(study, since, until, history)
         )
-        if since is not None:
-            statement = statement.where(table.finished_at >= since)
-        if until is not None:
-            statement = statement.where(table.finished_at < until)
         # By time: there is an index, and a window of live jobs must not read a long history.
         last = table.sequence if history else table.finished_at
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(last.desc()).limit(most)).all()
         found = [Judged(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows]
         return sorted(found, key=lambda judged: judged.sequence)
+
+    def count_predictions(
+        self,
+        study: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        history: bool = False,
+    ) -> int:
+        """How many there are."""
+        statement = (
+            sa.select(sa.func.count())
+            .select_from(predictions)
+            .where(*_window(study, since, until, history))
+        )
+        with self._reading() as connection:
+            return int(connection.execute(statement).scalar_one())
+
+
+def _window(
+    study: str, since: datetime | None, until: datetime | None, history: bool
+) -> list[sa.ColumnElement[bool]]:
+    table = predictions.c
+    wanted = [table.study == study, table.history == history]
+    if since is not None:
+        wanted.append(table.finished_at >= since)
+    if until is not None:
+        wanted.append(table.finished_at < until)
+    return wanted
 
 
 class PredictionWrites(PredictionReads, Writes):

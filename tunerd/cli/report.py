@@ -1,0 +1,106 @@
+"""``tunerd report``: what was predicted, recommended and to be gained."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+__all__ = ["report"]
+
+DAYS = 30
+
+
+@click.command()
+@click.argument("study")
+@settings_option
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"Look at the jobs that ended in the last so many days.  [default: {DAYS}]",
+)
+@click.option(
+    "--since", metavar="DATE", help="… or since then: 2026-11-20, or with a time and zone."
+)
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Show imported jobs too, in a section of their own (always with few live ones).",
+)
+@json_option
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write one page with plots, which needs nothing else.",
+)
+def report(
+    study: str,
+    file: Path | None,
+    days: float | None,
+    since: str | None,
+    history: bool,
+    as_json: bool,
+    html: Path | None,
+) -> None:
+    """Say of STUDY what tunerd would have recommended, how well it predicted the jobs that came
+    before it learned them, what people would have gained, and how sure that is.
+
+    Reads the store; a daemon need not run. Without --json or --html it prints to the terminal.
+    """
+    if days is not None and since is not None:
+        raise click.UsageError("say either --days or --since")
+    now = datetime.now(UTC)
+    begin = now - _span(days or DAYS, now) if since is None else _instant(since)
+    if begin >= now:
+        raise click.UsageError(f"--since: {since} is not in the past")
+    from tunerd.report.compute import compute
+    from tunerd.report.gather import UnknownStudyError, gather
+
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        try:
+            material = gather(store, study, begin, now, past=history)
+        except UnknownStudyError as error:
+            raise click.UsageError(str(error)) from None
+    made = compute(material, now)
+    if html is not None:
+        from tunerd.report.page import page
+
+        try:
+            html.write_text(page(made), encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"--html: cannot write {html}: {error.strerror}") from None
+    if as_json:
+        from tunerd.report.model import report_json
+
+        click.echo(report_json(made), nl=False)
+    elif html is None:
+        from tunerd.report.terminal import show
+
+        show(made)
+    else:
+        click.echo(f"{made.headline}\nThe page is {html}.")
+
+
+def _span(days: float, now: datetime) -> timedelta:
+    try:
+        span = timedelta(days=days)
+        _ = now - span
+    except OverflowError:
+        raise click.UsageError(f"--days: {days:g} days ago there were no jobs") from None
+    return span
+
+
+def _instant(text: str) -> datetime:
+    """A date is midnight UTC; a time needs a zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--since: {text} is not a date such as 2026-11-20") from None
+    if found.tzinfo is not None:
+        return found.astimezone(UTC)
+    if len(text) > len("2026-11-20"):
+        raise click.UsageError(f"--since: {text} needs a zone, for instance {text}Z")
+    return found.replace(tzinfo=UTC)

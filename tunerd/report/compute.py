@@ -1,0 +1,339 @@
+"""From what was gathered to the report. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import get_args
+
+import numpy as np
+from msgspec import structs
+
+from tunerd import __version__
+from tunerd.core.judged import Judged
+from tunerd.core.recommendation import Recommendation
+from tunerd.core.study import Study
+from tunerd.report import quality as q
+from tunerd.report.followed import beside_others
+from tunerd.report.gains import ContextGain, Gains, Interval, estimate_gains
+from tunerd.report.gather import Material, Told
+from tunerd.report.jobs import Jobs, Named, jobs_of, relative_gain
+from tunerd.report.model import (
+    Advice,
+    Candidate,
+    Context,
+    Counts,
+    Followed,
+    Incumbent,
+    Objective,
+    Past,
+    Period,
+    Point,
+    Quality,
+    Range,
+    Reliability,
+    ReliabilityBin,
+    Report,
+    Verdict,
+    Would,
+)
+from tunerd.report.notes import notes
+from tunerd.report.words import headline, sentence
+
+__all__ = ["MOST_CONTEXTS", "compute"]
+
+MOST_CONTEXTS = 50
+"""Contexts that are told of one by one: those with most jobs."""
+SMALL = 0.01
+"""A gain below this is not worth mentioning."""
+
+
+def compute(material: Material, now: datetime) -> Report:
+    """Make the report."""
+    study = material.study
+    jobs = jobs_of(study, material.live)
+    gains = {name: estimate_gains(study, jobs, name) for name in get_args(Named)}
+    would = [_would(study, jobs, found) for found in gains.values() if found is not None]
+    counts = _counts(material, jobs)
+    contexts, contexts_total = _contexts(material, jobs, gains["incumbent"])
+    judged = q.judge_quality(study, jobs)
+    return Report(
+        study=study.name,
+        mode=study.mode,
+        generation=material.generation,
+        objective=Objective(
+            metric=study.objective.metric, goal=study.objective.goal, unit=study.objective.unit
+        ),
+        made_at=now,
+        since=material.since,
+        until=material.until,
+        tunerd=__version__,
+        headline=headline(counts.jobs, would, counts.predicted),
+        counts=counts,
+        would=would,
+        followed=_followed(study, jobs),
+        quality=_quality(study, jobs, judged),
+        fresh=_fresh(study, jobs),
+        reliability=_reliability(q.reliability(jobs)),
+        contexts=contexts,
+        contexts_total=contexts_total,
+        history=_past(material),
+        notes=notes(study, counts, would, material.unlearned),
+    )
+
+
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _counts(material: Material, jobs: Jobs) -> Counts:
+    live = material.live
+    outcomes = [one.outcome for one in live]
+    hours = jobs.gpu_hours[np.isfinite(jobs.gpu_hours)]
+    ends = [one.finished_at for one in live]
+    followed = Counter(one for one in jobs.following if one is not None)
+    return Counts(
+        jobs=len(live),
+        contexts=len(jobs.keys),
+        predicted=int(jobs.judged.sum()),
+        did_not_run=sum(one.ran is False for one in outcomes),
+        said_nothing=sum(one.ran is None and one.score is None for one in outcomes),
+        following=dict(sorted(followed.items())),
+        gpu_hours=float(hours.sum()) if len(hours) else None,
+        gpu_hours_jobs=len(hours),
+        first_at=min(ends, default=None),
+        last_at=max(ends, default=None),
+        left_out=material.live_total - len(live),
+    )
+
+
+# ── gains ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _would(study: Study, jobs: Jobs, found: Gains) -> Would:
+    verdict = _verdict(found)
+    tested = verdict != "untested"
+    made = Would(
+        target=found.target,
+        verdict=verdict,
+        sentence="",
+        jobs=found.jobs,
+        of=int((jobs.judged & ~jobs.followed).sum()),
+        matched=found.matched,
+        compared=round(found.weight, 1),
+        near=found.near,
+        predicted=_finite(relative_gain(study, found.predicted)),
+        came_true=_range(found.discount) if tested else None,
+        gain=_gain(study, found.gain) if tested else None,
+        above_zero=found.positive if tested else None,
+        gpu_hours=_range(found.gpu_hours) if tested else None,
+        gpu_hours_of=found.hours or None,
+    )
+    return structs.replace(made, sentence=sentence(made))
+
+
+def _verdict(found: Gains) -> Verdict:
+    if not (found.tested or (found.target == "incumbent" and found.supported)):
+        return "untested"
+    gain = found.gain
+    if gain.low > 0 and gain.middle >= SMALL:
+        return "shown" if found.tested else "likely"
+    if gain.high < 0 and gain.middle <= -SMALL:
+        return "worse"
+    return "small" if gain.high < SMALL or gain.low > 0 else "unclear"
+
+
+def _followed(study: Study, jobs: Jobs) -> Followed | None:
+    count, compared, gap = beside_others(jobs)
+    if not count:
+        return None
+    return Followed(
+        jobs=count, compared=round(compared, 1), gain=None if gap is None else _gain(study, gap)
+    )
+
+
+# ── contexts ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _contexts(material: Material, jobs: Jobs, gains: Gains | None) -> tuple[list[Context], int]:
+    """The contexts with most jobs, and how many there are in all."""
+    count = np.bincount(jobs.context, minlength=len(jobs.keys)).tolist()
+    came = dict(zip(jobs.keys, count, strict=True))
+    gained = {jobs.keys[one.context]: one for one in gains.contexts} if gains else {}
+    tested = gains is not None and _verdict(gains) != "untested"
+    order = sorted(came.keys() | material.told.keys(), key=lambda key: (-came.get(key, 0), key))
+    contexts = [
+        _context(material.study, key, came.get(key, 0), gained.get(key), tested, material.told)
+        for key in order[:MOST_CONTEXTS]
+    ]
+    return contexts, len(order)
+
+
+def _context(
+    study: Study,
+    key: str,
+    jobs: int,
+    gained: ContextGain | None,
+    tested: bool,
+    told: Mapping[str, Told],
+) -> Context:
+    known = told.get(key)
+    return Context(
+        key=key,
+        values=dict(known.recommendation.context) if known else {},
+        jobs=jobs,
+        elsewhere=gained.jobs if gained else 0,
+        matched=gained.matched if gained else 0,
+        predicted=_finite(relative_gain(study, gained.predicted)) if gained else None,
+        gain=_gain(study, gained.gain) if gained and tested else None,
+        gpu_hours=_range(gained.gpu_hours) if gained and tested else None,
+        advice=_advice(known) if known else None,
+    )
+
+
+def _advice(known: Told) -> Advice:
+    told = known.recommendation
+    best = told.incumbent
+    return Advice(
+        state=known.state,
+        issued_at=told.issued_at,
+        reason=told.reason,
+        incumbent=None
+        if best is None
+        else Incumbent(
+            config=dict(best.config),
+            median=best.median,
+            low=best.low,
+            high=best.high,
+            jobs=best.jobs,
+        ),
+        baseline=None if told.baseline is None else dict(told.baseline),
+        candidate=_candidate(told),
+        candidates=len(told.candidates),
+    )
+
+
+def _candidate(told: Recommendation) -> Candidate | None:
+    if not told.candidates:
+        return None
+    first = told.candidates[0]
+    expected, gain = first.predicted, first.gain
+    return Candidate(
+        config=dict(first.config),
+        kind=first.kind.value,
+        share=first.share,
+        wanted=first.wanted,
+        median=expected.median if expected else None,
+        low=expected.low if expected else None,
+        high=expected.high if expected else None,
+        feasible=first.feasible,
+        gain=gain.median if gain else None,
+        gain_low=gain.low if gain else None,
+    )
+
+
+# ── predictions ──────────────────────────────────────────────────────────────────────────────
+
+
+def _fresh(study: Study, jobs: Jobs) -> Quality | None:
+    new = np.flatnonzero(jobs.tried == 0)
+    return _quality(study, jobs, q.judge_quality(study, jobs, new))
+
+
+def _quality(study: Study, jobs: Jobs, found: q.Quality | None) -> Quality | None:
+    if found is None:
+        return None
+    return Quality(
+        jobs=found.jobs,
+        kendall=_range(found.kendall),
+        spearman=_range(found.spearman),
+        mape=_finite(found.mape),
+        median_error=_finite(found.median_error),
+        coverage=Range(found.coverage.middle, found.coverage.low, found.coverage.high),
+        half_width=_finite(relative_gain(study, found.half_width)),
+        periods=[
+            Period(
+                since=_instant(one.since),
+                until=_instant(one.until),
+                jobs=one.jobs,
+                error=_finite(one.error),
+                kendall=_finite(one.kendall),
+                coverage=one.coverage,
+            )
+            for one in found.periods
+        ],
+        points=_points(study, jobs, found),
+    )
+
+
+def _points(study: Study, jobs: Jobs, found: q.Quality) -> list[Point]:
+    points = []
+    for i in found.points.tolist():
+        predicted = study.metric_value(float(jobs.predicted[i] * jobs.unit[i]))
+        actual = study.metric_value(float(jobs.score[i] * jobs.unit[i]))
+        if math.isfinite(predicted) and math.isfinite(actual):
+            held = bool(jobs.low[i] <= jobs.score[i] <= jobs.high[i])
+            points.append(Point(predicted=predicted, actual=actual, held=held))
+    return points
+
+
+def _reliability(found: q.Reliability | None) -> Reliability | None:
+    if found is None:
+        return None
+    return Reliability(
+        jobs=found.jobs,
+        ran=found.ran,
+        brier=found.brier,
+        plain=found.plain,
+        bins=[
+            ReliabilityBin(
+                low=one.low,
+                high=one.high,
+                jobs=one.jobs,
+                predicted=one.predicted,
+                observed=Range(one.observed.middle, one.observed.low, one.observed.high),
+            )
+            for one in found.bins
+        ],
+    )
+
+
+def _past(material: Material) -> Past | None:
+    history: Sequence[Judged] = material.history
+    if not history:
+        return None
+    study = material.study
+    jobs = jobs_of(study, history)
+    ends = [one.finished_at for one in history]
+    return Past(
+        jobs=material.history_total,
+        contexts=len(jobs.keys),
+        predicted=int(jobs.judged.sum()),
+        first_at=min(ends),
+        last_at=max(ends),
+        left_out=material.history_total - len(history),
+        quality=_quality(study, jobs, q.judge_quality(study, jobs)),
+        fresh=_fresh(study, jobs),
+        reliability=_reliability(q.reliability(jobs)),
+    )
+
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _gain(study: Study, found: Interval) -> Range:
+    ends = (relative_gain(study, value) for value in (found.middle, found.low, found.high))
+    return Range(*ends)
+
+
+def _range(found: Interval | None) -> Range | None:
+    if found is None or not math.isfinite(found.middle):
+        return None
+    return Range(found.middle, _finite(found.low), _finite(found.high))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,93 @@
+"""Reading what a report is made of: the only part of this room that knows the store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tunerd.core.judged import Judged
+from tunerd.core.recommendation import Recommendation
+from tunerd.core.study import Study, parse_study
+from tunerd.errors import TunerdError
+from tunerd.events import from_bytes
+from tunerd.store import RecommendationRow, Store
+
+__all__ = ["Material", "Told", "UnknownStudyError", "gather"]
+
+MOST = 100_000
+"""Jobs of a window that are looked at, the latest ones: 60 MB, and ten seconds."""
+MOST_HISTORY = 20_000
+
+
+class UnknownStudyError(TunerdError):
+    """Raised when the store has no such study; names those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is recommended in a context now, or would be."""
+
+    state: str
+    recommendation: Recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a report is made of."""
+
+    study: Study
+    generation: int
+    since: datetime
+    until: datetime
+    live: list[Judged]
+    live_total: int
+    history: list[Judged]
+    history_total: int
+    told: Mapping[str, Told]
+    """By context key."""
+    unlearned: int
+    """Jobs in the store that are not learned yet."""
+
+
+def gather(store: Store, name: str, since: datetime, until: datetime, *, past: bool) -> Material:
+    """Read a study's window; imported jobs too when asked for, or where there is little else.
+
+    Raises:
+        UnknownStudyError: the store has no such study.
+    """
+    row, generation = store.study(name), store.generation(name)
+    if row is None or generation is None:
+        known = ", ".join(one.name for one in store.studies()) or "none yet"
+        raise UnknownStudyError(f"the store knows no study {name}; it has {known}")
+    live = store.predictions(name, since=since, until=until, most=MOST)
+    total = len(live)
+    if total == MOST:
+        total = store.count_predictions(name, since=since, until=until)
+    history: list[Judged] = []
+    history_total = 0
+    if past or len(live) < FEW_LIVE:
+        history = store.predictions(name, history=True, most=MOST_HISTORY)
+        history_total = len(history)
+        if history_total == MOST_HISTORY:
+            history_total = store.count_predictions(name, history=True)
+    return Material(
+        study=parse_study(generation.text, f"{name}, generation {generation.generation}"),
+        generation=generation.generation,
+        since=since,
+        until=until,
+        live=live,
+        live_total=total,
+        history=history,
+        history_total=history_total,
+        told={one.context_key: _told(one) for one in store.recommendations(name)},
+        unlearned=row.last_sequence - row.learned_sequence,
+    )
+
+
+FEW_LIVE = 100
+"""Live jobs below which imported ones are shown without being asked for."""
+
+
+def _told(row: RecommendationRow) -> Told:
+    if row.proposal is not None:
+        return Told("pending", from_bytes(row.proposal.encode()))
+    return Told(row.state, from_bytes(row.value.encode()))

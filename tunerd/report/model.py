@@ -1,0 +1,303 @@
+"""The report as values: the JSON of ``tunerd report``, described by ``tunerd schema report``.
+
+Gains are relative, 0.042 is 4.2 % better whatever the goal; metrics are in the objective's unit;
+what cannot be said is null.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tunerd.core.observation import Scalar, Value
+
+__all__ = [
+    "REPORT_SCHEMA",
+    "Advice",
+    "Candidate",
+    "Context",
+    "Counts",
+    "Followed",
+    "Incumbent",
+    "Objective",
+    "Past",
+    "Period",
+    "Point",
+    "Quality",
+    "Range",
+    "Reliability",
+    "ReliabilityBin",
+    "Report",
+    "Verdict",
+    "Would",
+    "report_json",
+    "report_schema",
+]
+
+REPORT_SCHEMA: Literal["tunerd.report/1"] = "tunerd.report/1"
+
+Verdict = Literal["shown", "likely", "untested", "small", "unclear", "worse"]
+"""How sure a gain is; the words are in :mod:`tunerd.report.words`."""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """An estimate with its 90 % interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Objective(msgspec.Struct, frozen=True, kw_only=True):
+    """What is made better."""
+
+    metric: str
+    goal: Literal["maximize", "minimize"]
+    unit: str
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The live jobs of the window."""
+
+    jobs: int
+    contexts: Annotated[int, Meta(description="Different contexts that they came from.")]
+    predicted: Annotated[
+        int, Meta(description="With an objective, and predicted before they were learned.")
+    ]
+    did_not_run: Annotated[
+        int, Meta(description="That say that their configuration does not run, or may not.")
+    ]
+    said_nothing: Annotated[
+        int, Meta(description="Without an objective, and for a reason outside (preempted, …).")
+    ]
+    following: Annotated[
+        dict[str, int],
+        Meta(description="By what they did with advice: followed, changed, ignored, unasked."),
+    ]
+    gpu_hours: Annotated[float | None, Meta(description="Of the jobs whose events tell.")]
+    gpu_hours_jobs: Annotated[int, Meta(description="How many jobs that are.")]
+    first_at: datetime | None
+    last_at: datetime | None
+    left_out: Annotated[int, Meta(description="Earlier jobs of the window that are not looked at.")]
+
+
+class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
+    """The best configuration by evidence in a context."""
+
+    config: dict[str, Value]
+    median: float
+    low: float
+    high: float
+    jobs: Annotated[int, Meta(description="That the estimate rests on.")]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """The first configuration that tunerd would try."""
+
+    config: dict[str, Value]
+    kind: Literal["exploit", "explore", "confirm"]
+    share: Annotated[float, Meta(description="Of the coming jobs.")]
+    wanted: Annotated[int, Meta(description="Runs asked for in a profiling round.")]
+    median: float | None
+    low: Annotated[float | None, Meta(description="Lower end of the 80 % band.")]
+    high: float | None
+    feasible: Annotated[float | None, Meta(description="Probability to run.")]
+    gain: Annotated[float | None, Meta(description="Predicted, over the incumbent.")]
+    gain_low: Annotated[float | None, Meta(description="At the bad end of the band.")]
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What is, or would be, recommended in a context now."""
+
+    state: Annotated[
+        str,
+        Meta(description="observed: said to nobody; pending: waits for approval; active; …"),
+    ]
+    issued_at: datetime
+    reason: str
+    incumbent: Incumbent | None
+    baseline: dict[str, Value] | None
+    candidate: Candidate | None
+    candidates: Annotated[int, Meta(description="How many there are.")]
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """One context."""
+
+    key: str
+    values: dict[str, Scalar]
+    jobs: int
+    elsewhere: Annotated[
+        int, Meta(description="Jobs that ran something else than the best known configuration.")
+    ]
+    matched: Annotated[int, Meta(description="Jobs that ran it, by following or by coincidence.")]
+    predicted: Annotated[float | None, Meta(description="Predicted gain of the jobs elsewhere.")]
+    gain: Annotated[
+        Range | None, Meta(description="What they would have gained, corrected by what came.")
+    ]
+    gpu_hours: Annotated[Range | None, Meta(description="That this would have saved.")]
+    advice: Advice | None
+
+
+class Would(msgspec.Struct, frozen=True, kw_only=True):
+    """What the jobs would have gained that did not run what was recommended."""
+
+    target: Annotated[
+        Literal["incumbent", "first"],
+        Meta(
+            description="incumbent: the best configuration already known in their context at "
+            "that moment; first: the first candidate, where it was thought to be better."
+        ),
+    ]
+    verdict: Annotated[
+        Verdict,
+        Meta(
+            description="shown: other jobs ran it and bear it out; likely: by the predictor, "
+            "which was right about jobs predicted nearly as good; untested: neither; small: less "
+            "than 1 %; unclear: not enough to say; worse: it would have cost."
+        ),
+    ]
+    sentence: Annotated[str, Meta(description="The same for a person.")]
+    jobs: Annotated[int, Meta(description="That ran something else.")]
+    of: Annotated[int, Meta(description="Jobs that did not follow, and can be judged.")]
+    matched: Annotated[int, Meta(description="That ran it, by following or by coincidence.")]
+    compared: Annotated[
+        float, Meta(description="Of these, as far as there are others to compare them with.")
+    ]
+    near: Annotated[int, Meta(description="Jobs that were predicted nearly as good.")]
+    predicted: Annotated[float | None, Meta(description="Gain as predicted.")]
+    came_true: Annotated[
+        Range | None, Meta(description="Share of predicted differences that came true; 1 is all.")
+    ]
+    gain: Annotated[
+        Range | None,
+        Meta(description="Mean gain of these jobs, corrected by what came; null when untested."),
+    ]
+    above_zero: Annotated[float | None, Meta(description="Probability that it is above zero.")]
+    gpu_hours: Annotated[
+        Range | None,
+        Meta(description="That would have been saved, if the objective is a speed or a time."),
+    ]
+    gpu_hours_of: Annotated[float | None, Meta(description="GPU-hours of the jobs that tell.")]
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs that followed came out with beside others of their context and time."""
+
+    jobs: int
+    compared: float
+    gain: Annotated[Range | None, Meta(description="Null when there are too few others.")]
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive jobs."""
+
+    since: datetime
+    until: datetime
+    jobs: int
+    error: Annotated[float | None, Meta(description="Median absolute error, relative.")]
+    kendall: float | None
+    coverage: float
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, for the plot."""
+
+    predicted: float
+    actual: float
+    held: Annotated[bool, Meta(description="Whether it fell into the predicted band.")]
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """How well jobs were predicted before they were learned."""
+
+    jobs: int
+    kendall: Annotated[
+        Range | None, Meta(description="Kendall's tau-b within contexts of eight jobs or more.")
+    ]
+    spearman: Range | None
+    mape: Annotated[float | None, Meta(description="Mean absolute error, relative.")]
+    median_error: Annotated[float | None, Meta(description="Median absolute error, relative.")]
+    coverage: Annotated[
+        Range, Meta(description="Share of jobs that fell into their band, which promises 0.8.")
+    ]
+    half_width: Annotated[float | None, Meta(description="Typical half width of a band, relative.")]
+    periods: list[Period]
+    points: list[Point]
+
+
+class ReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were given about the same probability to run."""
+
+    low: float
+    high: float
+    jobs: int
+    predicted: Annotated[float, Meta(description="Their mean probability.")]
+    observed: Annotated[Range, Meta(description="Share of them that ran.")]
+
+
+class Reliability(msgspec.Struct, frozen=True, kw_only=True):
+    """How the probability to run turned out."""
+
+    jobs: Annotated[int, Meta(description="That say whether their configuration runs.")]
+    ran: int
+    brier: Annotated[float, Meta(description="Mean squared error; 0 is perfect.")]
+    plain: Annotated[float, Meta(description="That of always saying the share that ran.")]
+    bins: list[ReliabilityBin]
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """Imported jobs, predicted in the order in which they were imported."""
+
+    jobs: int
+    contexts: int
+    predicted: int
+    first_at: datetime | None
+    last_at: datetime | None
+    left_out: int
+    quality: Quality | None
+    fresh: Annotated[Quality | None, Meta(description="New configurations alone, as above.")]
+    reliability: Reliability | None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What tunerd saw of a study, and what it would have done about it."""
+
+    schema: Literal["tunerd.report/1"] = REPORT_SCHEMA
+    study: str
+    mode: Literal["observe", "approve", "publish"]
+    generation: int
+    objective: Objective
+    made_at: datetime
+    since: datetime
+    until: datetime
+    tunerd: Annotated[str, Meta(description="Version.")]
+    headline: Annotated[str, Meta(description="The answer in a sentence.")]
+    counts: Counts
+    would: Annotated[list[Would], Meta(description="What people would have gained.")]
+    followed: Followed | None
+    quality: Quality | None
+    fresh: Annotated[
+        Quality | None,
+        Meta(description="Of jobs alone whose configuration was new to their context."),
+    ]
+    reliability: Reliability | None
+    contexts: Annotated[list[Context], Meta(description="Those with most jobs first.")]
+    contexts_total: int
+    history: Past | None
+    notes: Annotated[list[str], Meta(description="What to keep in mind, for a person.")]
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def report_json(report: Report) -> str:
+    """The report as JSON text."""
+    return msgspec.json.format(_encode(report), indent=2).decode() + "\n"
+
+
+def report_schema() -> dict[str, Any]:
+    """JSON Schema of the report, version 1."""
+    schema = msgspec.json.schema(Report)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

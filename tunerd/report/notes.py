@@ -1,0 +1,43 @@
+"""What a reader has to keep in mind about this very report."""
+
+from collections.abc import Sequence
+
+from tunerd.core.study import Study
+from tunerd.report.model import Counts, Would
+from tunerd.report.words import plural
+
+__all__ = ["notes"]
+
+MOSTLY = 0.9
+
+
+def notes(study: Study, counts: Counts, would: Sequence[Would], unlearned: int) -> list[str]:
+    """In the order in which they matter."""
+    found = []
+    if counts.left_out:
+        found.append(
+            f"Only the latest {counts.jobs:,} jobs of this time were looked at; "
+            f"{counts.left_out:,} earlier ones were left out."
+        )
+    if unlearned:
+        found.append(f"{plural(unlearned, 'job')} in the store are not learned yet and not in it.")
+    if study.objective.scale == "linear":
+        found.append(
+            "The objective is on a linear scale: gains are relative to the typical job of each "
+            "context."
+        )
+    if counts.did_not_run:
+        found.append(
+            f"{plural(counts.did_not_run, 'job')} did not run. What they cost is not in the gains: "
+            "those compare jobs that ran."
+        )
+    if any(one.gpu_hours for one in would) and counts.gpu_hours_jobs < MOSTLY * counts.jobs:
+        found.append(
+            f"GPU-hours are those of {counts.gpu_hours_jobs:,} of {plural(counts.jobs, 'job')}, "
+            "whose events tell gpus and started_at."
+        )
+    if any(one.gpu_hours for one in would):
+        found.append(
+            "GPU-hours saved suppose that the objective is a speed or a duration of the same work."
+        )
+    return found

@@ -1,0 +1,241 @@
+"""The report on a terminal of 80 columns or more."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tunerd.report.model import Context, Past, Quality, Reliability, Report
+from tunerd.report.words import (
+    VERDICTS,
+    changes_text,
+    config_text,
+    context_label,
+    number,
+    percent,
+    plural,
+    range_text,
+    span,
+)
+
+__all__ = ["show"]
+
+MOST = 10
+"""Contexts that are shown; the page and the JSON have more."""
+BARS = " ▁▂▃▄▅▆▇█"
+STYLES = {"shown": "bold green", "likely": "green", "worse": "bold red"}
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print it."""
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, 100), file=console.file)
+    console.print(Group(*_parts(report)))
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    yield _head(report)
+    yield _answer(report)
+    for would in report.would:
+        if would.sentence != report.headline:
+            yield Padding(Text(would.sentence), (1, 2, 0, 2))
+    if report.would:
+        yield _gains(report)
+    if report.quality is not None:
+        yield _title("How well jobs were predicted before they were learned")
+        yield _quality(report.quality, report.fresh, report.reliability)
+    if report.contexts:
+        yield from _contexts(report)
+    if report.history is not None:
+        yield from _past(report.history)
+    for note in report.notes:
+        yield Padding(Text(f"· {note}", style="dim"), (0, 2, 0, 2))
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _head(report: Report) -> Text:
+    counts = report.counts
+    text = Text()
+    text.append(report.study, style="bold")
+    text.append(f"  {report.mode}, {_day(report.since)} to {_day(report.until)}\n")
+    text.append(f"{plural(counts.jobs, 'job')} in {plural(counts.contexts, 'context')}")
+    if counts.did_not_run:
+        text.append(f", {counts.did_not_run:,} did not run")
+    if counts.gpu_hours is not None:
+        text.append(f", {number(counts.gpu_hours)} GPU-hours")
+    asked = {k: v for k, v in counts.following.items() if k != "unasked"}
+    if asked:
+        text.append("; " + ", ".join(f"{v:,} {k}" for k, v in asked.items()))
+    return text
+
+
+def _answer(report: Report) -> RenderableType:
+    style = STYLES.get(report.would[0].verdict, "bold") if report.would else "bold"
+    return Padding(Text(report.headline, style=style), (1, 2, 0, 2))
+
+
+def _gains(report: Report) -> Table:
+    table = _table("What people would have gained")
+    for name, justify in (
+        ("with", "left"),
+        ("jobs", "right"),
+        ("predicted", "right"),
+        ("came true", "right"),
+        ("gain", "right"),
+        ("90 %", "right"),
+        ("how sure", "left"),
+    ):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for would in report.would:
+        table.add_row(
+            "best known" if would.target == "incumbent" else "first candidate",
+            f"{would.jobs:,}",
+            percent(would.predicted),
+            percent(would.came_true.value if would.came_true else None, sign=False, digits=0),
+            percent(would.gain.value if would.gain else None),
+            span(would.gain),
+            Text(VERDICTS[would.verdict], style=STYLES.get(would.verdict, "")),
+        )
+    followed = report.followed
+    if followed is not None:
+        table.add_row(
+            "jobs that followed",
+            f"{followed.jobs:,}",
+            "",
+            "",
+            percent(followed.gain.value if followed.gain else None),
+            span(followed.gain),
+            "beside others then" if followed.gain else "too few others",
+        )
+    return table
+
+
+def _quality(quality: Quality, fresh: Quality | None, runs: Reliability | None) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True)
+    table.add_column("")
+    table.add_column(f"all {quality.jobs:,} jobs", justify="right")
+    if fresh is not None:
+        table.add_column(f"{fresh.jobs:,} new configurations", justify="right")
+    both = [quality] if fresh is None else [quality, fresh]
+    for name, values in (
+        ("rank correlation (Kendall τ, within contexts)", [range_text(q.kendall) for q in both]),
+        ("Spearman, within contexts", [range_text(q.spearman) for q in both]),
+        ("mean absolute error", [percent(q.mape, sign=False) for q in both]),
+        ("in their 80 % band", [percent(q.coverage.value, sign=False) for q in both]),
+        ("typical half width of a band", [percent(q.half_width, sign=False) for q in both]),
+    ):
+        table.add_row(name, *values)
+    parts: list[RenderableType] = [Padding(table, (0, 2))]
+    if quality.periods:
+        errors = [p.error for p in quality.periods]
+        parts.append(
+            Padding(
+                Text(
+                    f"error over time  {_sparkline(errors)}  "
+                    f"{percent(errors[0], sign=False)} → {percent(errors[-1], sign=False)}"
+                ),
+                (0, 2),
+            )
+        )
+    if runs is not None and runs.ran < runs.jobs:
+        parts.append(_runs(runs))
+    return Group(*parts)
+
+
+def _runs(runs: Reliability) -> Table:
+    table = _table(f"Did they run? {runs.ran:,} of {runs.jobs:,} did")
+    table.add_column("given a probability of")
+    table.add_column("jobs", justify="right")
+    table.add_column("mean", justify="right")
+    table.add_column("ran", justify="right")
+    for one in runs.bins:
+        table.add_row(
+            f"{one.low:.0%} to {one.high:.0%}",
+            f"{one.jobs:,}",
+            f"{one.predicted:.0%}",
+            f"{one.observed.value:.0%}",
+        )
+    return table
+
+
+def _contexts(report: Report) -> Iterator[RenderableType]:
+    verb = "recommends" if report.mode == "publish" else "would recommend"
+    yield _title(f"What tunerd {verb}")
+    for context in report.contexts[:MOST]:
+        yield Padding(_context(context), (0, 2, 1, 2))
+    rest = report.contexts_total - min(MOST, len(report.contexts))
+    if rest > 0:
+        yield Padding(
+            Text(f"… and {plural(rest, 'context')} more; --html and --json show 50.", "dim"), (0, 2)
+        )
+
+
+def _context(context: Context) -> Text:
+    text = Text()
+    text.append(context_label(context.key, context.values), style="bold")
+    text.append(f"  {plural(context.jobs, 'job')}")
+    if context.gain is not None:
+        text.append(
+            f", {context.elsewhere:,} of them elsewhere: {percent(context.gain.value)} "
+            f"({span(context.gain)})"
+        )
+    advice = context.advice
+    if advice is None:
+        return text.append("\nnothing yet")
+    now, new = advice.incumbent, advice.candidate
+    if now is not None:
+        text.append(f"\nbest known  {config_text(now.config)}", style="not bold")
+        text.append(f"\n            {number(now.median)} over {plural(now.jobs, 'job')}", "dim")
+    elif advice.baseline is not None:
+        text.append(f"\nbaseline    {config_text(advice.baseline)}")
+    if new is not None:
+        basis = now.config if now else advice.baseline or {}
+        text.append(f"\nfirst to try  {changes_text(new.config, basis)}")
+        told = [f"probability to run {percent(new.feasible, sign=False, digits=0)}"]
+        if new.median is not None:
+            told.insert(0, f"{number(new.median)} ({number(new.low)} to {number(new.high)})")
+        if new.gain is not None:
+            told.insert(0, f"predicted {percent(new.gain)}, {percent(new.gain_low)} at the low end")
+        text.append(f"\n            {'; '.join(told)}", "dim")
+    return text.append(f"\n{advice.reason}", "italic")
+
+
+def _past(past: Past) -> Iterator[RenderableType]:
+    yield _title("On imported jobs, in their order")
+    text = f"{plural(past.jobs, 'job')} in {plural(past.contexts, 'context')}"
+    if past.first_at and past.last_at:
+        text += f", {_day(past.first_at)} to {_day(past.last_at)}"
+    text += f"; {past.predicted:,} were predicted before they were learned."
+    if past.left_out:
+        text += f" The first {past.left_out:,} are not looked at."
+    yield Padding(Text(text), (0, 2))
+    if past.quality is not None:
+        yield _quality(past.quality, past.fresh, past.reliability)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=f"\n{title}",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+
+
+def _sparkline(values: list[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    top = max(known, default=0.0) or 1.0
+    return "".join(" " if v is None else BARS[round(v / top * (len(BARS) - 1))] for v in values)
+
+
+def _day(at: datetime) -> str:
+    return f"{at:%Y-%m-%d}"

@@ -1,0 +1,191 @@
+"""How the report says things to a person: the same words in terminal, page and JSON."""
+
+import math
+from collections.abc import Mapping
+from itertools import groupby
+from urllib.parse import unquote
+
+from tunerd.core.observation import Scalar, Value
+from tunerd.report.model import Range, Verdict, Would
+
+__all__ = [
+    "VERDICTS",
+    "changes",
+    "changes_text",
+    "config_text",
+    "context_label",
+    "headline",
+    "number",
+    "percent",
+    "plural",
+    "range_text",
+    "sentence",
+    "span",
+    "value_text",
+]
+
+VERDICTS: Mapping[Verdict, str] = {
+    "shown": "shown by jobs",
+    "likely": "likely",
+    "untested": "not tried yet",
+    "small": "nothing worth mentioning",
+    "unclear": "not enough to say",
+    "worse": "would have cost",
+}
+
+_WHAT = {
+    "incumbent": "the best configuration already known in their context",
+    "first": "tunerd's first candidate",
+}
+
+
+def percent(value: float | None, *, sign: bool = True, digits: int = 1) -> str:
+    """0.0423 as +4.2%."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) >= 10:
+        digits = 0
+    text = f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
+    return text.replace("-", "−")
+
+
+def number(value: float | None) -> str:
+    """A metric, or hours: four digits, thousands apart."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    digits = max(3 - math.floor(math.log10(abs(value))), 0)
+    if abs(value) >= 1e15 or abs(value) < 1e-4:
+        return f"{value:.4g}".replace("-", "−")
+    return f"{value:,.{min(digits, 6)}f}".replace("-", "−")
+
+
+def span(range_: Range | None) -> str:
+    """The interval of a gain: +1.1% to +6.3%."""
+    if range_ is None or range_.low is None or range_.high is None:
+        return "–"
+    return f"{percent(range_.low)} to {percent(range_.high)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 job, 1,234 jobs."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def value_text(value: Value) -> str:
+    """A parameter's value; a list as runs of equal values: FULL_SHARD×6, NO_SHARD×2."""
+    if not isinstance(value, list):
+        return _scalar(value)
+    runs = [(one, len(list(group))) for one, group in groupby(value)]
+    return ", ".join(
+        f"{_scalar(one)}×{count}" if count > 1 else _scalar(one) for one, count in runs
+    )
+
+
+def config_text(config: Mapping[str, Value]) -> str:
+    """A configuration on a line."""
+    return "  ".join(f"{name}={value_text(value)}" for name, value in config.items())
+
+
+def changes(
+    config: Mapping[str, Value], before: Mapping[str, Value]
+) -> list[tuple[str, Value, Value]]:
+    """Name, value and former value of what differs; everything when there was nothing before."""
+    return [
+        (name, value, before.get(name))
+        for name, value in config.items()
+        if name not in before or before[name] != value
+    ]
+
+
+def changes_text(config: Mapping[str, Value], before: Mapping[str, Value]) -> str:
+    """What a configuration changes, on a line."""
+    if not before:
+        return config_text(config)
+    changed = changes(config, before)
+    if not changed:
+        return "the same"
+    return "  ".join(
+        f"{name}={value_text(value)}" + (f" (was {value_text(old)})" if name in before else "")
+        for name, value, old in changed
+    )
+
+
+def range_text(range_: Range | None) -> str:
+    """A figure and its interval: 0.71 (0.65 to 0.77)."""
+    if range_ is None:
+        return "–"
+    if range_.low is None or range_.high is None:
+        return f"{range_.value:.2f}"
+    return f"{range_.value:.2f} ({range_.low:.2f} to {range_.high:.2f})"
+
+
+def context_label(key: str, values: Mapping[str, Scalar]) -> str:
+    """A context for a person: its values, else what its key says."""
+    if values:
+        return ", ".join(f"{name} {_scalar(value)}" for name, value in values.items())
+    parts = [unquote(part) for part in key.split("|")[1:]]
+    return ", ".join(part.replace("=", " ", 1) for part in parts) or "any"
+
+
+def sentence(would: Would) -> str:
+    """What a counterfactual comes to, and how sure it is."""
+    what = _WHAT[would.target]
+    who = f"the {plural(would.jobs, 'job')} that ran something else"
+    if would.verdict == "untested":
+        return (
+            f"Had {who} run {what}, tunerd predicts {percent(would.predicted)}; but no jobs near "
+            "it have come, so that is a prediction and not a finding. A campaign, or a small "
+            "share of jobs, would tell."
+        )
+    assert would.gain is not None
+    sure = f"{percent(would.gain.value)} ({span(would.gain)}, 90 % sure)"
+    if would.verdict == "unclear":
+        return f"Not enough to say what {who} would have gained with {what}: {sure}."
+    if would.verdict == "small":
+        return f"Nothing worth mentioning: with {what} {who} would have gained {sure}."
+    hours = _hours(would)
+    if would.verdict == "worse":
+        return f"With {what} {who} would have come out {sure}{hours}: worse than what they ran."
+    why = (
+        f" {plural(would.matched, 'job')} that did run it bear this out."
+        if would.verdict == "shown"
+        else " Few ran just that; the jobs predicted nearly as good came out as "
+        f"{percent(would.came_true.value if would.came_true else None, sign=False, digits=0)} "
+        "of what was predicted, which is taken off."
+    )
+    return f"Had {who} run {what}, they would have gained {sure}{hours}.{why}"
+
+
+def _hours(would: Would) -> str:
+    if would.gpu_hours is None or not would.gpu_hours_of:
+        return ""
+    return f", about {number(would.gpu_hours.value)} of {number(would.gpu_hours_of)} GPU-hours"
+
+
+def headline(jobs: int, would: list[Would], predicted: int) -> str:
+    """The answer in a sentence."""
+    if not jobs:
+        return "No jobs came in this time."
+    if not predicted:
+        return "Too few jobs with an objective came in this time to predict any beforehand."
+    best = next((w for w in would if w.verdict in ("shown", "likely")), None)
+    if best is None:
+        best = next((w for w in would if w.target == "incumbent"), None)
+    if best is None:
+        return (
+            "Nearly all jobs ran the best configuration that is known in their context, or none "
+            "is known yet: nothing to gain that has been seen."
+        )
+    return best.sentence
+
+
+def _scalar(value: Scalar) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)
