@@ -107,8 +107,8 @@ def _margin(column: Column, name: Name, failed: BoolArray | None) -> tuple[float
     said = name.weight("measured")
     chosen = max(name.weight("context"), name.weight("parameter"), name.weight("label"))
     margin = said + shape - chosen - (0.5 if not said else 0.0)
-    if said and name.said:
-        why = f'its name ("{name.said[-1]}") is of something measured, and it {why}'
+    if name.measure:
+        why = f'its name ("{name.measure}") is of something measured, and it {why}'
     if failed is not None and (column.codes < 0).any():
         gaps = column.codes < 0
         if gaps[failed].mean() > 0.9 and gaps[~failed].mean() < 0.1:
@@ -137,7 +137,7 @@ def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     lead = _rank(best) - (_rank(second) if second else 0.0)
     sure = sureness(min(lead + 0.5, _rank(best) / 2))
-    why = f'"{best.name.said[-1]}" is what people tune for' if best.name.rank > 0 else best.why
+    why = f'"{best.name.measure}" is what people tune for' if best.name.measure else best.why
     if second is not None and second.name.rank > 0:
         why += f"; the next likely is {second.column.name}"
     return replace(best, role="objective", sure=sure, why=why)
@@ -168,7 +168,7 @@ def goal_of(
     if given is not None:
         return given, 1.0, "you said so"
     if objective.name.goal is not None:
-        return objective.name.goal, 0.9, f'by its name ("{objective.name.said[-1]}")'
+        return objective.name.goal, 0.9, f'by its name ("{objective.name.measure}")'
     for one in columns:
         if one.role == "metric" and one.name.goal is not None and one.name.rank >= 5:
             both = np.isfinite(one.column.numbers) & np.isfinite(objective.column.numbers)

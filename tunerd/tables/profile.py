@@ -88,9 +88,12 @@ class Profile:
         return {column.name: column for column in self.columns}[name]
 
 
-def profile(table: TableFile, seed: int = 0) -> Profile:
-    """Look at a whole table. Raises MisconfiguredError when it cannot be read to its end."""
-    rng = np.random.default_rng(seed)
+def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) -> Profile:
+    """Look at a whole table; ``tick`` is told now and then how many of its bytes have been read.
+
+    Raises MisconfiguredError when it cannot be read to its end.
+    """
+    rng = np.random.default_rng(0)
     counts: list[dict[Raw, int]] = [{} for _ in table.columns]
     sample: dict[int, tuple[Raw | None, ...]] = {}
     rows = unreadable = 0
@@ -107,6 +110,8 @@ def profile(table: TableFile, seed: int = 0) -> Profile:
         if place < SAMPLE:
             sample[place] = raws
         rows += 1
+        if tick is not None and rows % 1_000 == 0:
+            tick(*table.progress())
     kept = list(sample.values())
     missing = [sum(1 for row in kept if row[place] is None) for place in range(len(counts))]
     share = rows / max(1, len(kept))

@@ -3,6 +3,7 @@
 Everything works on the sample's codes and numbers; what is found held in every row looked at.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,6 +18,7 @@ __all__ = [
     "determines",
     "explained",
     "grouped",
+    "nearly_decides",
     "products",
     "same_gaps",
     "varies_within",
@@ -72,6 +74,18 @@ def determines(groups: IntArray, column: Column) -> bool:
     found = len(np.unique(inside))
     pairs = len(np.unique(np.stack([inside, codes]), axis=1)[0])
     return pairs == found and len(codes) >= 3 * found
+
+
+def nearly_decides(thing: Column, number: Column, factor: float) -> bool:
+    """Whether a category leaves a positive number within a factor, and separates its values."""
+    there = np.isfinite(number.numbers) & (thing.codes >= 0)
+    numbers, codes = number.numbers[there], thing.codes[there]
+    if len(numbers) < 10 or numbers.min() <= 0 or len(np.unique(codes)) < 3:
+        return False
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(np.log(numbers[order]), np.flatnonzero(np.diff(codes[order])) + 1)
+    widest = max(float(np.ptp(part)) for part in parts)
+    return widest <= math.log(factor) < float(np.ptp(np.log(numbers)))
 
 
 def same_gaps(one: Column, other: Column) -> bool:

@@ -132,10 +132,10 @@ def _evidence(
 ) -> Evidence:
     """Add up what speaks for a parameter and for context."""
     tuned, brought = name.weight("parameter"), name.weight("context")
-    margin = 0.5 + tuned - brought  # most of what is written down about a job was chosen
-    why = [_said(name)] if max(tuned, brought) >= 1 else []
     if column.kind in ("category", "text") and set(name.words[-1:]) & _COUNTED:
         tuned, brought = 0.0, max(3.0, brought)  # not how many workers, but which one
+    margin = 0.5 + tuned - brought  # most of what is written down about a job was chosen
+    why = [_said(name)] if max(tuned, brought) >= 1 else []
     looks, reason = _looks(column)
     margin += looks
     if reason:

@@ -242,7 +242,7 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, hostname, node list, nodelist, node name
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
-6: cmdline, command line, run name, job name, serial, git, git commit, git checksum, username
+6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username
 6: index level, unnamed, config hash
 5: trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label, sweep, experiment
 5: experiment name, exp, run, line, account, project, command, cmd, script, filename, file name

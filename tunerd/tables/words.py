@@ -187,6 +187,8 @@ class Name:
     """As an objective."""
     goal: Literal["maximize", "minimize"] | None
     guard: bool
+    measure: str
+    """The phrase that says what was measured; "" when none does."""
 
     def weight(self, one: Class) -> float:
         """How much the name says for a class."""
@@ -199,7 +201,7 @@ def read_name(name: str) -> Name:
     found = words(leaf)
     weights: dict[Class, float] = {}
     said: list[str] = []
-    measures: list[Measure] = []
+    measures: dict[str, Measure] = {}
     if section is not None:
         # Trackers of experiments put everything that went into a run under "params".
         weights[section] = 1.5 if name.lower().startswith(("param", "hparam", "arg")) else 5.0
@@ -211,13 +213,14 @@ def read_name(name: str) -> Name:
                 share = 1.0 if last else 0.2 if one in ("status", "label") else 0.6
                 weights[one] = weights.get(one, 0.0) + table[phrase] * share
         if phrase in _MEASURES:
-            measures.append(_MEASURES[phrase])
-    best = max(measures, key=lambda measure: measure.rank, default=Measure(0.0, 0.0, None))
+            measures[" ".join(phrase)] = _MEASURES[phrase]
+    told = max(measures, key=lambda one: measures[one].rank, default="")
+    best = measures.get(told, Measure(0.0, 0.0, None))
     rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in found) if measures else 0.0
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in found)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in found):
         weights["measured"] += 1.5  # the spread or the tail of something
-    return Name(found, leaf, weights, tuple(said), rank, best.goal, guard)
+    return Name(found, leaf, weights, tuple(said), rank, best.goal, guard, told)
 
 
 _TAIL = QUALIFIERS["p99"]
