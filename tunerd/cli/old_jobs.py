@@ -40,7 +40,7 @@ class OldJobs:
         told = [f"note: {note}" for note in self.notes]
         count = sum(self.unusable.values())
         if count:
-            told.append(f"{count:,} rows cannot be used:")
+            told.append(f"{count:,} {'row' if count == 1 else 'rows'} cannot be used:")
             told += [f"  {n:,}: {why}" for why, n in list(self.unusable.items())[:MOST_REASONS]]
         return told
 
