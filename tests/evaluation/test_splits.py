@@ -107,6 +107,14 @@ def test_a_group_too_small_for_an_amount_has_no_such_fold() -> None:
     assert {f.known for f in found if f.part == "4"} == {"0", "4"}
 
 
+def test_of_very_many_groups_some_are_drawn() -> None:
+    many = random_jobs(1_200, sizes=range(2, 202))
+    drawn = [folds(STUDY, parse_split("group:n", STUDY), many, seed=seed) for seed in (0, 0, 1)]
+    assert [len(found) for found in drawn] == [100, 100, 100]
+    first, again, other = ({f.part for f in found} for found in drawn)
+    assert first == again != other
+
+
 def test_above_asks_for_larger_ones_and_knows_a_few_of_them() -> None:
     for fold in made("above:n=4", "0,10"):
         large = [i for i, one in enumerate(JOBS) if int(str(one.context["n"])) > 4]
@@ -116,6 +124,9 @@ def test_above_asks_for_larger_ones_and_knows_a_few_of_them() -> None:
 
 def test_missing_values_are_a_group_of_their_own_and_not_above() -> None:
     jobs: list[Observation] = [*JOBS, job(121, {}, {"x": 1, "y": "a", "z": True}, speed=3.0)]
+    parts = {f.part for f in folds(STUDY, parse_split("group:n", STUDY), jobs)}
+    assert parts == {"4", "8", "16"}  # a single job is a group too small to ask about
+    jobs += [job(i, {}, {"x": 1, "y": "a", "z": True}, speed=3.0) for i in range(122, 126)]
     parts = {f.part for f in folds(STUDY, parse_split("group:n", STUDY), jobs)}
     assert parts == {"4", "8", "16", "~"}
     (fold,) = folds(STUDY, parse_split("above:n=4", STUDY), jobs)

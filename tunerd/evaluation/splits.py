@@ -28,6 +28,10 @@ CUTS = ("50%", "60%", "70%", "80%", "90%")
 CURVE = (30, 75, 150, 300, 750, 1_500, 3_000, 7_500, 15_000, 30_000)
 FEW = 8
 """Jobs left to ask about below which a cell is not made: too few to rank."""
+LEAST_IN_GROUP = 4
+"""Jobs of a group below which it is not asked about: too few to tell anything by."""
+MOST_GROUPS = 100
+"""Groups that are left out in turn; of more, as many drawn at random."""
 WHOLE_CONTEXT = "context_key"
 """``group:context_key`` leaves one context out at a time."""
 
@@ -263,8 +267,12 @@ def _group(task: _Task) -> Iterator[Fold]:
         groups.setdefault("~" if value is None else str(value), []).append(i)
     if len(groups) < 2:
         raise _mistake(f"--split {task.split}", f"{task.split.column} has a single value")
-    for name, rows in groups.items():
-        yield from _target(task, name, np.array(rows))
+    large = [name for name, rows in groups.items() if len(rows) >= LEAST_IN_GROUP]
+    if len(large) > MOST_GROUPS:
+        drawn = task.rng(0).permutation(len(large))[:MOST_GROUPS]
+        large = [large[i] for i in np.sort(drawn).tolist()]
+    for name in large:
+        yield from _target(task, name, np.array(groups[name]))
 
 
 def _above(task: _Task) -> Iterator[Fold]:
