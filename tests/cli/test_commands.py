@@ -30,6 +30,7 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
         "rounds": 3,
         "round_size": 5,
         "repeats": 2,
+        "patience_h": 168.0,
     }
     assert "campaign" in tunerd("status", "--settings", installation.file).out
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, random_jobs
+from tests.stages.tuning import Tuning, job, random_jobs
 from tunerd import reports
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes
+from tunerd.settings.model import TuneSettings
 from tunerd.store import Store, open_store
 
 KEYS = {n: Tuning.key(n) for n in (4, 8, 16)}
@@ -525,3 +526,62 @@ def _check(tuning: Tuning) -> None:
                 for config in configs:
                     hits = [config[name] == value for name, value in order["config"].items()]
                     assert all(hits) if order["kind"] == "pin" else not all(hits)
+
+
+# ── what nobody runs ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_round_that_waits_in_vain_is_closed_and_the_next_begins(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    tuning.command(
+        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
+    )
+    tuning.run(tune)
+    tuning.run(tune, hours=30)
+    wanted = [c for c in tuning.said(8).candidates if c.wanted]
+    assert len(wanted) == 3
+    tuning.add([job(61, {"n": 8}, wanted[0].config, speed=100.0)])
+    tuning.run(tune, hours=30)  # a run ended in between: it waits anew
+    tuning.run(tune, hours=30)
+    assert tuning.said(8).round == 0
+    tune = tuning.start()
+    tuning.run(tune, hours=30)
+    assert tuning.said(8).round == 1
+    (line,) = tuning.lines.of("round closed")
+    assert (line["context"], line["runs_given_up"]) == (KEYS[8], 2)
+
+
+def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
+    published(tuning, '"approve"')
+    tune = tuning.start()
+    tuning.command(
+        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=1.0
+    )
+    for _ in range(4):
+        tuning.run(tune, hours=10)
+    assert tuning.said(8).round == 0
+    assert tuning.lines.of("round closed") == []
+
+
+def test_a_context_without_jobs_is_let_go_without_waiting_for_a_renewal(tuning: Tuning) -> None:
+    tuning.settings = TuneSettings(active_days=1.0)
+    published(tuning)
+    tune = tuning.start()
+    tuning.run(tune, hours=20)
+    assert sent(tuning) == {}
+    tuning.run(tune, hours=6)
+    messages = sent(tuning)
+    assert len(messages) == 3
+    for message in messages.values():
+        assert message is not None
+        assert message.reason == "No job in this context for 1 days."
+    tuning.run(tune, hours=6)
+    assert sent(tuning) == {}
+
+
+def test_a_proposal_for_a_context_without_jobs_is_dropped(tuning: Tuning) -> None:
+    tuning.settings = TuneSettings(active_days=1.0)
+    published(tuning, '"approve"')
+    tuning.run(tuning.start(), days=1.2)
+    assert {row.state for row in tuning.rows().values()} == {"dropped"}

@@ -376,7 +376,7 @@ def test_it_is_withdrawn_when_its_context_is_no_longer_active_and_its_key_freed(
 ) -> None:
     published(tuning)
     tune = tuning.start()
-    for _ in range(9):  # the first renewal after thirty days withdraws it
+    for _ in range(9):  # after thirty days it is withdrawn
         tuning.run(tune, days=3.6)
     last = {key: (revision, value) for key, revision, value in tuning.outbox()}
     assert set(last) == {tuning.key(n) for n in (4, 8, 16)}

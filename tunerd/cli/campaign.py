@@ -33,6 +33,14 @@ __all__ = ["campaign"]
     show_default=True,
     help="Runs wanted of each configuration.",
 )
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0, min_open=True),
+    default=168.0,
+    show_default=True,
+    metavar="HOURS",
+    help="A round in which no run ended for so long is closed with what it has.",
+)
 @click.option("--cancel", is_flag=True, help="End the campaign that is under way there instead.")
 @why_option
 def campaign(
@@ -43,6 +51,7 @@ def campaign(
     rounds: int | None,
     round_size: int | None,
     repeats: int,
+    patience: float,
     cancel: bool,
     why: str,
 ) -> int:
@@ -50,7 +59,7 @@ def campaign(
 
     First a spread-out random start of so many jobs, then rounds of the best predicted, each
     configuration wanted a stated number of times. The next round follows when all runs of one
-    have ended; where some never will, --cancel ends the campaign.
+    have ended, or none has ended for a while.
     """
     if cancel and (jobs is not None or rounds is not None or round_size is not None):
         raise click.UsageError("--cancel ends a campaign: leave out --jobs and --rounds")
@@ -75,6 +84,7 @@ def campaign(
             "rounds": rounds,
             "round_size": size,
             "repeats": repeats,
+            "patience_h": patience,
         }
         giver.give([(study, "campaign", wanted)])
         click.echo(f"{(jobs + rounds * size) * repeats} runs in all under {key}.")

@@ -3,10 +3,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 
 from tunerd.core.observation import Value
 
-__all__ = ["Ask", "Campaign"]
+__all__ = ["PATIENCE_H", "Ask", "Campaign"]
+
+PATIENCE_H = 168.0
+"""Hours that a round waits for its next run, unless said otherwise: as long as a recommendation is
+valid by default."""
 
 
 @dataclass(slots=True)
@@ -30,8 +35,13 @@ class Campaign:
     """Configurations per round."""
     repeats: int = 1
     """Runs wanted of each configuration."""
+    patience_h: float = PATIENCE_H
+    """Hours without a run of the round after which it is closed with what it has: a job that was
+    lost must not hold up the rest for ever."""
     round: int = -1
     asks: list[Ask] = field(default_factory=list)
+    waits_since: str | None = None
+    """When the round was seen to wait for its next run, ISO 8601."""
 
     @property
     def round_done(self) -> bool:
@@ -53,12 +63,29 @@ class Campaign:
         self.round += 1
         distinct = dict(chosen)  # in a small space a spread-out start repeats itself
         self.asks = [Ask(cid, dict(config), self.repeats) for cid, config in distinct.items()]
+        self.waits_since = None
 
     def count(self, candidate_id: str) -> None:
         """A job of this configuration ended and said something about it."""
         for ask in self.asks:
             if ask.candidate_id == candidate_id:
                 ask.missing -= 1
+                self.waits_since = None
+
+    def close_if_overdue(self, now: datetime) -> int:
+        """Give up the runs that a round waits for in vain; says how many. To be called now and
+        then while schedulers can see the round."""
+        if self.round_done:
+            return 0
+        if self.waits_since is None:
+            self.waits_since = now.isoformat()
+        waited = now - datetime.fromisoformat(self.waits_since)
+        if waited <= timedelta(hours=self.patience_h):
+            return 0
+        given_up = sum(max(ask.missing, 0) for ask in self.asks)
+        for ask in self.asks:
+            ask.missing = min(ask.missing, 0)
+        return given_up
 
     def dump(self) -> dict[str, object]:
         """State as JSON values."""

@@ -198,6 +198,8 @@ class Orders:
 
     def problem(self, order: Order) -> str | None:
         """Why an order does not fit this generation; None when it does."""
+        if order.kind != "pause" and not order.config:
+            return "it names no parameter"
         for name, value in order.context.items():
             if wrong := self._wrong_context(name, value):
                 return wrong

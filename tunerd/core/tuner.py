@@ -304,6 +304,17 @@ class Tuner:
         self.look_again([key])
         return missing
 
+    def close_overdue(self, keys: Iterable[str], now: datetime) -> dict[str, int]:
+        """Close rounds that wait in vain, among those of these contexts, which schedulers can see.
+        Says how many runs were given up where."""
+        closed = {}
+        for key in keys:
+            campaign = self.contexts[key].campaign if key in self.contexts else None
+            if campaign is not None and (given_up := campaign.close_if_overdue(now)):
+                closed[key] = given_up
+        self.look_again(closed)
+        return closed
+
     # -- orders -----------------------------------------------------------------------------
 
     @property

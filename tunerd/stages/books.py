@@ -62,6 +62,8 @@ class Changes:
     """Context keys whose proposal an operator said no to."""
     urgent: list[str] = field(default_factory=list)
     """Contexts that an operator's command makes due before all others."""
+    outlived: list[str] = field(default_factory=list)
+    """Contexts of recommendations and proposals that had no job for too long."""
     lapsed: Sequence[RecommendationRow] = ()
     """Rows whose ``renew_at`` has passed."""
     results: dict[int, str] = field(default_factory=dict)
@@ -98,6 +100,20 @@ class Books:
     obeyed: bool = False
     """Whether what is said keeps to the operators' orders."""
 
+    def outlived(self, now: datetime) -> list[str]:
+        """Contexts that something was said for and that had no job for too long."""
+        since = now - timedelta(days=self.settings.active_days)
+        return [
+            key
+            for key in sorted({*self.recommended.running, *self.recommended.proposed})
+            if (state := self.tuner.contexts.get(key)) is not None
+            and (state.alive_at is None or state.alive_at < since)
+        ]
+
+    def rounds_out(self) -> list[str]:
+        """Contexts whose profiling round schedulers can see."""
+        return [key for key, one in self.recommended.running.items() if one.round is not None]
+
     # -- saving -----------------------------------------------------------------------------
 
     def save(
@@ -125,8 +141,9 @@ class Books:
         if not self.ended:
             self._obey(tx, changes, news, now, said)
             self._say(tx, changes, news, now, said)
-        outlived = f"No job in this context for {self.settings.active_days:g} days."
-        self.recommended.keep_up(tx, changes.lapsed, set(active), outlived, now, said)
+        self._let_go(tx, changes.outlived, now, said)
+        crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
+        self.recommended.keep_up(tx, changes.lapsed, set(active), crowded_out, now, said)
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, said)
         self._save_state(tx, now)
@@ -315,6 +332,14 @@ class Books:
         return (
             None if broken is None else f"It breaks a limit that an operator set: {broken.named}."
         )
+
+    def _let_go(self, tx: Transaction, outlived: Iterable[str], now: datetime, said: Said) -> None:
+        reason = f"No job in this context for {self.settings.active_days:g} days."
+        for key in outlived:
+            if key in self.recommended.proposed:
+                self.recommended.drop(tx, key, "dropped")
+            if key in self.recommended.running:
+                self.recommended.withdraw(tx, key, reason, now, said)
 
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
         for key in sorted(self.recommended.proposed):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tunerd.core.campaign import Campaign
+from tunerd.core.campaign import PATIENCE_H, Campaign
 from tunerd.core.orders import Order, Orders
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.books import Books, Changes
@@ -118,8 +118,6 @@ class Desk:
     def _limit(self, order: Order) -> str:
         if wrong := self._orders.problem(order):
             return f"refused: {wrong}"
-        if not order.config:
-            return "refused: it names no parameter"
         orders = self._orders.given(order)
         meant = self._orders.within(order.context, self.active)
         unfit = self._unfit(meant, orders)
@@ -187,6 +185,7 @@ class Desk:
             rounds=wanted["rounds"],
             round_size=wanted["round_size"],
             repeats=wanted["repeats"],
+            patience_h=wanted.get("patience_h", PATIENCE_H),
         )
         try:
             key = self.books.tuner.start_campaign(wanted["context"], campaign, self.now)

@@ -152,14 +152,23 @@ class Tune:
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
+            self._close_overdue(books)
             self._carry_out(commands, books, changes)
             fresh = tuple(dict.fromkeys((*changes.urgent, *fresh)))
             books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
+            changes.outlived = books.outlived(self.now())
         searched_s = 0.0
         if not self._importing(row, books, observations):
             searched_s = self._search(row, books, changes, set(fresh))
-        worked = bool(observations or commands or changes.searched or changes.lapsed or books.anew)
+        worked = bool(
+            observations
+            or commands
+            or changes.searched
+            or changes.lapsed
+            or changes.outlived
+            or books.anew
+        )
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
         self.listener.hear(reports.Progressed(stage="tune", worked=worked))
@@ -315,6 +324,13 @@ class Tune:
     def _drop(self, study: str) -> None:
         self._books.pop(study, None)
         self.listener.hear(reports.StudyGone(study=study))
+
+    def _close_overdue(self, books: Books) -> None:
+        closed = books.tuner.close_overdue(books.rounds_out(), self.now())
+        for key, given_up in closed.items():
+            self.log.warning(
+                "round closed", study=books.study.name, context=key, runs_given_up=given_up
+            )
 
     # -- commands ---------------------------------------------------------------------------
 
