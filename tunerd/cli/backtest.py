@@ -137,12 +137,13 @@ def backtest(
         judged = list(verdicts(truth, answers, seed))
         found = results(judged, seed)
         important = _importances(jobs, folds, own, seed, bar) if with_importance else {}
-    show(jobs.study, found, important)
+    # Files first: a reader of the tables may have seen enough.
     if out is not None:
         _write(out, jobs, found, important, seed)
     if plots is not None:
         for path in _draw(plots, jobs.study, truth, judged, found, important):
             click.echo(f"wrote {path}", err=True)
+    show(jobs.study, found, important)
 
 
 def _folds(

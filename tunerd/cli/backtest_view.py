@@ -68,8 +68,8 @@ def _table(study: Study, split: str, results: Sequence[Result]) -> Table:
     for k in TOP:
         random = [_percent(r.random_regret_at[str(k)]) for r in results]
         table.add_row(f"… at random, of {k}", *random, style="dim")
-    bands = {r.band for r in results if r.band is not None}
-    band = f"{min(bands):.0%} band" if len(bands) == 1 else "band"
+    bands = {f"{r.band:.0%} " for r in results if r.band is not None}
+    band = f"{bands.pop() if len(bands) == 1 else ''}band"
     table.add_row(f"inside the {band}", *(_cell(r, "overall", "coverage") for r in results))
     table.add_row("… its width", *(_cell(r, "overall", "band_width") for r in results))
     if any(r.auc is not None for r in results):
