@@ -402,13 +402,13 @@ def tracked(rng: random.Random) -> Made:
 @_maker
 def mystery(rng: random.Random) -> Made:
     """Names that say nothing: only the numbers can tell."""
-    roles = _roles(tunable="a b c flag", objective="y")
+    roles = _roles(tunable="a b c d", objective="y")
     records = [
         {
             "a": rng.choice([1, 2, 4, 8]),
             "b": rng.choice([10, 20, 30, 40, 50]),
             "c": rng.choice(["red", "blue"]),
-            "flag": rng.random() < 0.5,
+            "d": rng.random() < 0.5,
         }
         for _ in range(200)
     ]

@@ -150,7 +150,7 @@ def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, st
         return "ignored", "numbers the rows"
     if column.kind == "float" or (column.kind == "bool" and said < 5):
         return None
-    if said > others and said >= 2.5:
+    if said > others and said >= (4.5 if column.numeric else 2.5):
         if set(name.words) & USERS and column.kind in ("category", "text"):
             return "user", "says whose job it was"
         if "id" in name.words or "uuid" in name.words or "name" in name.words:

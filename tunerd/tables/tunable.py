@@ -15,8 +15,9 @@ __all__ = ["MOST_CHOICES", "can_be_tuned", "find_inputs"]
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
-_ALLOCATED = {"replica", "vm", "instance"}
+_ALLOCATED = {"replica", "vm", "instance", "machine"}
 _RESOURCES = {"node", "gpu", "core", "cpu", "vcpu", "process", "rank", "machine", "server", "host"}
+_RANKS, _BESIDE_RANKS = {"rank", "process", "task"}, {"node", "thread"}
 _COUNTED = {"partition", "node", "worker", "thread", "replica", "executor", "rank", "core", "gpu"}
 _SETTINGS = re.compile(
     r"(none|off|on|auto|default|full|partial|enabled?|disabled?|yes|no|true|false|low|medium|high"
@@ -77,8 +78,10 @@ def find_inputs(
     grouping = groups if any(clear[c.name] < 0 for c in varying) else None
     given = [one.column for one in known.values() if one.role in ("context", "parameter")]
     allocated = any(set(names[c.name].words) & _ALLOCATED and clear[c.name] > 0 for c in varying)
+    laid_out = any(set(names[c.name].words) & _BESIDE_RANKS and c.numeric for c in varying)
     evidence = {
-        c.name: _evidence(c, names[c.name], clear, profile, grouping, allocated) for c in varying
+        c.name: _evidence(c, names[c.name], clear, profile, grouping, (allocated, laid_out))
+        for c in varying
     }
     for column in varying:
         one = evidence[column.name]
@@ -128,7 +131,7 @@ def _evidence(
     clear: Mapping[str, int],
     profile: Profile,
     groups: IntArray | None,
-    allocated: bool,
+    chosen: tuple[bool, bool],
 ) -> Evidence:
     """Add up what speaks for a parameter and for context."""
     tuned, brought = name.weight("parameter"), name.weight("context")
@@ -140,6 +143,10 @@ def _evidence(
     margin += looks
     if reason:
         why.append(reason)
+    allocated, laid_out = chosen
+    if laid_out and set(name.words[-1:]) & _RANKS and column.numeric and tuned < 3:
+        margin += 1.5
+        why.append("how many fit a node is chosen")
     if allocated and set(name.words) & _RESOURCES and column.numeric and tuned < 3:
         margin += 4.0
         why.append("resources are chosen in this table")
@@ -151,10 +158,26 @@ def _evidence(
         elif share is not None and share > 0.5:
             margin += 0.5
             why.append("varies within a context")
+    if max(tuned, brought) < 1 and column.kind in ("category", "text"):
+        leading, part = _silent(column, name, clear, profile)
+        margin += leading
+        why += part
     margin += 0.5 * _neighbours(column, clear, profile)
     if not why:
         why.append("its name says nothing, and most of what is written down was chosen")
     return Evidence(margin, "; ".join(why))
+
+
+def _silent(
+    column: Column, name: Name, clear: Mapping[str, int], profile: Profile
+) -> tuple[float, list[str]]:
+    """What is left to go by for a text whose name nobody knows."""
+    if name.words[-1].endswith(("er", "or", "izer")) and len(name.words[-1]) > 5:
+        return 1.5, ["a part that can be exchanged, by its name"]
+    first = min((c.place for c in profile.columns if clear.get(c.name, 0) > 0), default=-1)
+    if column.place < first:
+        return -1.0, ["stands before everything that is tuned"]
+    return 0.0, []
 
 
 def _looks(column: Column) -> tuple[float, str]:

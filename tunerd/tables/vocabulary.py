@@ -34,8 +34,8 @@ def _weighed(text: str) -> dict[tuple[str, ...], float]:
 CONTEXT = _weighed("""
 3: model, model name, model size, model type, arch, architecture, network architecture
 3: application, app, workload, benchmark, program, job type, task, family, suite, function
-3: kernel name, dataset, data set, set size, corpus, input, input size, input file, problem
-3: problem size, problem type, query, query id, scale factor, schema, collection, graph
+3: kernel, kernel name, dataset, data set, set size, corpus, input, input size, input file
+3: problem, problem size, problem type, query, query id, scale factor, schema, collection, graph
 3: graph name, matrix, matrix name, scenario, gpu type, gpu model, gpu name, accelerator
 3: accelerator type, accelerator name, device name, hardware, cpu model, cpu type, processor
 3: chip, soc, board, system, platform, cluster, machine, region, site, datacenter, data center
@@ -121,11 +121,11 @@ PARAMETER = _weighed("""
 4: write buffer size
 3: batch, cache, buffer, memory limit, cpu limit, limit, threshold, interval, timeout, ratio
 3: fraction, factor, depth, mode, granularity, enable, enabled, disable, disabled, use, with
-3: allow, tolerance, step per, layer per, pool size, pool, window size, priority, share, quota
-3: gpu per job, gpu per task, per node, per task, per worker, allocation, bind to, map by
-3: tolerance level, option, variant choice, impl, implementation, method, technique, transport
-3: num stage, num warp, warp, block m, block n, block k, group m, simd, register, maxreg
-3: occupancy target, epsilon, beta, gamma, temperature setting, acceleration
+3: allow, tolerance, step per epoch, layer per stage, pool size, pool, window size, priority
+3: share, quota, gpu per job, gpu per task, per node, per task, per worker, allocation, bind to
+3: map by, tolerance level, option, variant choice, impl, implementation, method, technique
+3: transport, num stage, num warp, warp, block m, block n, block k, group m, simd, register
+3: maxreg, occupancy target, epsilon, beta, gamma, temperature setting, acceleration
 2: split, stage, router, order, level, panel, draft, eviction, scheduler, solver, ring, weight
 2: stride, vcpu, memory per node, sync, lock, isolation, isolation level, consistency, engine
 2: index, index type, format, file format, storage format, encoding, bit, group size, pack
@@ -178,7 +178,9 @@ MEASURES = _measures("""
 3 7 min: kernel time, response time, total time, batch time, epoch time, time per step
 3 7 min: time per iteration, time to solution, inference time
 3 6.8 min!: latency, mean latency, average latency, delay
-2.5 6.9 min: time, time to, cycle, tick, wall
+2.5 6.9 min: time, time to, wall
+2.5 5 min: cycle, tick, code size, binary size, object code size, size reduction
+2.5 5 min: instruction count
 4 5.9 min!: ttft, tpot, itl, tbt, time first token, time per output token, first token
 3 3 min: sync time, comm time, communication time, compute time, computation time, gc time
 3 3 min: queue time, wait time, waiting time, load time, setup time, init time, startup time
@@ -205,7 +207,6 @@ MEASURES = _measures("""
 2.5 1 min: stalled
 2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
 2.5 1 any: hit
-2.5 5 min: code size, binary size, object code size, size reduction, instruction count
 1 1 any: iteration, rate, value, output, used, allocated, actual, ipc, cpi
 """)
 """By phrase. What is a part of something, or its spread, ranks low."""
@@ -214,6 +215,7 @@ QUALIFIERS = {
     **dict.fromkeys(("std", "variance", "cv", "ci", "stderr", "skewness", "kurtosis"), -20.0),
     **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p999", "percentile", "tail"), -1.5),
     **dict.fromkeys(("median", "mean"), 0.1),
+    **dict.fromkeys(("pct", "fraction", "share"), -3.0),
     **dict.fromkeys(("min", "max", "first", "last", "initial", "final", "warm", "cold"), -1.0),
 }
 """What a word beside a measure does to its rank."""
@@ -242,12 +244,13 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, hostname, node list, nodelist, node name
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
-6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username
-6: index level, unnamed, config hash
-5: trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label, sweep, experiment
-5: experiment name, exp, run, line, account, project, command, cmd, script, filename, file name
-5: placement, source, provenance, attempt, user, year, month, weekday, remark, link, figure
-5: paper, trace, error type, owner, submitter, reference, citation, doi, notes text, column
+6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
+6: md5, index level, unnamed, config hash
+5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
+5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
+5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday
+5: remark, link, figure, paper, trace, error type, owner, submitter, reference, citation, doi
+5: notes text, column
 3: commit, host, file, topology, phase, error, data source
 """)
 """What says nothing about how a job was configured, or says it in a form that nobody can use."""

@@ -131,7 +131,9 @@ def _parted(word: str) -> tuple[str, ...]:
 def _expanded(word: str) -> list[str]:
     if word in _EXPANDED:
         return _EXPANDED[word].split()
-    if len(word) > 3 and word.endswith("s") and word not in _WHOLE and word[-2] not in "su":
+    if word.endswith(("sses", "xes", "shes")):
+        word = word[:-2]
+    elif len(word) > 3 and word.endswith("s") and word not in _WHOLE and word[-2] not in "su":
         word = word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
     for prefix in ("num", "n"):
         if word.startswith(prefix) and word[len(prefix) :] in _NOUNS:
@@ -214,6 +216,9 @@ def read_name(name: str) -> Name:
                 weights[one] = weights.get(one, 0.0) + table[phrase] * share
         if phrase in _MEASURES:
             measures[" ".join(phrase)] = _MEASURES[phrase]
+    if not measures and len(found) > 1 and found[-1] in _TIME_UNITS:
+        measures[found[-1]] = Measure(1.5, 6.0, "minimize")
+        weights["measured"] = weights.get("measured", 0.0) + 1.5
     told = max(measures, key=lambda one: measures[one].rank, default="")
     best = measures.get(told, Measure(0.0, 0.0, None))
     rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in found) if measures else 0.0
@@ -223,6 +228,8 @@ def read_name(name: str) -> Name:
     return Name(found, leaf, weights, tuple(said), rank, best.goal, guard, told)
 
 
+_TIME_UNITS = {"s", "ms", "us", "ns", "minute", "hour"}
+"""What ends in one is a time, and mostly one that was taken."""
 _TAIL = QUALIFIERS["p99"]
 
 
