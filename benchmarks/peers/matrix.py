@@ -16,7 +16,12 @@ from tunerd.core.learners.design import Design
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
-__all__ = ["Jobs", "chance_to_run"]
+__all__ = ["MANY", "Jobs", "boosted_chance", "chance_to_run"]
+
+FEW = 10
+"""Outcomes below which there is nothing to split."""
+MANY = 400
+"""Jobs from which on LightGBM's defaults have enough to split; below, leaves may be smaller."""
 
 
 @dataclass(frozen=True)
@@ -68,23 +73,31 @@ class Jobs:
 
 
 def chance_to_run(jobs: Jobs, seed: int) -> FloatArray:
-    """(asked,) probability to run by a LightGBM classifier; the plain share while all or none of
-    the known jobs ran, or there are too few to split."""
+    """(asked,) probability to run by a LightGBM classifier; see :func:`boosted_chance`."""
+    return boosted_chance(jobs.known.X, jobs.known.ran, jobs.asked.X, jobs.categorical, seed)
+
+
+def boosted_chance(
+    X: FloatArray, ran: FloatArray, asked: FloatArray, categorical: Sequence[int], seed: int
+) -> FloatArray:
+    """(asked,) probability to run by a LightGBM classifier of (n, F) jobs and whether each ran,
+    NaN where that is not known; 1 while all ran, the smoothed share while none did or there are
+    too few to split."""
     import lightgbm
 
-    said = np.isfinite(jobs.known.ran)
-    ran = jobs.known.ran[said]
-    share = float((ran.sum() + 1.0) / (len(ran) + 1.0)) if len(ran) else 1.0
-    if len(ran) < 10 or ran.min() == ran.max():
-        return np.full(len(jobs.asked), share if len(ran) and not ran.all() else 1.0)
+    said = np.isfinite(ran)
+    ran = ran[said]
+    if not len(ran) or ran.all():
+        return np.ones(len(asked))
+    if len(ran) < FEW or not ran.any():
+        return np.full(len(asked), float((ran.sum() + 1.0) / (len(ran) + 1.0)))
     model = lightgbm.LGBMClassifier(
         verbosity=-1,
         n_jobs=1,
         random_state=seed,
         deterministic=True,
-        min_child_samples=20 if len(ran) >= 400 else 5,
+        min_child_samples=20 if len(ran) >= MANY else 5,
     )
-    data = jobs.known.X[said]
-    model.fit(data, ran.astype(int), categorical_feature=jobs.categorical)
-    told = model.predict_proba(jobs.asked.X, num_threads=1)
+    model.fit(X[said], ran.astype(int), categorical_feature=list(categorical))
+    told = model.predict_proba(asked, num_threads=1)
     return np.asarray(told, dtype=np.float64)[:, 1]

@@ -8,7 +8,9 @@ with the worst cost that was seen, which SMAC trains on.
 """
 
 import logging
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +46,9 @@ class _Run(PeerRun):
         self.configs = [self._config(point) for point in self.grid.points]
         self.index = {config: i for i, config in enumerate(self.configs)}
         self.waiting: dict[int, Any] = {}
-        self.folder = tempfile.TemporaryDirectory(prefix="smac-")
+        # SMAC writes its settings somewhere, whatever one says.
+        self.folder = tempfile.mkdtemp(prefix="smac-")
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.facade = self._facade()
 
     def choose(self, n: int) -> Sequence[int]:
@@ -88,7 +92,7 @@ class _Run(PeerRun):
     def _facade(self) -> Any:
         scenario = Scenario(
             self.space,
-            output_directory=self.folder.name,
+            output_directory=self.folder,
             deterministic=True,
             n_trials=1_000_000,
             seed=self.seed,

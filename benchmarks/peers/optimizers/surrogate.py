@@ -13,9 +13,9 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.peers.grid import PeerRun, as_jobs
-from benchmarks.peers.matrix import Jobs
+from benchmarks.peers.matrix import MANY, Jobs, boosted_chance
 from benchmarks.peers.predictors.extra_trees import forest_chance
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.evaluation.closed_loop import Problem
 
 __all__ = ["SurrogateRun", "log_expected_improvement"]
@@ -32,9 +32,9 @@ class SurrogateRun(PeerRun):
         jobs = Jobs.of(problem.study, problem.history, as_jobs(problem))
         old, self.here = jobs.plain()
         near = _nearest(jobs, old_rows)
-        self.old = old[near]
-        """(m, P) jobs of other contexts, the nearest contexts' first."""
-        self.old_score, self.old_ran = jobs.known.score[near], jobs.known.ran[near]
+        self.old, self.old_score = old[near], jobs.known.score[near]
+        """Jobs of other contexts, of the nearest ones."""
+        self._history, self._all_old = jobs, old
 
     @abstractmethod
     def model(
@@ -45,39 +45,44 @@ class SurrogateRun(PeerRun):
 
     def choose(self, n: int) -> Sequence[int]:
         """One after the other, each believed."""
-        X = np.concatenate([self.old, self.here[self.tried]])
-        score = np.concatenate([self.old_score, self.scores])
-        own = self.scores[np.isfinite(self.scores)]
-        usable: BoolArray = np.isfinite(score)
-        chance = self._chance(X)
-        if usable.sum() < 2:
-            if not len(X):
-                return self.at_random(n)
-            return self._first(chance + 1e-6 * self.rng.random(len(chance)), n)
-        X, score = X[usable], score[usable]
-        best = float(own.max()) if len(own) else -np.inf
+        own = self.scores
+        ran = np.isfinite(own)
+        X = np.concatenate([self.old, self.here[self.tried][ran]])
+        score = np.concatenate([self.old_score, own[ran]])
+        chance = np.log(np.maximum(self._chance(), LEAST_CHANCE))
+        if len(X) < 2:
+            return self._best(chance, n)
+        # With nothing of one's own there is nothing to improve on: the best predicted is taken.
+        best = float(own[ran].max()) if ran.any() else -np.inf
         picks: list[int] = []
         while len(picks) < n:
             mean, sd = self.model(X, score, self.here, again=bool(picks))
-            # With nothing of one's own there is nothing to improve on: the best predicted.
             value = mean if best == -np.inf else log_expected_improvement(mean, sd, best)
-            value = value + np.log(np.maximum(chance, LEAST_CHANCE))
-            value[~self.untried] = -np.inf
+            value = value + chance
             value[picks] = -np.inf
-            picks.append(int(np.argmax(value)))
-            X = np.concatenate([X, self.here[picks[-1:]]])
-            score = np.append(score, mean[picks[-1]])
-            best = max(best, float(mean[picks[-1]]))
+            picks += self._best(value, 1)
+            believed = picks[-1]
+            X = np.concatenate([X, self.here[[believed]]])
+            score = np.append(score, mean[believed])
+            best = max(best, float(mean[believed]))
         return picks
 
-    def _chance(self, X: FloatArray) -> FloatArray:
-        ran = np.concatenate([self.old_ran, self.ran])
-        return forest_chance(X, ran, self.here, self.seed, TREES)
+    def _chance(self) -> FloatArray:
+        """(configurations,) probability to run, by old jobs and one's own: boosted trees where
+        there are many, extra trees where there are few."""
+        old, asked = self._history.known, self._history.asked
+        ran = np.concatenate([old.ran, self.ran])
+        if len(ran) < MANY:
+            X = np.concatenate([self._all_old, self.here[self.tried]])
+            return forest_chance(X, ran, self.here, self.seed, TREES)
+        X = np.concatenate([old.X, asked.X[self.tried]])
+        return boosted_chance(X, ran, asked.X, self._history.categorical, self.seed)
 
-    def _first(self, value: FloatArray, n: int) -> list[int]:
+    def _best(self, value: FloatArray, n: int) -> list[int]:
         there = self.there
-        first: list[int] = there[np.argsort(-value[there], kind="stable")][:n].tolist()
-        return first
+        order = np.lexsort((self.rng.random(len(there)), -value[there]))
+        best: list[int] = there[order[:n]].tolist()
+        return best
 
 
 def log_expected_improvement(mean: FloatArray, sd: FloatArray, best: float) -> FloatArray:
@@ -92,12 +97,11 @@ def log_expected_improvement(mean: FloatArray, sd: FloatArray, best: float) -> F
     return told
 
 
-def _nearest(jobs: Jobs, rows: int) -> IntArray:
-    """Old jobs of the nearest contexts, at most so many; an even sample of the last context."""
+def _nearest(jobs: Jobs, most: int) -> IntArray:
+    """At most so many known jobs with a score, of the nearest contexts; of the last context that
+    has a place an even sample."""
     contexts, asked = jobs.plain("context")
-    if not len(contexts):
-        return np.zeros(0, dtype=np.int64)
     far = ((contexts - asked[0]) ** 2).sum(axis=1)
     order = np.lexsort((np.random.default_rng(0).random(len(far)), far))
-    nearest: IntArray = order[:rows].astype(np.int64)
+    nearest: IntArray = order[jobs.scored[order]][:most].astype(np.int64)
     return nearest

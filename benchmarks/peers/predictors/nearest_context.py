@@ -3,14 +3,15 @@
 Contexts are compared by their standardised columns. A configuration is worth what the most similar
 configurations were worth in the nearest contexts, relative to each of those contexts' mean, until
 those contexts together have twenty jobs: with fewer, the ranking of a context that was run twice
-would hide what its neighbour knows. A context's own jobs are the nearest there are.
+would hide what its neighbour knows. A context's own jobs are the nearest there are. Whether it will
+run is told by the same neighbours, failures among them.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.peers.matrix import Jobs, chance_to_run
+from benchmarks.peers.matrix import Jobs
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
@@ -21,6 +22,8 @@ __all__ = ["NearestContext", "by_context", "nearest_first", "similar"]
 ENOUGH = 20
 """Jobs of the nearest contexts to go by."""
 NEIGHBOURS = 3
+AT_ONCE = 500
+"""Configurations compared with all others at a time, so that memory stays small."""
 
 
 class NearestContext:
@@ -29,22 +32,28 @@ class NearestContext:
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
     ) -> Foretold:
+        del seed
         jobs = Jobs.of(study, known, asked)
-        score = np.zeros(len(asked))
-        scored = np.flatnonzero(jobs.scored)
-        if len(scored):
-            contexts, contexts_asked = jobs.plain("context")
-            configs, configs_asked = jobs.plain("configuration")
-            relative = jobs.known.score.copy()
-            groups = by_context(jobs.known.context_key, scored)
-            for rows in groups:
-                relative[rows] -= relative[rows].mean()
-            for places in by_context(jobs.asked.context_key, np.arange(len(asked))):
-                near = nearest_first(contexts, groups, contexts_asked[places[0]])
-                score[places] = similar(
-                    configs[near], relative[near], configs_asked[places], NEIGHBOURS
-                )
-        return Foretold(score, runs=chance_to_run(jobs, seed), only_ranks=True)
+        score, runs = np.zeros(len(asked)), np.ones(len(asked))
+        contexts, contexts_asked = jobs.plain("context")
+        configs, configs_asked = jobs.plain("configuration")
+        scored = by_context(jobs.known.context_key, np.flatnonzero(jobs.scored))
+        said = by_context(jobs.known.context_key, np.flatnonzero(np.isfinite(jobs.known.ran)))
+        relative = jobs.known.score.copy()
+        for rows in scored:
+            relative[rows] -= relative[rows].mean()
+        for places in by_context(jobs.asked.context_key, np.arange(len(asked))):
+            at = contexts_asked[places[0]]
+            for told, groups, worth in (
+                (score, scored, relative),
+                (runs, said, jobs.known.ran),
+            ):
+                if groups:
+                    near = nearest_first(contexts, groups, at)
+                    told[places] = similar(
+                        configs[near], worth[near], configs_asked[places], NEIGHBOURS
+                    )
+        return Foretold(score, runs=runs, only_ranks=True)
 
 
 def by_context(keys: Sequence[str], rows: IntArray) -> list[IntArray]:
@@ -72,8 +81,11 @@ def similar(
     configs: FloatArray, worth: FloatArray, asked: FloatArray, neighbours: int
 ) -> FloatArray:
     """(asked,) mean worth of the most similar configurations, the nearer the heavier."""
-    far = ((asked[:, None, :] - configs[None, :, :]) ** 2).sum(axis=2)
-    near = np.argsort(far, axis=1, kind="stable")[:, :neighbours]
-    weight = 1.0 / (np.take_along_axis(far, near, axis=1) + 1e-3)
-    told: FloatArray = (weight * worth[near]).sum(axis=1) / weight.sum(axis=1)
+    told = np.zeros(len(asked))
+    for some in np.array_split(np.arange(len(asked)), max(len(asked) // AT_ONCE, 1)):
+        product = asked[some] @ configs.T
+        far = (asked[some] ** 2).sum(axis=1)[:, None] + (configs**2).sum(axis=1) - 2 * product
+        near = np.argsort(far, axis=1, kind="stable")[:, :neighbours]
+        weight = 1.0 / (np.maximum(np.take_along_axis(far, near, axis=1), 0.0) + 1e-3)
+        told[some] = (weight * worth[near]).sum(axis=1) / weight.sum(axis=1)
     return told
