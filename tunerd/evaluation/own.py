@@ -20,7 +20,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.evaluation.predicting import Foretold
 
-__all__ = ["Live", "Own", "forecaster"]
+__all__ = ["AtOnce", "Live", "Own", "forecaster"]
 
 _HALF_WIDTH = NormalDist().inv_cdf(0.5 + BAND / 2)
 """Of the published band, in spreads."""
