@@ -403,7 +403,7 @@ def tracked(rng: random.Random) -> Made:
 def mystery(rng: random.Random) -> Made:
     """Names that say nothing: only the numbers can tell."""
     roles = _roles(tunable="a b c d", objective="y")
-    records = [
+    records: list[Record] = [
         {
             "a": rng.choice([1, 2, 4, 8]),
             "b": rng.choice([10, 20, 30, 40, 50]),

@@ -24,6 +24,9 @@ Format = Literal["csv", "jsonl", "parquet"]
 LOOKED_AT = 1_000
 """Rows of JSON lines whose keys are the columns; later keys are in the rows all the same."""
 
+MAX_NAME = 1_000
+"""Characters of a column's name."""
+
 
 class TableFile:
     """A table of old jobs: its columns, and its rows in the order of the file."""
@@ -166,6 +169,8 @@ def _checked(path: Path, names: Sequence[str]) -> Sequence[str]:
     unspeakable = [name for name in names if not _is_unicode(name)]
     if unspeakable:
         raise _wrong(path, f"has column names that are not UTF-8: {unspeakable[0]!a}")
+    if any(len(name) > MAX_NAME for name in names):
+        raise _wrong(path, f"has column names of more than {MAX_NAME} characters")
     if not names:
         raise _wrong(path, "has no columns")
     return names

@@ -15,7 +15,7 @@ from typing import Literal
 
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.profile import Column, Profile
-from tunerd.tables.relations import Product, products
+from tunerd.tables.relations import Bound, Product, bounds, products
 from tunerd.tables.words import Name, read_name
 
 __all__ = ["Given", "Goal", "Guess", "Guesses", "Role", "guess", "sureness"]
@@ -38,6 +38,8 @@ Role = Literal[
 ``time`` is one that is not when the job finished; ``label`` is kept and not learned from."""
 
 Goal = Literal["maximize", "minimize"]
+MOST_COLUMNS = 1_000
+"""Columns of a table; a study has no more context features, nor a mapping more metrics."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Guesses:
     goal_why: str
     products: tuple[Product, ...]
     """Of inputs; held in every row looked at."""
+    bounds: tuple[Bound, ...]
+    """Of inputs too."""
 
     def having(self, *roles: Role) -> list[Guess]:
         """The columns with one of these roles, in the order of the table."""
@@ -124,7 +128,12 @@ def guess(profile: Profile, given: Given = Given()) -> Guesses:
     ]
     goal, goal_sure, why = goal_of(objective, list(found.values()), given.goal)
     ordered = tuple(found[column.name] for column in profile.columns)
-    return Guesses(profile, ordered, goal, goal_sure, why, tuple(products(inputs)))
+    equal = products(inputs)
+    tuned = {one.column.name for one in found.values() if one.role == "parameter"}
+    held = bounds(
+        [column for column in inputs if found[column.name].role != "derived"], tuned, equal
+    )
+    return Guesses(profile, ordered, goal, goal_sure, why, tuple(equal), tuple(held))
 
 
 def _check(profile: Profile, given: Given) -> None:
@@ -132,6 +141,9 @@ def _check(profile: Profile, given: Given) -> None:
     if not profile.rows:
         problems.append(Problem("table", "has no rows to learn from"))
     known = {column.name for column in profile.columns}
+    if len(known) > MOST_COLUMNS:
+        message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"
+        problems.append(Problem("table", message))
     for name in [*given.roles, *([given.objective] if given.objective is not None else [])]:
         if name not in known:
             there = ", ".join(sorted(known)[:20])

@@ -48,12 +48,16 @@ def find_oddities(
     profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
 ) -> dict[str, Guess]:
     """What each such column is; columns in ``known`` are left as they are."""
-    open_ = [column for column in profile.columns if column.name not in known]
     found: dict[str, Guess] = {}
+    open_ = [column for column in profile.columns if column.name not in known]
 
     def say(column: Column, role: Role, sure: float, why: str) -> None:
         found[column.name] = Guess(column, names[column.name], role, sure, why)
 
+    for column in open_:
+        if not column.name.strip():
+            say(column, "ignored", 1.0, "has no name")
+    open_ = [column for column in open_ if column.name not in found]
     taken = {one.role for one in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
     statuses.sort(key=lambda column: -_status_weight(column, names[column.name]))

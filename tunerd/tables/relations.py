@@ -4,8 +4,8 @@ Everything works on the sample's codes and numbers; what is found held in every 
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +14,9 @@ from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.tables.profile import Column
 
 __all__ = [
+    "Bound",
     "Product",
+    "bounds",
     "determines",
     "explained",
     "grouped",
@@ -36,9 +38,18 @@ class Product:
     total: str
     factors: tuple[str, ...]
 
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The product of ``small`` is at most that of ``large`` in every row, or divides it."""
+
+    small: tuple[str, ...]
+    large: tuple[str, ...]
+    divides: bool = False
+
     @property
-    def expression(self) -> str:
-        return f"{' * '.join(self.factors)} == {self.total}"
+    def names(self) -> tuple[str, ...]:
+        return (*self.small, *self.large)
 
 
 def grouped(columns: Sequence[Column], rows: int) -> IntArray:
@@ -139,11 +150,7 @@ def products(columns: Sequence[Column]) -> list[Product]:
     Only integers; each factor has several values and is needed, and the rows tell the product
     from a coincidence.
     """
-    among = [
-        column
-        for column in columns
-        if column.kind == "int" and column.distinct > 1 and min(_integers(column)) > 0
-    ][:MOST_COLUMNS]
+    among = _whole_numbers(columns)
     if len(among) < 3:
         return []
     rows = np.unique(np.stack([column.numbers for column in among], axis=1), axis=0)
@@ -159,6 +166,15 @@ def products(columns: Sequence[Column]) -> list[Product]:
         if not shorter and not _follows(held, found):
             found.append(held)
     return found
+
+
+def _whole_numbers(columns: Sequence[Column]) -> list[Column]:
+    """Columns of several positive integers, not too many of them."""
+    return [
+        column
+        for column in columns
+        if column.kind == "int" and column.distinct > 1 and min(_integers(column)) > 0
+    ][:MOST_COLUMNS]
 
 
 def _integers(column: Column) -> list[float]:
@@ -195,3 +211,98 @@ def _follows(product: Product, known: Sequence[Product]) -> bool:
             if any(set(other.factors) == put and other.total == product.total for other in known):
                 return True
     return False
+
+
+TIGHT = 0.05
+"""Share of the rows in which a bound must be reached: a rule is felt, a coincidence is not."""
+SURPRISING = 0.2
+"""Share of the rows that would break a bound if the columns had nothing to do with each other."""
+MOST_BOUNDS = 6
+
+
+def bounds(
+    columns: Sequence[Column], tuned: Collection[str], known: Sequence[Product]
+) -> list[Bound]:
+    """Bounds that hold in every row and would not hold by chance.
+
+    Whole positive numbers only, one of them tuned: a <= b, a <= b * c, a * b <= c, and what
+    divides what. What follows from a product or from a shorter bound is not said.
+    """
+    among = _whole_numbers(columns)
+    rows = np.stack([column.numbers for column in among], axis=1) if among else np.empty((0, 0))
+    rows = np.unique(rows[np.isfinite(rows).all(axis=1)], axis=0)
+    if len(rows) < 30 or len(among) < 2:
+        return []
+    shuffled = _shuffled(rows)
+    names = [column.name for column in among]
+    found: list[Bound] = []
+    for small, large in _sides(len(among)):
+        one = Bound(tuple(names[i] for i in small), tuple(names[i] for i in large))
+        if set(one.names).isdisjoint(tuned) or _implied(one, found, known):
+            continue
+        if _divides(rows, shuffled, small, large):
+            found.append(replace(one, divides=True))
+        elif _bounds(rows, shuffled, small, large):
+            found.append(one)
+    return found[:MOST_BOUNDS]
+
+
+def _divides(
+    rows: FloatArray, shuffled: FloatArray, small: Sequence[int], large: Sequence[int]
+) -> bool:
+    """Whether one number is a multiple of the other side in every row, and not by chance."""
+    if len(large) > 1 or _rest(rows, small, large).any():
+        return False
+    return float((_rest(shuffled, small, large) != 0).mean()) >= SURPRISING / 2
+
+
+def _bounds(
+    rows: FloatArray, shuffled: FloatArray, small: Sequence[int], large: Sequence[int]
+) -> bool:
+    """Whether one side is at most the other in every row, reaches it, and not by chance."""
+    gaps = _gap(rows, small, large)
+    if gaps.max() > 0 or (gaps == 0).mean() < TIGHT:
+        return False
+    return float((_gap(shuffled, small, large) > 0).mean()) >= SURPRISING
+
+
+def _rest(rows: FloatArray, small: Sequence[int], large: Sequence[int]) -> FloatArray:
+    rest: FloatArray = rows[:, large].prod(axis=1) % rows[:, small].prod(axis=1)
+    return rest
+
+
+def _sides(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Places on both sides of a bound; the simplest first."""
+    places = range(count)
+    yield from (((a,), (b,)) for a in places for b in places if a != b)
+    for pair in combinations(places, 2):
+        for one in places:
+            if one not in pair:
+                yield (one,), pair
+                yield pair, (one,)
+
+
+def _gap(rows: FloatArray, small: Sequence[int], large: Sequence[int]) -> FloatArray:
+    gap: FloatArray = rows[:, small].prod(axis=1) - rows[:, large].prod(axis=1)
+    return gap
+
+
+def _shuffled(rows: FloatArray) -> FloatArray:
+    """Each column in an order of its own."""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(column) for column in rows.T], axis=1)
+
+
+def _implied(one: Bound, found: Sequence[Bound], known: Sequence[Product]) -> bool:
+    """Whether a bound follows from a product (a factor is no more than it) or a shorter bound."""
+    for product in known:
+        if set(one.small) <= set(product.factors) and product.total in one.large:
+            return True
+        if {*one.small, *one.large} <= {*product.factors, product.total}:
+            return True
+    small, large = set(one.small), set(one.large)
+    return any(
+        (set(shorter.small) >= small and set(shorter.large) <= large)
+        or (set(shorter.small) & small and set(shorter.large) & large)
+        for shorter in found
+    )

@@ -194,6 +194,9 @@ def _object(line: str) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         try:  # Python's own writer puts NaN where a number is missing
             found = json.loads(line, parse_constant=lambda _: None)
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("has half of a surrogate pair") from None
         except ValueError:
             raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):

@@ -225,7 +225,7 @@ def _follows(
     column: Column, name: Name, inputs: Sequence[Column], evidence: Mapping[str, Evidence]
 ) -> str | None:
     """Why a number that few would set by hand follows from other inputs; ``None`` if not."""
-    if not column.numeric or name.weight("parameter") >= 3 or name.weight("context") >= 3:
+    if not column.numeric or name.weight("context") >= 3:
         return None
     others = [c for c in inputs if c is not column]
     if set(name.words) & {"total", "overall", "sum", "aggregate", "all"}:
@@ -233,6 +233,8 @@ def _follows(
         for one in products([column, *numbers]):
             if one.total == column.name:
                 return f"is {' * '.join(one.factors)} in every row"
+    if name.weight("parameter") >= 3:
+        return None
     rows = len(column.codes)
     things = [c for c in others if c.kind == "category"]
     for thing in things:

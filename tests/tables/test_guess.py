@@ -1,0 +1,248 @@
+"""What columns are taken for: tables of many fields, and each kind of evidence on its own."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tables.sketches import SKETCHES, sketched
+from tests.tables.synthetic import MAKERS, Made, make, write
+from tunerd.errors import MisconfiguredError
+from tunerd.tables.files import open_table
+from tunerd.tables.guess import Given, Guesses, guess
+from tunerd.tables.profile import profile
+from tunerd.tables.words import identifier, read_name, unit_of, words
+
+RIGHT = {
+    "context": {"context"},
+    "tunable": {"parameter"},
+    "objective": {"objective", "metric"},
+    "status": {"status"},
+    "timestamp": {"finished_at", "time"},
+    "auxiliary": {"metric", "derived", "job_id", "user", "label", "ignored"},
+}
+
+NOTHING = Given()
+
+
+def guessed(
+    made: Made | Sequence[Mapping[str, Any]], path: Path, given: Given = Given()
+) -> Guesses:
+    if not isinstance(made, Made):
+        made = Made(list(map(dict, made)), dict.fromkeys(made[0], ""), "", "")
+    return guess(profile(open_table(write(made, path))), given)
+
+
+def roles(guesses: Guesses) -> dict[str, str]:
+    return {one.column.name: one.role for one in guesses.columns}
+
+
+def wrong(made: Made, guesses: Guesses) -> list[str]:
+    found = roles(guesses)
+    return [
+        f"{column}: {found[column]}, is {role}"
+        for column, role in made.roles.items()
+        if found[column] not in RIGHT[role]
+    ]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_tables_of_many_fields(name: str, tmp_path: Path) -> None:
+    made = make(name)
+    guesses = guessed(made, tmp_path / ("jobs.jsonl" if name == "serving" else "jobs.csv"))
+    mistakes = wrong(made, guesses)
+    assert len(mistakes) <= 0.1 * len(made.roles), mistakes
+    assert (guesses.objective.column.name, guesses.goal) == (made.objective, made.goal)
+
+
+def test_sketches_of_tables(tmp_path: Path) -> None:
+    mistakes: list[str] = []
+    columns = 0
+    for name in SKETCHES:
+        made = sketched(name)
+        guesses = guessed(made, tmp_path / f"{name}.csv")
+        mistakes += [f"{name}.{mistake}" for mistake in wrong(made, guesses)]
+        columns += len(made.roles)
+        assert made.roles[guesses.objective.column.name] == "objective", name
+    assert len(mistakes) <= 0.1 * columns, mistakes
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("n_gpus", ("gpu",)),
+        ("numGPUs", ("gpu",)),
+        ("nGPUs", ("gpu",)),
+        ("OMP_NUM_THREADS", ("omp", "thread")),
+        ("tokens/s/GPU", ("token", "per", "s", "per", "gpu")),
+        ("blocksize", ("block", "size")),
+        ("elapsedtime", ("elapsed", "time")),
+        ("Write bandwidth (MiB/s)", ("write", "bandwidth", "mib", "per", "s")),
+        ("mbs", ("micro", "batch", "size")),
+        ("cache_misses", ("cache", "miss")),
+        ("#", ("n",)),
+        ("", ()),
+        ("日本", ()),
+    ],
+)
+def test_words_of_names(name: str, expected: tuple[str, ...]) -> None:
+    assert words(name) == expected
+    read_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("tokens_per_s_per_gpu", "tokens/s/GPU"),
+        ("samples_per_second", "samples/s"),
+        ("step_time_ms", "ms"),
+        ("peak_mem_gib", "GiB"),
+        ("Write bandwidth (MiB/s)", "MiB/s"),
+        ("GFLOPS", "GFLOP/s"),
+        ("speed", ""),
+        ("s", ""),
+    ],
+)
+def test_units_of_names(name: str, unit: str) -> None:
+    assert unit_of(name) == unit
+
+
+def test_identifiers() -> None:
+    assert identifier("File size (GiB)", ()) == "File_size_GiB"
+    assert identifier("2d", ()) == "c2d"
+    assert identifier("min", ()) == "min_"
+    assert identifier("größe", ()) == "groe" or identifier("größe", ()).isascii()
+    assert identifier("日本", {"column"}) == "column_2"
+    assert len(identifier("x" * 500, {"x" * 56})) <= 64
+
+
+def _rows(count: int, **columns: Any) -> list[dict[str, Any]]:
+    """Rows of columns; a column is a list to choose from, or a function of the row so far."""
+    rng = random.Random(1)
+    rows = []
+    for number in range(count):
+        row: dict[str, Any] = {"#": number}
+        for name, values in columns.items():
+            row[name] = values(row, rng) if callable(values) else rng.choice(values)
+        del row["#"]
+        rows.append(row)
+    return rows
+
+
+def _speed(_: Mapping[str, Any], rng: random.Random) -> float:
+    return 100 * rng.lognormvariate(0, 0.1)
+
+
+def test_what_never_varies_within_a_context_is_context(tmp_path: Path) -> None:
+    batch = {"a": 512, "b": 1024, "c": 1536}
+    fixed = _rows(
+        200,
+        model=["a", "b", "c"],
+        global_batch=lambda row, _: batch[row["model"]],
+        tp=[1, 2, 4],
+        tokens_per_s=_speed,
+    )
+    assert roles(guessed(fixed, tmp_path / "fixed.csv"))["global_batch"] == "context"
+    free = _rows(
+        200, model=["a", "b", "c"], global_batch=[512, 1024, 1536], tp=[1, 2], tokens_per_s=_speed
+    )
+    assert roles(guessed(free, tmp_path / "free.csv"))["global_batch"] == "parameter"
+
+
+def test_what_follows_from_others_is_derived(tmp_path: Path) -> None:
+    cores = {"m5.large": 2, "m5.xlarge": 4, "m5.2xlarge": 8}
+    table = _rows(
+        300,
+        dataset=["x", "y"],
+        instance_type=list(cores),
+        n_workers=[1, 2, 4, 8],
+        total_vcpus=lambda row, _: row["n_workers"] * cores[row["instance_type"]],
+        threads=[1, 2, 4],
+        total_threads=lambda row, _: row["threads"] * row["n_workers"],
+        runtime_s=_speed,
+    )
+    found = roles(guessed(table, tmp_path / "jobs.csv"))
+    assert found["total_vcpus"] == found["total_threads"] == "derived"
+    assert found["n_workers"] == found["instance_type"] == "parameter"
+
+
+def test_products_and_bounds_that_hold_in_every_row(tmp_path: Path) -> None:
+    table = _rows(
+        400,
+        n_gpus=[8, 16, 32],
+        global_batch=[96, 192, 384],
+        tp=[1, 2, 4, 8],
+        dp=lambda row, _: row["n_gpus"] // row["tp"],
+        micro_batch=lambda row, rng: rng.choice(
+            [m for m in (1, 2, 3, 4, 6, 12) if row["global_batch"] % (m * row["dp"]) == 0]
+        ),
+        tokens_per_s=_speed,
+    )
+    guesses = guessed(table, tmp_path / "jobs.csv")
+    (product,) = guesses.products
+    assert (set(product.factors), product.total) == ({"tp", "dp"}, "n_gpus")
+    (bound,) = guesses.bounds
+    assert (set(bound.small), bound.large) == ({"dp", "micro_batch"}, ("global_batch",))
+    assert bound.divides
+
+
+def test_columns_of_chance_have_no_rules(tmp_path: Path) -> None:
+    table = _rows(
+        500, a=[1, 2, 4], b=[1, 2, 4, 8], c=[2, 4, 8, 16], d=[1, 3, 9], e=[5, 10], speed=_speed
+    )
+    guesses = guessed(table, tmp_path / "jobs.csv")
+    assert (guesses.products, guesses.bounds) == ((), ())
+
+
+def test_a_goal_is_inferred_from_what_moves_along(tmp_path: Path) -> None:
+    table = _rows(100, tp=[1, 2, 4], score=_speed, latency_ms=lambda row, _: 1_000 / row["score"])
+    guesses = guessed(table, tmp_path / "jobs.csv", Given(objective="score"))
+    assert (guesses.goal, guesses.goal_why) == ("maximize", "it falls with latency_ms")
+
+
+def test_randomly_drawn_settings_are_no_measurements(tmp_path: Path) -> None:
+    table = _rows(
+        300,
+        model=["a", "b"],
+        knob=lambda _, rng: rng.uniform(0, 3),
+        other=[1, 2, 3],
+        throughput=lambda row, rng: row["other"] * rng.lognormvariate(0, 0.1),
+        echo=lambda row, rng: row["other"] * rng.lognormvariate(0, 0.2),
+    )
+    found = roles(guessed(table, tmp_path / "jobs.csv"))
+    assert (found["knob"], found["echo"]) == ("parameter", "metric")
+
+
+def test_a_person_is_right(tmp_path: Path) -> None:
+    table = _rows(100, model=["a", "b"], tp=[1, 2], tokens_per_s=_speed, step_time_s=_speed)
+    given = Given("step_time_s", "maximize", {"model": "parameter", "tp": "ignored"})
+    guesses = guessed(table, tmp_path / "jobs.csv", given)
+    assert guesses.goal == "maximize"
+    assert roles(guesses) == {
+        "model": "parameter",
+        "tp": "ignored",
+        "tokens_per_s": "metric",
+        "step_time_s": "objective",
+    }
+
+
+def test_where_nothing_can_be_tuned_that_is_said(tmp_path: Path) -> None:
+    cases: dict[str, tuple[list[dict[str, Any]], Given]] = {
+        "no column looks measured": (_rows(20, name=["a", "b"], kind=["c", "d"]), Given()),
+        "no column that could be tuned": (_rows(20, speed=_speed), Given()),
+        "has no rows": ([], Given()),
+        "has no column 'sped'": (_rows(20, tp=[1, 2], speed=_speed), Given(objective="sped")),
+        "holds no numbers": (_rows(20, tp=["a", "b"], speed=_speed), Given(objective="tp")),
+    }
+    for number, (message, (rows, given)) in enumerate(cases.items()):
+        made = Made(rows, dict.fromkeys(rows[0] if rows else ["tp", "speed"], ""), "", "")
+        with pytest.raises(MisconfiguredError, match=message):
+            guessed(made, tmp_path / f"{number}.csv", given)
+
+
+def test_the_last_resort_is_a_context_that_varies(tmp_path: Path) -> None:
+    guesses = guessed(_rows(50, model=["a", "b"], nodes=[1, 2], runtime=_speed), tmp_path / "a.csv")
+    (parameter,) = guesses.having("parameter")
+    assert parameter.unsure

@@ -1,0 +1,125 @@
+"""The ``[mapping]`` of a drafted study: what ``tunerd import`` has to know about the table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tunerd.tables.guess import Guess, Guesses
+from tunerd.tables.oddities import bad_when_true, meaning
+from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
+from tunerd.tables.words import identifier
+
+__all__ = ["NEVER", "Names", "mapping_lines"]
+
+NEVER = -10.0
+"""Rank of what is not worth keeping as a metric: the spread of others."""
+
+
+@dataclass
+class Names:
+    """Names in the study, each once: expressions read context and parameters by them."""
+
+    taken: set[str] = field(default_factory=set)
+    by_column: dict[str, str] = field(default_factory=dict)
+
+    def of(self, one: Guess) -> str:
+        column = one.column.name
+        if column not in self.by_column:
+            self.by_column[column] = identifier(one.name.leaf, self.taken)
+            self.taken.add(self.by_column[column])
+        return self.by_column[column]
+
+
+def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
+    """What ``tunerd import`` has to know about this table."""
+    lines = []
+    for role, key in (("job_id", "job_id"), ("user", "user")):
+        lines += [f"{key} = {text_of(one.column.name)}" for one in guesses.having(role)]  # type: ignore[arg-type]
+    for one in guesses.having("finished_at"):
+        if one.column.form == "auto":
+            where: dict[str, object] | str = one.column.name
+        else:
+            where = {"column": one.column.name, "format": one.column.form}
+        lines += entry("finished_at", where, one.why)
+    gpus = [one for one in guesses.having("context", "parameter") if one.name.words == ("gpu",)]
+    for one in gpus[:1]:
+        if one.column.kind == "int":
+            lines += entry("gpus", one.column.name, "what a job held")
+    metrics = [one for one in guesses.having("metric") if one.name.rank > NEVER]
+    if metrics:
+        shown = [names.of(one) for one in metrics]
+        lines += entry("metrics", shown, "measured too; kept, for guards to come and for reports")
+    labels = [one.column.name for one in guesses.having("label") if one.column.kind != "list"]
+    if labels:
+        lines += entry("labels", labels, "kept, and not learned from")
+    lines += _renamed(guesses, names, metrics)
+    lines += _status(guesses)
+    if not lines:
+        return []
+    about = "How `tunerd import` reads tables like this one; a change here makes no new version."
+    return [*comment(about), "[mapping]", *lines]
+
+
+def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[str]:
+    """Columns that are called something else, or have words where numbers belong."""
+    columns: dict[str, object] = {}
+    for one in [*guesses.having("context", "parameter", "objective"), *metrics]:
+        column = one.column
+        if column.words:
+            missing = dict.fromkeys(column.words, "")
+            columns[names.of(one)] = {"column": column.name, "values": missing}
+        elif names.of(one) != column.name:
+            columns[names.of(one)] = column.name
+    return [f"columns.{shown_key(key)} = {value_of(value)}" for key, value in columns.items()]
+
+
+def _status(guesses: Guesses) -> list[str]:
+    """What the words of the status column mean."""
+    those = guesses.having("status")
+    if not those:
+        return _status_in_objective(guesses)
+    one = those[0]
+    values: dict[str, str] = {}
+    guessed: list[str] = []
+    for word, value in one.column.spelled.items():
+        if value is None:  # a way to write that it is missing
+            continue
+        status, sure = _meaning(one, word, value, guesses)
+        values[word] = status
+        guessed += [] if sure else [word]
+    lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
+    if guessed:
+        shown = ", ".join(guessed[:12])
+        lines += comment(f"A GUESS, look at it, from whether there is a result: {shown}.")
+    other = {} if len(one.column.spelled) < 12 else {"other": "failed"}
+    table = {"column": one.column.name, "values": values} | other
+    return [*lines, f"status = {value_of(table)}"]
+
+
+def _meaning(one: Guess, word: str, value: object, guesses: Guesses) -> tuple[str, bool]:
+    if isinstance(value, bool) or one.column.kind == "int":
+        bad = bad_when_true(one.name)
+        coded = one.column.kind == "int" and not set(one.column.counts) <= {0, 1}
+        if coded or (bad and one.column.kind == "int"):
+            return ("succeeded" if value == 0 else bad or "failed"), True
+        unfit = "out_of_memory" if {"feasible", "valid"} & set(one.name.words) else "failed"
+        good = bool(value) != bool(bad)
+        return ("succeeded" if good else bad or unfit), True
+    found = meaning(word)
+    if found is not None:
+        return found, True
+    code = one.column.values.index(str(value)) if str(value) in one.column.counts else -1
+    rows = one.column.codes == code
+    results = guesses.objective.column.codes[rows] >= 0
+    there = bool(len(results)) and float(results.mean()) > 0.5
+    return ("succeeded" if there else "failed"), False
+
+
+def _status_in_objective(guesses: Guesses) -> list[str]:
+    """Words such as OOM where a speed belongs say how the job ended."""
+    column = guesses.objective.column
+    if not column.words:
+        return []
+    values = {word: meaning(word) or "failed" for word in column.words}
+    table = {"column": column.name, "values": values, "other": "succeeded"}
+    about = f"{column.name} has words where numbers belong, which say how the job ended."
+    return [*comment(about), f"status = {value_of(table)}"]
