@@ -226,7 +226,7 @@ def bounds(
     """Bounds that hold in every row and would not hold by chance.
 
     Whole positive numbers only, one of them tuned: a <= b, a <= b * c, a * b <= c, and what
-    divides what. What follows from a product or from a shorter bound is not said.
+    divides what. What follows from a product or from another bound is not said.
     """
     among = _whole_numbers(columns)
     rows = np.stack([column.numbers for column in among], axis=1) if among else np.empty((0, 0))
@@ -272,14 +272,12 @@ def _rest(rows: FloatArray, small: Sequence[int], large: Sequence[int]) -> Float
 
 
 def _sides(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Places on both sides of a bound; the simplest first."""
+    """Places on both sides of a bound; what says more comes first."""
     places = range(count)
+    pairs = list(combinations(places, 2))
+    yield from ((pair, (one,)) for pair in pairs for one in places if one not in pair)
     yield from (((a,), (b,)) for a in places for b in places if a != b)
-    for pair in combinations(places, 2):
-        for one in places:
-            if one not in pair:
-                yield (one,), pair
-                yield pair, (one,)
+    yield from (((one,), pair) for pair in pairs for one in places if one not in pair)
 
 
 def _gap(rows: FloatArray, small: Sequence[int], large: Sequence[int]) -> FloatArray:
@@ -294,15 +292,12 @@ def _shuffled(rows: FloatArray) -> FloatArray:
 
 
 def _implied(one: Bound, found: Sequence[Bound], known: Sequence[Product]) -> bool:
-    """Whether a bound follows from a product (a factor is no more than it) or a shorter bound."""
+    """Whether a bound follows from a product (a factor is no more than it) or another bound."""
     for product in known:
         if set(one.small) <= set(product.factors) and product.total in one.large:
             return True
         if {*one.small, *one.large} <= {*product.factors, product.total}:
             return True
-    small, large = set(one.small), set(one.large)
     return any(
-        (set(shorter.small) >= small and set(shorter.large) <= large)
-        or (set(shorter.small) & small and set(shorter.large) & large)
-        for shorter in found
+        set(one.small) <= set(other.small) and set(one.large) >= set(other.large) for other in found
     )
