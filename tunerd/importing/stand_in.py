@@ -22,6 +22,9 @@ from tunerd.store import Store
 __all__ = ["StandIn", "held"]
 
 TRY_EVERY_S = 1.0
+GRACE_S = 30.0
+"""How long a daemon that was there may take to come back: it may just be starting anew, and must
+not find its store taken."""
 STOP_S = 10.0
 STAGES = ("ingest", "tune")
 ALREADY_RUNNING = 2
@@ -46,6 +49,10 @@ class StandIn:
         """What its own daemon says."""
         self._process: subprocess.Popen[bytes] | None = None
         self._tried_at = float("-inf")
+        # A log is left by an import that was killed: whoever has the store is its daemon, ending.
+        self._grace_s = 0.0 if log.exists() else GRACE_S
+        self._seen_at = float("-inf")
+        """When another daemon was last seen."""
 
     @property
     def at_work(self) -> bool:
@@ -68,7 +75,9 @@ class StandIn:
         now = time.monotonic()
         if now - self._tried_at > TRY_EVERY_S:
             self._tried_at = now
-            if not held(self._store):
+            if held(self._store):
+                self._seen_at = now
+            elif now - self._seen_at > self._grace_s:
                 self._start()
 
     def _start(self) -> None:
