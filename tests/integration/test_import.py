@@ -140,13 +140,21 @@ def test_where_no_daemon_runs_it_leads_to_a_recommendation(place: Daemon) -> Non
     assert place.study().last_sequence == 120
 
 
-def test_a_daemon_that_runs_does_the_work(place: Daemon) -> None:
+def test_a_daemon_that_runs_does_the_work_and_may_start_anew_meanwhile(place: Daemon) -> None:
     place.start()
     place.send(events(5))
-    told = imported(place, table(place.folder, 60))
-    assert (told["sent"], told["learned"]) == (60, True)
-    assert place.study().learned_sequence >= 60
-    assert place.get("/livez")[0] == 200
+    with (place.folder / "said").open("w") as log:
+        process = subprocess.Popen(
+            command(place, table(place.folder, 200)), stdout=log, stderr=subprocess.DEVNULL
+        )
+    place.until(lambda: place.study().learned_sequence > 5, "it learns")
+    assert place.stop()[0] == 0
+    time.sleep(2.5)  # the import looks every second whether somebody has the store
+    place.start()
+    assert process.wait(PATIENCE_S) == 0
+    told = json.loads((place.folder / "said").read_text())
+    assert (told["sent"], told["learned"]) == (200, True)
+    assert place.study().learned_sequence == 205
 
 
 def test_a_daemon_that_does_not_know_the_study_is_asked_to_look(place: Daemon) -> None:
