@@ -109,7 +109,8 @@ def test_it_knows_less_far_from_the_data(kind: type[Predictor]) -> None:
     predictor = kind.fit(TOY, features, rows, seed=1)
     on_it = predictor.predict(rows).spread
     far, _ = every_candidate(features, 1 << 20)
-    assert np.median(predictor.predict(far).spread) > 1.5 * np.median(on_it)
+    # The toy objective is a straight line in log n, so that there is reason to be nearly sure.
+    assert np.median(predictor.predict(far).spread) > 1.25 * np.median(on_it)
 
 
 def test_rows_without_an_objective_teach_it_nothing(kind: type[Predictor]) -> None:
@@ -152,12 +153,15 @@ def test_updates_never_grow_it(kind: type[Predictor]) -> None:
     def size() -> int:
         return sum(map(len, predictor.dump().values()))
 
-    predictor.update(rows.take(np.arange(10)), rows)
+    def learn(batches: int, seed: int) -> None:
+        for i in range(batches):
+            recent = rows_of(60, seed=seed + i)[1]
+            predictor.update(recent.take(np.arange(30, 60)), recent)
+
+    learn(15, 100)  # what it keeps of new rows, if anything, is full by then
     first = size()
-    for i in range(30):
-        recent = rows_of(60, seed=100 + i)[1]
-        predictor.update(recent.take(np.arange(50, 60)), recent)
-    assert size() < 1.2 * first
+    learn(15, 200)
+    assert size() < 1.1 * first
 
 
 def test_dump_and_load_give_the_same_bits_and_go_on_alike(kind: type[Predictor]) -> None:

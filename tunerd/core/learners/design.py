@@ -48,6 +48,12 @@ class Design:
         """Columns of the design."""
         return len(self.mean)
 
+    @property
+    def origins(self) -> IntArray:
+        """(width,) the column of X that each column of the design is made from."""
+        columns = np.array([column for column, _ in self.levels], dtype=np.int64)
+        return np.concatenate([self.numeric, columns])
+
     def __call__(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, width), of mean 0 and variance 1 on the data it was fitted to."""
         scaled = (self._expand(X) - self.mean) * self.inverse_sd
