@@ -11,11 +11,13 @@ from msgspec import structs
 
 from tunerd import __version__
 from tunerd.core.judged import Judged
+from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
+from tunerd.report import discount
 from tunerd.report import quality as q
 from tunerd.report.followed import beside_others
-from tunerd.report.gains import ContextGain, Gains, Interval, estimate_gains
+from tunerd.report.gains import ContextGain, Gains, Interval, Z, estimate_gains
 from tunerd.report.gather import Material, Told
 from tunerd.report.jobs import Jobs, Named, jobs_of, relative_gain
 from tunerd.report.model import (
@@ -34,6 +36,7 @@ from tunerd.report.model import (
     Reliability,
     ReliabilityBin,
     Report,
+    Step,
     Verdict,
     Would,
 )
@@ -127,8 +130,19 @@ def _would(study: Study, jobs: Jobs, found: Gains) -> Would:
         above_zero=found.positive if tested else None,
         gpu_hours=_range(found.gpu_hours) if tested else None,
         gpu_hours_of=found.hours or None,
+        steps=[_step(study, one) for one in found.steps],
     )
     return structs.replace(made, sentence=sentence(made))
+
+
+def _step(study: Study, one: discount.Step) -> Step:
+    half = Z * one.error
+    came = Interval(one.came, one.came - half, one.came + half)
+    return Step(
+        jobs=one.jobs,
+        predicted=relative_gain(study, one.predicted),
+        came=_gain(study, came),
+    )
 
 
 def _verdict(found: Gains) -> Verdict:
@@ -179,7 +193,7 @@ def _context(
     known = told.get(key)
     return Context(
         key=key,
-        values=dict(known.recommendation.context) if known else {},
+        values=_values(study, known),
         jobs=jobs,
         elsewhere=gained.jobs if gained else 0,
         matched=gained.matched if gained else 0,
@@ -188,6 +202,14 @@ def _context(
         gpu_hours=_range(gained.gpu_hours) if gained and tested else None,
         advice=_advice(known) if known else None,
     )
+
+
+def _values(study: Study, known: Told | None) -> dict[str, Scalar]:
+    """In the order of the study file."""
+    if known is None:
+        return {}
+    told = known.recommendation.context
+    return {feature.name: told[feature.name] for feature in study.context if feature.name in told}
 
 
 def _advice(known: Told) -> Advice:

@@ -1,11 +1,13 @@
 """Which share of the predicted differences came true."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.report.sample import Sample, means
 
-__all__ = ["discount"]
+__all__ = ["Step", "came_true", "discount"]
 
 LIMITS = (0.0, 1.5)
 PRIOR = (0.5, 0.5)
@@ -16,19 +18,31 @@ CLUSTERS = 5
 """Contexts from which on they are what is drawn again; below, it is strata."""
 
 
+STEPS = 8
+STEP_JOBS = 12
+"""Least jobs of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Jobs whose predictions lay about as far from those of others of their context and time."""
+
+    jobs: int
+    predicted: float
+    """Mean of that difference, relative units."""
+    came: float
+    error: float
+    """Standard error of ``came``."""
+
+
 def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[float, FloatArray]:
     """Slope of what came over what was predicted among the better half of each stratum.
 
     Both are taken relative to what was expected of the target at the same moment, so that a
     cluster that slows down, which predictions follow, does not look like a prediction come true.
     """
-    told = np.flatnonzero(np.isfinite(sample.target))
-    strata = len(sample.strata_context)
-    stratum = sample.stratum[told]
-    x = -sample.target[told]
-    y = x + sample.error[told]
-    x = x - means(x, stratum, strata)[stratum]
-    y = y - means(y, stratum, strata)[stratum]
+    told, x, y = _differences(sample)
+    strata, stratum = len(sample.strata_context), sample.stratum[told]
     better = x > 0
     mean, sd = PRIOR
     prior = max(float(np.var(y - x)), 1e-12) / sd**2
@@ -45,3 +59,35 @@ def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[floa
     slopes = (times @ xy + prior * drawn_mean) / (times @ xx + prior)
     slopes += DIFFERS * rng.standard_normal(draws)
     return float(np.clip(slope, *LIMITS)), np.clip(slopes, *LIMITS)
+
+
+def came_true(sample: Sample) -> list[Step]:
+    """What became of predicted differences, from the worst predicted jobs to the best."""
+    _, x, y = _differences(sample)
+    count = min(STEPS, len(x) // STEP_JOBS)
+    if count < 2:
+        return []
+    return [
+        Step(
+            jobs=len(part),
+            predicted=float(x[part].mean()),
+            came=float(y[part].mean()),
+            error=float(np.std(y[part] - x[part], ddof=1)) / len(part) ** 0.5,
+        )
+        for part in np.array_split(np.argsort(x, kind="stable"), count)
+    ]
+
+
+def _differences(sample: Sample) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Jobs that were told something; how their prediction, and what came, differ from the mean of
+    their stratum."""
+    told = np.flatnonzero(np.isfinite(sample.target))
+    strata = len(sample.strata_context)
+    stratum = sample.stratum[told]
+    x = -sample.target[told]
+    y = x + sample.error[told]
+    return (
+        told,
+        x - means(x, stratum, strata)[stratum],
+        y - means(y, stratum, strata)[stratum],
+    )

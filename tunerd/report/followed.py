@@ -1,11 +1,10 @@
 """What jobs that followed came out with, beside others of their context and time. Pure."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
-from tunerd.report.gains import ENOUGH_MATCHED, LEVEL, Interval
+from tunerd.report.gains import ENOUGH_MATCHED, Interval, Z
 from tunerd.report.jobs import Jobs
 from tunerd.report.sample import means
 
@@ -38,5 +37,5 @@ def beside_others(jobs: Jobs) -> tuple[int, float, Interval | None]:
     rest = score - np.where(followed, own_mean[strata], other_mean[strata])
     freedom = len(rows) - int((ours > 0).sum() + (others > 0).sum())
     sd = math.sqrt(float(rest @ rest) / max(freedom, 1) / compared)
-    half = NormalDist().inv_cdf((1 + LEVEL) / 2) * sd
+    half = Z * sd
     return int(jobs.followed.sum()), compared, Interval(gap, gap - half, gap + half)

@@ -20,26 +20,28 @@ predictor's own uncertainty as wide as it turned out. Pure; seeded.
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.study import Study
 from tunerd.report.areas import Areas, areas_of, corrections
-from tunerd.report.discount import discount
+from tunerd.report.discount import Step, came_true, discount
 from tunerd.report.jobs import Jobs, Named, saved_share
 from tunerd.report.sample import Sample, near, sample_of
 
-__all__ = ["LEVEL", "ContextGain", "Gains", "Interval", "estimate_gains"]
+__all__ = ["LEVEL", "ContextGain", "Gains", "Interval", "Z", "estimate_gains"]
 
 LEVEL = 0.9
 """Of the intervals."""
+Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 DRAWS = 600
 SEED = 20240912  # of the draws: the same jobs give the same report
 ENOUGH_MATCHED = 4.0
 """Matched jobs, each counted as far as there are others to compare it with, for a gain that was
 shown."""
-ENOUGH_NEAR = 20
+ENOUGH_NEAR = 8
 """Jobs predicted nearly as good as what was recommended, for a gain that is likely."""
 
 
@@ -89,6 +91,8 @@ class Gains:
     """GPU-hours of those jobs."""
     contexts: tuple[ContextGain, ...]
     """The context with most jobs first."""
+    steps: tuple[Step, ...]
+    """What became of predicted differences."""
 
     @property
     def tested(self) -> bool:
@@ -155,6 +159,7 @@ def _gathered(
         gpu_hours=hours.total(),
         hours=hours.known,
         contexts=tuple(contexts),
+        steps=tuple(came_true(sample)),
     )
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Reliability",
     "ReliabilityBin",
     "Report",
+    "Step",
     "Verdict",
     "Would",
     "report_json",
@@ -140,6 +141,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     advice: Advice | None
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were predicted to differ about alike from others of their context and time."""
+
+    jobs: int
+    predicted: Annotated[float, Meta(description="Mean gain over those others, as predicted.")]
+    came: Annotated[Range, Meta(description="As it came.")]
+
+
 class Would(msgspec.Struct, frozen=True, kw_only=True):
     """What the jobs would have gained that did not run what was recommended."""
 
@@ -180,6 +189,9 @@ class Would(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="That would have been saved, if the objective is a speed or a time."),
     ]
     gpu_hours_of: Annotated[float | None, Meta(description="GPU-hours of the jobs that tell.")]
+    steps: Annotated[
+        list[Step], Meta(description="What became of predicted differences, worst to best.")
+    ]
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.scores import mape, spearman, within_contexts
 from tunerd.core.study import Study
 from tunerd.evaluation.scores import kendall
-from tunerd.report.gains import LEVEL, Interval
+from tunerd.report.gains import Interval, Z
 from tunerd.report.jobs import Jobs
 
 __all__ = ["Bin", "Period", "Quality", "Reliability", "judge_quality", "reliability", "share"]
@@ -29,7 +28,6 @@ POINTS = 400
 """Jobs in the plot of predicted against actual."""
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 """Of the bins of the probability to run: finer where decisions are made."""
-_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +143,9 @@ def reliability(jobs: Jobs) -> Reliability | None:
 
 def share(count: int, total: int) -> Interval:
     """A share with Wilson's interval."""
-    p, z2 = count / total, _Z**2
+    p, z2 = count / total, Z**2
     middle = (p + z2 / (2 * total)) / (1 + z2 / total)
-    half = _Z * math.sqrt(p * (1 - p) / total + z2 / (4 * total**2)) / (1 + z2 / total)
+    half = Z * math.sqrt(p * (1 - p) / total + z2 / (4 * total**2)) / (1 + z2 / total)
     return Interval(p, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
@@ -162,7 +160,7 @@ def _surely(figure: Callable[[IntArray], float], rows: IntArray) -> Interval:
     parts = np.array_split(np.arange(len(rows)), PARTS)
     left_out = np.array([figure(np.delete(rows, part)) for part in parts])
     sd = math.sqrt((PARTS - 1) / PARTS * float(np.sum((left_out - left_out.mean()) ** 2)))
-    return Interval(whole, max(whole - _Z * sd, -1.0), min(whole + _Z * sd, 1.0))
+    return Interval(whole, max(whole - Z * sd, -1.0), min(whole + Z * sd, 1.0))
 
 
 def _within(score: Callable[[FloatArray, FloatArray], float], jobs: Jobs, rows: IntArray) -> float:

@@ -50,10 +50,11 @@ def sample_of(jobs: Jobs, target: Named) -> Sample | None:
         return None
     matched = told & aim.same
     if target == "first":
-        # Any candidate that was thought better says how such thoughts turn out.
+        # Any candidate that was thought better says how such thoughts turn out, but only from
+        # jobs that asked: what people run by chance lies where they have always been, and says
+        # little about where a search goes.
         stay = jobs.targets["incumbent"].predicted
-        matched |= jobs.candidate & (jobs.predicted > stay) & np.isfinite(stay)
-        other &= ~matched
+        matched = jobs.candidate & (jobs.predicted > stay) & jobs.followed
     stratum = jobs.strata(rows)
     places, context = np.unique(jobs.context[rows], return_inverse=True)
     strata_context = np.zeros(int(stratum.max()) + 1, dtype=np.int64)

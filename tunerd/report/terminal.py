@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.report.model import Context, Past, Quality, Reliability, Report
+from tunerd.report.model import Advice, Context, Past, Quality, Reliability, Report
 from tunerd.report.words import (
     VERDICTS,
     changes_text,
@@ -19,11 +19,14 @@ from tunerd.report.words import (
     percent,
     plural,
     range_text,
+    rounded,
     span,
 )
 
 __all__ = ["show"]
 
+WIDTH = 100
+"""Where there is no terminal."""
 MOST = 10
 """Contexts that are shown; the page and the JSON have more."""
 BARS = " ▁▂▃▄▅▆▇█"
@@ -34,7 +37,7 @@ def show(report: Report, console: Console | None = None) -> None:
     """Print it."""
     console = console or Console()
     if not console.is_terminal:
-        console = Console(width=max(console.width, 100), file=console.file)
+        console = Console(width=WIDTH, file=console.file)  # a file or a pipe has no edge
     console.print(Group(*_parts(report)))
 
 
@@ -70,7 +73,7 @@ def _head(report: Report) -> Text:
     if counts.did_not_run:
         text.append(f", {counts.did_not_run:,} did not run")
     if counts.gpu_hours is not None:
-        text.append(f", {number(counts.gpu_hours)} GPU-hours")
+        text.append(f", {rounded(counts.gpu_hours)} GPU-hours")
     asked = {k: v for k, v in counts.following.items() if k != "unasked"}
     if asked:
         text.append("; " + ", ".join(f"{v:,} {k}" for k, v in asked.items()))
@@ -90,7 +93,7 @@ def _gains(report: Report) -> Table:
         ("predicted", "right"),
         ("came true", "right"),
         ("gain", "right"),
-        ("90 %", "right"),
+        ("90%", "right"),
         ("how sure", "left"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
@@ -123,14 +126,14 @@ def _quality(quality: Quality, fresh: Quality | None, runs: Reliability | None) 
     table.add_column("")
     table.add_column(f"all {quality.jobs:,} jobs", justify="right")
     if fresh is not None:
-        table.add_column(f"{fresh.jobs:,} new configurations", justify="right")
+        table.add_column(f"{fresh.jobs:,} new to their context", justify="right")
     both = [quality] if fresh is None else [quality, fresh]
     for name, values in (
-        ("rank correlation (Kendall τ, within contexts)", [range_text(q.kendall) for q in both]),
-        ("Spearman, within contexts", [range_text(q.spearman) for q in both]),
+        ("Kendall τ within contexts", [range_text(q.kendall) for q in both]),
+        ("Spearman within contexts", [range_text(q.spearman) for q in both]),
         ("mean absolute error", [percent(q.mape, sign=False) for q in both]),
-        ("in their 80 % band", [percent(q.coverage.value, sign=False) for q in both]),
-        ("typical half width of a band", [percent(q.half_width, sign=False) for q in both]),
+        ("in their 80% band", [percent(q.coverage.value, sign=False) for q in both]),
+        ("half width of a band", [percent(q.half_width, sign=False) for q in both]),
     ):
         table.add_row(name, *values)
     parts: list[RenderableType] = [Padding(table, (0, 2))]
@@ -178,34 +181,42 @@ def _contexts(report: Report) -> Iterator[RenderableType]:
         )
 
 
-def _context(context: Context) -> Text:
-    text = Text()
-    text.append(context_label(context.key, context.values), style="bold")
-    text.append(f"  {plural(context.jobs, 'job')}")
+def _context(context: Context) -> RenderableType:
+    head = Text(context_label(context.key, context.values), style="bold")
+    head.append(f"  {plural(context.jobs, 'job')}", style="not bold")
     if context.gain is not None:
-        text.append(
-            f", {context.elsewhere:,} of them elsewhere: {percent(context.gain.value)} "
-            f"({span(context.gain)})"
+        head.append(
+            f", {context.elsewhere:,} elsewhere: {percent(context.gain.value)} "
+            f"({span(context.gain)})",
+            style="not bold",
         )
-    advice = context.advice
-    if advice is None:
-        return text.append("\nnothing yet")
+    if context.advice is None:
+        return Group(head, Text("nothing yet"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _advice(context.advice):
+        table.add_row(name, text)
+    return Group(head, table)
+
+
+def _advice(advice: Advice) -> Iterator[tuple[str, Text]]:
     now, new = advice.incumbent, advice.candidate
     if now is not None:
-        text.append(f"\nbest known  {config_text(now.config)}", style="not bold")
-        text.append(f"\n            {number(now.median)} over {plural(now.jobs, 'job')}", "dim")
+        yield "best known", Text(config_text(now.config))
+        yield "", Text(f"{number(now.median)} over {plural(now.jobs, 'job')}", "dim")
     elif advice.baseline is not None:
-        text.append(f"\nbaseline    {config_text(advice.baseline)}")
+        yield "baseline", Text(config_text(advice.baseline))
     if new is not None:
         basis = now.config if now else advice.baseline or {}
-        text.append(f"\nfirst to try  {changes_text(new.config, basis)}")
-        told = [f"probability to run {percent(new.feasible, sign=False, digits=0)}"]
+        yield "first to try", Text(changes_text(new.config, basis))
+        told = []
         if new.median is not None:
-            told.insert(0, f"{number(new.median)} ({number(new.low)} to {number(new.high)})")
-        if new.gain is not None:
-            told.insert(0, f"predicted {percent(new.gain)}, {percent(new.gain_low)} at the low end")
-        text.append(f"\n            {'; '.join(told)}", "dim")
-    return text.append(f"\n{advice.reason}", "italic")
+            told.append(f"{number(new.median)} predicted ({number(new.low)} to {number(new.high)})")
+        if new.feasible is not None:
+            told.append(f"probability to run {percent(new.feasible, sign=False, digits=0)}")
+        yield "", Text("; ".join(told) or "nothing to predict from yet", "dim")
+    yield "why", Text(advice.reason)
 
 
 def _past(past: Past) -> Iterator[RenderableType]:
@@ -228,6 +239,7 @@ def _table(title: str) -> Table:
         title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
 
 

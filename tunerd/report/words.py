@@ -17,10 +17,13 @@ __all__ = [
     "headline",
     "number",
     "percent",
+    "percent_tick",
     "plural",
     "range_text",
+    "rounded",
     "sentence",
     "span",
+    "tick",
     "value_text",
 ]
 
@@ -55,10 +58,31 @@ def number(value: float | None) -> str:
         return "–"
     if value == 0:
         return "0"
+    if abs(value) >= 1e12 or abs(value) < 1e-3:
+        return f"{value:.4g}".replace("e+", "e").replace("-", "−")
     digits = max(3 - math.floor(math.log10(abs(value))), 0)
-    if abs(value) >= 1e15 or abs(value) < 1e-4:
-        return f"{value:.4g}".replace("-", "−")
-    return f"{value:,.{min(digits, 6)}f}".replace("-", "−")
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def rounded(value: float | None) -> str:
+    """An amount that is known roughly: three digits."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    return number(round(value, 2 - math.floor(math.log10(abs(value))))).removesuffix(".0")
+
+
+def tick(value: float) -> str:
+    """A number on an axis: as short as it can be."""
+    if abs(value) >= 1e7 or (value and abs(value) < 1e-3):
+        return f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")
+    return f"{value:,.6f}".rstrip("0").rstrip(".").replace("-", "−")
+
+
+def percent_tick(value: float) -> str:
+    """A share on an axis."""
+    return f"{100 * value:.6g}%".replace("-", "−")
 
 
 def span(range_: Range | None) -> str:
@@ -123,10 +147,13 @@ def range_text(range_: Range | None) -> str:
 
 def context_label(key: str, values: Mapping[str, Scalar]) -> str:
     """A context for a person: its values, else what its key says."""
-    if values:
-        return ", ".join(f"{name} {_scalar(value)}" for name, value in values.items())
-    parts = [unquote(part) for part in key.split("|")[1:]]
-    return ", ".join(part.replace("=", " ", 1) for part in parts) or "any"
+    if not values:
+        parts = (part.partition("=") for part in key.split("|")[1:])
+        pairs = [(name, "–" if value == "~" else unquote(value)) for name, _, value in parts]
+    else:
+        pairs = [(name, _scalar(value)) for name, value in values.items()]
+    # No break between a name and its value.
+    return ", ".join(f"{name}\u00a0{value}" for name, value in pairs) or "any"
 
 
 def sentence(would: Would) -> str:
@@ -134,13 +161,17 @@ def sentence(would: Would) -> str:
     what = _WHAT[would.target]
     who = f"the {plural(would.jobs, 'job')} that ran something else"
     if would.verdict == "untested":
+        why = (
+            "a search picks what is overrated, and no job that asked for advice has run it"
+            if would.target == "first"
+            else "no job has run it since, and none was predicted nearly as good"
+        )
         return (
-            f"Had {who} run {what}, tunerd predicts {percent(would.predicted)}; but no jobs near "
-            "it have come, so that is a prediction and not a finding. A campaign, or a small "
-            "share of jobs, would tell."
+            f"tunerd predicts {percent(would.predicted)} for {who} than {what}. Nobody knows "
+            f"whether that is so: {why}. A campaign, or a small share of the jobs, would tell."
         )
     assert would.gain is not None
-    sure = f"{percent(would.gain.value)} ({span(would.gain)}, 90 % sure)"
+    sure = f"{percent(would.gain.value)} ({span(would.gain)}, 90% sure)"
     if would.verdict == "unclear":
         return f"Not enough to say what {who} would have gained with {what}: {sure}."
     if would.verdict == "small":
@@ -161,7 +192,7 @@ def sentence(would: Would) -> str:
 def _hours(would: Would) -> str:
     if would.gpu_hours is None or not would.gpu_hours_of:
         return ""
-    return f", about {number(would.gpu_hours.value)} of {number(would.gpu_hours_of)} GPU-hours"
+    return f", about {rounded(would.gpu_hours.value)} of {rounded(would.gpu_hours_of)} GPU-hours"
 
 
 def headline(jobs: int, would: list[Would], predicted: int) -> str:
@@ -187,5 +218,5 @@ def _scalar(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.6g}".replace("e+", "e")
     return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)

@@ -1,0 +1,70 @@
+"""The report as one HTML page: no script, no network, nothing beside it.
+
+Names of studies, contexts and values come from outside; Jinja2 escapes all of them, and the page's
+own policy lets nothing be loaded.
+"""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from tunerd.report import plots
+from tunerd.report.model import Range, Report
+from tunerd.report.words import (
+    VERDICTS,
+    changes,
+    context_label,
+    number,
+    percent,
+    percent_tick,
+    plural,
+    range_text,
+    rounded,
+    span,
+    value_text,
+)
+
+__all__ = ["page"]
+
+OPEN = 6
+"""Contexts whose advice is open from the start."""
+
+
+def page(report: Report) -> str:
+    """The page, a few hundred kilobytes at most."""
+    text: str = _environment().get_template("page.html.j2").render(report=report, **_drawn(report))
+    return text
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tunerd.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "changes": changes,
+        "label": context_label,
+        "number": number,
+        "open": OPEN,
+        "percent": percent,
+        "percent_tick": percent_tick,
+        "plots": plots,
+        "plural": plural,
+        "range_text": range_text,
+        "rounded": rounded,
+        "span": span,
+        "value_text": value_text,
+        "verdicts": VERDICTS,
+    }
+    return environment
+
+
+def _drawn(report: Report) -> dict[str, Any]:
+    gained = [context for context in report.contexts if context.gain is not None]
+    gains: list[Range] = [context.gain for context in gained if context.gain is not None]
+    return {"gained": gained, "axis": plots.context_axis(gains)}

@@ -1,0 +1,237 @@
+"""The plots of the page. Each is one picture of SVG with a title and a description."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from tunerd.report.model import Objective, Period, Point, Range, ReliabilityBin, Step
+from tunerd.report.svg import Axis, linear_axis, log_axis, picture, tag
+from tunerd.report.words import percent, percent_tick, plural, span, tick
+
+__all__ = [
+    "context_axis",
+    "context_bar",
+    "error_plot",
+    "points_plot",
+    "reliability_plot",
+    "steps_plot",
+]
+
+HEIGHT = 260.0
+TOP, BOTTOM = 18.0, 226.0
+"""Of what is plotted; below are the labels of the horizontal axis."""
+DOT = 3.0
+BAR = 28
+"""Height of a row's bar."""
+
+
+def points_plot(name: str, points: Sequence[Point], objective: Objective) -> Markup:
+    """Predicted against actual; jobs outside their band are rings."""
+    values = [v for p in points for v in (p.predicted, p.actual)]
+    low, high = min(values), max(values)
+    axis = log_axis(low, high) if low > 0 and high > 1.5 * low else linear_axis(low, high)
+    dots = [
+        tag(
+            "circle",
+            cx=_x(axis, p.predicted),
+            cy=axis.up(p.actual, TOP, BOTTOM),
+            r=DOT,
+            class_="dot" if p.held else "dot out",
+        )
+        for p in points
+    ]
+    outside = sum(not p.held for p in points)
+    return picture(
+        name,
+        "Predicted against actual",
+        f"{plural(len(points), 'job')}: {objective.metric} in {objective.unit}, predicted "
+        f"before the job was learned (across) against what came (up). On the line both are equal. "
+        f"{outside} lie outside the band that was predicted for them.",
+        HEIGHT,
+        *_grid(axis, [tick(t) for t in axis.ticks]),
+        *_labels(axis, [(t, tick(t)) for t in axis.ticks]),
+        _equal(axis, low, high),
+        *dots,
+    )
+
+
+def steps_plot(name: str, steps: Sequence[Step]) -> Markup:
+    """What came of predicted differences, with 90 % intervals."""
+    values = [v for s in steps for v in (s.predicted, s.came.value, s.came.low, s.came.high)]
+    known = [v for v in values if v is not None]
+    axis = linear_axis(min(known), max(known), 5)
+    marks = []
+    for one in steps:
+        said = (
+            f"{plural(one.jobs, 'job')} predicted {percent(one.predicted)}: "
+            f"{percent(one.came.value)} ({span(one.came)})"
+        )
+        marks += _dot_with_span(axis, one.predicted, one.came, said, DOT + 1.5)
+    return picture(
+        name,
+        "What became of predicted differences",
+        f"Jobs beside others of their context and time, in {plural(len(steps), 'group')} from the "
+        "worst predicted to the best: the gain predicted (across) against the gain that came (up), "
+        "with 90 % intervals. On the line both are equal.",
+        HEIGHT,
+        *_grid(axis, [percent_tick(t) for t in axis.ticks]),
+        *_labels(axis, [(t, percent_tick(t)) for t in axis.ticks]),
+        _equal(axis, min(known), max(known)),
+        *marks,
+    )
+
+
+def error_plot(name: str, periods: Sequence[Period]) -> Markup:
+    """Median error over time."""
+    told = [(p, p.error) for p in periods if p.error is not None]
+    middles = [_middle(p.since, p.until) for p, _ in told]
+    across = linear_axis(periods[0].since.timestamp(), periods[-1].until.timestamp(), margin=0.0)
+    up = linear_axis(0.0, max((e for _, e in told), default=0.01), 4, margin=0.0)
+    at = [(_x(across, m), up.up(e, TOP, BOTTOM)) for m, (_, e) in zip(middles, told, strict=True)]
+    lines = [
+        tag("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1], class_="line") for a, b in pairwise(at)
+    ]
+    dots = [
+        tag(
+            "circle",
+            tag("title", f"{_day(p.since)} to {_day(p.until)}: {percent(e, sign=False)}"),
+            cx=x,
+            cy=y,
+            r=DOT + 0.5,
+            class_="mark",
+        )
+        for (x, y), (p, e) in zip(at, told, strict=True)
+    ]
+    ends = [(periods[0].since, 0.0, "start"), (periods[-1].until, 1.0, "end")]
+    first, last = (told[0][1], told[-1][1]) if told else (None, None)
+    return picture(
+        name,
+        "Error over time",
+        f"Median absolute error of predictions in {plural(len(periods), 'part')} of the jobs, from "
+        f"{percent(first, sign=False)} at first to {percent(last, sign=False)} at last.",
+        HEIGHT,
+        *_grid(up, [percent_tick(t) for t in up.ticks]),
+        *(_label(place, _day(at_), anchor) for at_, place, anchor in ends),
+        *lines,
+        *dots,
+    )
+
+
+def reliability_plot(name: str, bins: Sequence[ReliabilityBin]) -> Markup:
+    """Share that ran against the probability that was given, with 90 % intervals."""
+    axis = linear_axis(0.0, 1.0, 5, margin=0.03)
+    most = max(one.jobs for one in bins)
+    marks = []
+    for one in bins:
+        said = f"{plural(one.jobs, 'job')} given {one.predicted:.0%}: {one.observed.value:.0%} ran"
+        size = DOT + 4.0 * (one.jobs / most) ** 0.5
+        marks += _dot_with_span(axis, one.predicted, one.observed, said, size)
+    return picture(
+        name,
+        "Did they run as often as predicted?",
+        "Share of jobs that ran (up) against the probability to run that they were given (across), "
+        "with 90 % intervals. On the line both are equal.",
+        HEIGHT,
+        *_grid(axis, [percent_tick(t) for t in axis.ticks]),
+        *_labels(axis, [(t, percent_tick(t)) for t in axis.ticks]),
+        _equal(axis, 0.0, 1.0),
+        *marks,
+    )
+
+
+def context_axis(gains: Sequence[Range]) -> Axis:
+    """One axis for the bars of all contexts; zero is on it. Ends far out are cut."""
+    ends = sorted(v for g in gains for v in (g.value, g.low, g.high) if v is not None)
+    if not ends:
+        return linear_axis(-0.1, 0.1)
+    cut = max(3 * max(abs(g.value) for g in gains), 0.02)
+    return linear_axis(max(min(ends[0], 0.0), -cut), min(max(ends[-1], 0.0), cut), 5, margin=0.05)
+
+
+def context_bar(gain: Range, axis: Axis, title: str) -> Markup:
+    """The gain of one context with its interval, in a row of a table."""
+
+    def inside(value: float) -> str:
+        return f"{100 * min(max(axis.place(value), 0.0), 1.0):.2f}%"
+
+    marks = []
+    for value in axis.ticks:
+        kind = "zero" if value == 0 else "grid"
+        x = inside(value)
+        marks.append(tag("line", x1=x, y1=0, x2=x, y2=BAR, class_=kind))
+    kind = "unsure"
+    if gain.low is not None and gain.high is not None:
+        kind = "good" if gain.low > 0 else "bad" if gain.high < 0 else "unsure"
+        x1, x2 = inside(gain.low), inside(gain.high)
+        marks.append(tag("line", x1=x1, y1=BAR / 2, x2=x2, y2=BAR / 2, class_=f"span {kind}"))
+    marks.append(tag("circle", cx=inside(gain.value), cy=BAR / 2, r=5, class_=f"mark {kind}"))
+    return tag(
+        "svg", tag("title", title), *marks, class_="bar", role="img", width="100%", height=BAR
+    )
+
+
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────
+
+GUTTER = 12.0
+"""Per cent of the width at the left for the numbers of the upright axis."""
+
+
+def _x(axis: Axis, value: float) -> str:
+    return _across(axis.place(value))
+
+
+def _across(place: float) -> str:
+    return f"{GUTTER + (100 - GUTTER) * place:.3f}%"
+
+
+def _dot_with_span(axis: Axis, x: float, value: Range, said: str, size: float) -> list[Markup]:
+    at = _x(axis, x)
+    marks = []
+    if value.low is not None and value.high is not None:
+        y1, y2 = axis.up(value.low, TOP, BOTTOM), axis.up(value.high, TOP, BOTTOM)
+        marks.append(tag("line", x1=at, y1=y1, x2=at, y2=y2, class_="span"))
+    y = axis.up(value.value, TOP, BOTTOM)
+    return [*marks, tag("circle", tag("title", said), cx=at, cy=y, r=size, class_="mark")]
+
+
+def _equal(axis: Axis, low: float, high: float) -> Markup:
+    return tag(
+        "line",
+        x1=_x(axis, low),
+        y1=axis.up(low, TOP, BOTTOM),
+        x2=_x(axis, high),
+        y2=axis.up(high, TOP, BOTTOM),
+        class_="equal",
+    )
+
+
+def _grid(axis: Axis, texts: Sequence[str]) -> list[Markup]:
+    """Horizontal lines, each with its value at the left."""
+    marks = []
+    for value, text in zip(axis.ticks, texts, strict=True):
+        y = axis.up(value, TOP, BOTTOM)
+        marks.append(tag("line", x1=_across(0.0), y1=y, x2="100%", y2=y, class_="grid"))
+        marks.append(tag("text", text, x="0%", y=y + 4, class_="tick"))
+    return marks
+
+
+def _labels(axis: Axis, texts: Sequence[tuple[float, str]]) -> list[Markup]:
+    return [
+        _label(place, text, "end" if place > 0.94 else "middle")
+        for value, text in texts
+        for place in [axis.place(value)]
+    ]
+
+
+def _label(place: float, text: str, anchor: str) -> Markup:
+    return tag("text", text, x=_across(place), y=BOTTOM + 20, class_="tick", text_anchor=anchor)
+
+
+def _middle(since: datetime, until: datetime) -> float:
+    return (since.timestamp() + until.timestamp()) / 2
+
+
+def _day(at: datetime) -> str:
+    return f"{at.day} {at:%b %Y}"
