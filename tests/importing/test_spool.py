@@ -67,8 +67,16 @@ def test_a_job_is_there_once(tmp_path: Path) -> None:
     with Spool(tmp_path / "s.sqlite") as spool:
         assert spool.add([job(1, "a"), job(2, "b")]) == 2
         assert spool.add([job(1, "a"), job(2, "c")]) == 1
-        assert [spool.place_among_alike(0, "x") for _ in range(3)] == [1, 2, 3]
-        assert spool.place_among_alike(1, "x") == 1
+
+
+def test_rows_that_are_alike_are_counted_in_each_table(tmp_path: Path) -> None:
+    with Spool(tmp_path / "s.sqlite") as spool:
+        assert [spool.place_among_alike(0, "x") for _ in range(2)] == [1, 2]
+        spool.add([job(1, "x"), job(1, "x.2")])
+        assert [spool.place_among_alike(0, "x") for _ in range(2)] == [3, 4]
+        assert [spool.place_among_alike(1, "x") for _ in range(3)] == [1, 2, 3]
+        assert spool.place_among_alike(1, "y") == 1
+        assert spool.place_among_alike(2, "y") == 1
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tunerd.tables.mapping import TableReader, Unusable, told_apart
 
 __all__ = ["Rejects", "Show", "count_usable", "read_tables"]
 
-SAVE_EVERY = 2_000
+SAVE_EVERY = 5_000
 """Rows between two points at which a killed import can go on."""
 
 Show = Callable[[str, float, float], None]

@@ -18,7 +18,7 @@ from tunerd.errors import AlreadyRunningError, StoreUnavailableError
 
 __all__ = ["Job", "Spool", "Tally"]
 
-CACHE_KIB = 32_768
+CACHE_KIB = 65_536
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tally (one INTEGER PRIMARY KEY CHECK (one = 1), json BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (
@@ -96,6 +96,7 @@ class Spool:
                 "journal_mode=WAL",
                 "synchronous=NORMAL",
                 f"cache_size=-{CACHE_KIB}",
+                "wal_autocheckpoint=16384",
             ):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(_TABLES)
@@ -109,9 +110,12 @@ class Spool:
             raise StoreUnavailableError(f"{path}: {error}") from error
         self.tally = Tally() if found is None else msgspec.json.decode(found[0], type=Tally)
         self.resumed = found is not None
+        self._named: dict[str, int] = {}
+        """Tables of the event ids that were asked for and are not added yet."""
 
     def add(self, jobs: Sequence[Job]) -> int:
         """Add jobs; says how many of them were not there yet."""
+        self._named.clear()
         before = self._connection.total_changes
         self._connection.executemany(
             "INSERT OR IGNORE INTO jobs (at, event_id, hash, file, row, body)"
@@ -121,11 +125,22 @@ class Spool:
         return self._connection.total_changes - before
 
     def place_among_alike(self, file: int, event_id: str) -> int:
-        """The how-manieth row with this id this is in a table, counted from 1."""
+        """The how-manieth row with this id this is in a table, counted from 1. Nearly all are the
+        first: only the others are written down."""
+        first = self._named.get(event_id)
+        if first is None:
+            found = self._connection.execute(
+                "SELECT file FROM jobs WHERE event_id = ?", (event_id,)
+            ).fetchone()
+            if found is None:
+                self._named[event_id] = file
+                return 1
+            (first,) = found
+        before = 1 if first == file else 0
         (place,) = self._connection.execute(
-            "INSERT INTO alike VALUES (?, ?, 1)"
+            "INSERT INTO alike VALUES (?, ?, ?)"
             " ON CONFLICT DO UPDATE SET many = many + 1 RETURNING many",
-            (file, event_id),
+            (file, event_id, before + 1),
         ).fetchone()
         return int(place)
 
