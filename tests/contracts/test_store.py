@@ -120,6 +120,17 @@ class TestHistory:
             ("other", 1),
         ]
 
+    def test_it_says_which_events_it_has_and_with_what_content(self, store: Store) -> None:
+        add_study(store)
+        names = [f"e{place}" for place in range(1_500)]
+        with store.transaction() as tx:
+            tx.add_observations(STUDY, [observation(name) for name in names[:1_200]], NOW)
+            tx.add_observations(STUDY, [observation("x", source="other")], NOW)
+        (source,) = {one.source for one in store.observations(STUDY, limit=5)}
+        found = store.content_hashes(source, [*names, "x"])
+        assert found == {name: f"sha256:{name}" for name in names[:1_200]}
+        assert store.content_hashes(source, []) == {}
+
     def test_a_duplicate_is_counted_and_dropped(self, store: Store) -> None:
         add_study(store)
         with store.transaction() as tx:
