@@ -226,5 +226,6 @@ def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
         count = told["recommendations"]
         contexts = "1 context has" if count == 1 else f"{count:,} contexts have"
         click.echo(
-            f"All is learned: {contexts} a recommendation. The study is in mode {study.mode}."
+            f"All is learned: {contexts} a recommendation, in mode {study.mode}. "
+            f"`tunerd report {study.name} --history` shows them."
         )
