@@ -47,9 +47,7 @@ PREDICTORS: Mapping[str, Peer] = {
     "lightgbm_log": Peer("benchmarks.peers.predictors.lightgbm:LogLightGBM"),
     "extra_trees": Peer("benchmarks.peers.predictors.extra_trees:ExtraTrees", ("sklearn",)),
     "lightgbm_mlp": Peer("benchmarks.peers.predictors.lightgbm_mlp:LightGBMWithMLP", ("sklearn",)),
-    "gaussian_process": Peer(
-        "benchmarks.peers.predictors.gaussian_process:GaussianProcess", ("botorch",)
-    ),
+    "botorch_gp": Peer("benchmarks.peers.predictors.botorch_gp:BoTorchGP", ("botorch",)),
     "nearest_context": Peer("benchmarks.peers.predictors.nearest_context:NearestContext"),
     "mean_share": Peer("benchmarks.peers.predictors.mean_share:MeanShare"),
 }

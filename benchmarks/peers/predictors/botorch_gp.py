@@ -17,7 +17,7 @@ from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.evaluation.predicting import Foretold
 
-__all__ = ["GaussianProcess"]
+__all__ = ["BoTorchGP"]
 
 FIT_ROWS = 400
 PREDICT_ROWS = 1_500
@@ -27,8 +27,8 @@ Z80 = 1.2816
 """Half an 80 % band in standard deviations."""
 
 
-class GaussianProcess:
-    name = "gaussian_process"
+class BoTorchGP:
+    name = "botorch_gp"
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int

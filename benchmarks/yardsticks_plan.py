@@ -1,0 +1,245 @@
+"""What the yardsticks measure: every table, every question, everyone who answers.
+
+A *cell* is one of each; it is the unit that is run, written as one line, and skipped by a run that
+takes up where another was killed. Which column of a table stands for a group and which for scale
+is stated for the five that the project is measured on, and guessed from the roles for any other.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.peers import OPTIMIZERS, PREDICTORS
+from tunerd.core.predictors import PREDICTORS as OWN
+from tunerd.evaluation.closed_loop import Plan
+
+__all__ = [
+    "CHECKS",
+    "MODES",
+    "Cell",
+    "Description",
+    "cells",
+    "describe",
+    "loop_plan",
+    "table_names",
+]
+
+CHECKS = ("oracle", "shuffled_lightgbm_log")
+"""Predictors that judge the yardsticks: one knows everything, one was taught nonsense."""
+SMALL = ("30", "75", "150", "300")
+TARGET_KNOWN = ("0", "5", "10", "20")
+"""Jobs known of the group or scale that is asked about."""
+QUICK_ROWS = 400
+QUICK_CONTEXTS = 1
+MOST_GROUPS = 12
+"""Values above which a column is no group to leave out one by one."""
+
+Kind = Literal["predict", "loop"]
+
+MODES: Mapping[str, str] = {
+    "none": "from nothing: 15 random jobs, the same for all, then batches of 5",
+    "five": "from nothing: 5 random jobs, the same for all, then batches of 5",
+    "others": "all other contexts known: batches of 5 from the first job on",
+}
+"""Ways to play closed loops."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table has to offer."""
+
+    name: str
+    group: str | None
+    """Context column to leave out value by value."""
+    above: str | None
+    """``COLUMN=VALUE``: larger ones are the large scale."""
+    dated: bool
+    as_context: tuple[str, ...] = ()
+    """Tunables that are given in closed loops."""
+    unknown: str | None = None
+    """Context feature whose value is wholly unknown in closed loops with history."""
+
+
+FIVE = {
+    one.name: one
+    for one in (
+        Description("vtrain_megatron", "hidden_size", "n_gpus=8", dated=False),
+        Description("llmfoundry_fsdp", "gpu", "n_gpus=8", dated=True),
+        # More GPUs always win on samples/s, so that they are given when something is searched.
+        Description("pollux_dp", "app", "num_replicas=16", False, ("num_replicas",), "app"),
+        Description("trimtuner_ps", "model", "n_workers=16", dated=True),
+        Description("calculon_simulated_16k", "model", "n_gpus=1024", dated=False),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement; its fields are what it depends on."""
+
+    kind: Kind
+    table: str
+    question: str
+    """A split, or a mode of closed loops."""
+    known: str
+    """Amount of jobs known, as the split wants it; empty for the split's own, and for loops."""
+    who: str
+    repeats: int = 1
+    """Draws of the known jobs."""
+    seed: int = 0
+    rows: int = 0
+    """Jobs of the table that are used at most, 0 for all: --quick."""
+    contexts: int = 0
+    """Contexts that are played at most, 0 for all: --quick."""
+
+    @property
+    def name(self) -> str:
+        """Names the line of results."""
+        parts = [self.kind, self.table, self.question, self.known, self.who, f"seed {self.seed}"]
+        return "/".join(part for part in parts if part)
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def table_names(data: Path) -> list[str]:
+    """The described tables of a folder."""
+    return sorted(
+        path.stem
+        for path in data.glob("*.json")
+        if any((data / f"{path.stem}.csv{end}").exists() for end in ("", ".gz"))
+    )
+
+
+def describe(name: str, data: Path) -> Description:
+    """What a table has to offer, by what is stated for it or by its roles.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+    """
+    about = json.loads((data / f"{name}.json").read_text())
+    if name in FIVE:
+        return FIVE[name]
+    columns = [c for c in about["columns"] if c["role"] in ("context", "tunable")]
+    dated = any(c["role"] == "timestamp" for c in about["columns"])
+    return Description(name, _group(columns), _scale(columns), dated)
+
+
+def _group(columns: Sequence[Mapping[str, Any]]) -> str | None:
+    """A category of the context, else the number of it that has the most values, but few."""
+    usable = [
+        c for c in columns if c["role"] == "context" and 2 <= c.get("n_unique", 0) <= MOST_GROUPS
+    ]
+    if not usable:
+        return None
+    best = max(usable, key=lambda c: (c["type"] == "category", c["n_unique"]))
+    return str(best["name"])
+
+
+SCALE = ("gpu", "replica", "worker", "node", "device", "rank", "core", "size", "n_")
+
+
+def _scale(columns: Sequence[Mapping[str, Any]]) -> str | None:
+    """The number that looks most like a scale, cut so that about its upper half is large."""
+    usable = [
+        c
+        for c in columns
+        if c["type"] in ("int", "float") and c.get("n_unique", 0) >= 2 and c.get("min") is not None
+    ]
+    if not usable:
+        return None
+
+    def likely(column: Mapping[str, Any]) -> tuple[bool, int, float]:
+        name = column["name"].lower()
+        place = next((i for i, word in enumerate(SCALE) if word in name), len(SCALE))
+        ratio = column["max"] / column["min"] if column["min"] > 0 else 0.0
+        return column["role"] == "context", -place, ratio
+
+    best = max(usable, key=likely)
+    low, high = best["min"], best["max"]
+    values = sorted(best.get("values") or [])
+    cut = values[(len(values) - 1) // 2] if len(values) > 1 else (low + high) / 2
+    return f"{best['name']}={cut:g}"
+
+
+def cells(
+    descriptions: Sequence[Description],
+    *,
+    only: Kind | None = None,
+    who: Sequence[str] = (),
+    modes: Sequence[str] = ("none", "others"),
+    seeds: int = 3,
+    quick: bool = False,
+) -> list[Cell]:
+    """Everything that is to be measured, in the order in which it is run.
+
+    ``who`` restricts predictors and optimizers by name; without it all that are installed.
+    """
+    found: list[Cell] = []
+    for description in descriptions:
+        if only != "predict":
+            found += _loops(description, who, modes, 1 if quick else seeds, quick)
+        if only != "loop":
+            found += _predictions(description, who, quick)
+    return found
+
+
+def _predictions(table: Description, who: Sequence[str], quick: bool) -> Iterator[Cell]:
+    rows = QUICK_ROWS if quick else 0
+    peers = [name for name, peer in PREDICTORS.items() if peer.installed]
+    for question, known, repeats in _questions(table, quick):
+        for name in [*OWN, *peers]:
+            if not who or name in who:
+                yield Cell("predict", table.name, question, known, name, repeats, rows=rows)
+    for name in CHECKS:
+        if not who or name in who:
+            yield Cell("predict", table.name, "random", "", name, 2, rows=rows)
+
+
+def _questions(table: Description, quick: bool) -> Iterator[tuple[str, str, int]]:
+    """(split, known, draws). What was known is luck where it is little."""
+    if quick:
+        yield from (("random", known, 1) for known in ("5%", "150"))
+    else:
+        yield "random", "", 1
+        yield from (("random", known, 4) for known in ("5%", *SMALL))
+    if table.dated:
+        yield from (("time", known, 1) for known in (("80%",) if quick else ("50%", "80%")))
+    for kind, target in (("group", table.group), ("above", table.above)):
+        if target is not None:
+            amounts = TARGET_KNOWN[0 if kind == "group" else 2 :][:1] if quick else TARGET_KNOWN
+            for known in amounts:
+                yield f"{kind}:{target}", known, 1 if quick or known == "0" else 2
+
+
+def _loops(
+    table: Description, who: Sequence[str], modes: Sequence[str], seeds: int, quick: bool
+) -> Iterator[Cell]:
+    for mode in modes:
+        peers = [
+            name
+            for name, peer in OPTIMIZERS.items()
+            if peer.installed and (peer.history if mode == "others" else peer.cold)
+        ]
+        if mode == "others":
+            peers.append("random")  # the yardstick
+        for seed in range(seeds):
+            for name in ["tunerd", *peers]:
+                if not who or name in who:
+                    contexts = QUICK_CONTEXTS if quick else 0
+                    yield Cell("loop", table.name, mode, "", name, seed=seed, contexts=contexts)
+
+
+def loop_plan(cell: Cell, description: Description) -> Plan:
+    """What the optimizers of a cell are put through."""
+    match cell.question:
+        case "others":
+            unknown = description.unknown
+            return Plan(jobs=20, start=0, seeds=(cell.seed,), history="others", unknown=unknown)
+        case "five":
+            return Plan(start=5, seeds=(cell.seed,))
+        case _:
+            return Plan(seeds=(cell.seed,), jobs=30 if cell.contexts else 60)
