@@ -57,7 +57,7 @@ def walk(bars: Bars, table: str, file: Path, folder: Path) -> None:
         if said is None:
             bars.hold(f"{table}: tunerd {name}", 0, False, "exit code 0")
             return
-    report: dict[str, Any] = json.loads(said)
+    report: dict[str, Any] = json.loads(said or "{}")
     advised = sum(bool(context["advice"]) for context in report["contexts"])
     history = report["history"]
     bars.say(f"{table}: jobs learned, contexts", f"{history['jobs']}, {history['contexts']}")
