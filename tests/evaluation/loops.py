@@ -15,7 +15,9 @@ FAILS = 3
 """Runs with this x are out of memory where y is "b"."""
 
 
-def rows(sizes: Sequence[int] = (8, 16), repeats: int = 2, seed: int = 0) -> list[Observation]:
+def rows(
+    sizes: Sequence[int] = (8, 16), repeats: int = 2, seed: int = 0, noise: float = 0.02
+) -> list[Observation]:
     """Every configuration of the toy study in every context; 48 of them for n ≥ 8."""
     rng = np.random.default_rng(seed)
     found: list[Observation] = []
@@ -26,7 +28,7 @@ def rows(sizes: Sequence[int] = (8, 16), repeats: int = 2, seed: int = 0) -> lis
                     config: dict[str, Value] = {"x": x, "y": y, "z": z}
                     for _ in range(repeats):
                         fails = x == FAILS and y == "b"
-                        speed = true_speed({"n": n}, config) * float(np.exp(rng.normal(0, 0.02)))
+                        speed = true_speed({"n": n}, config) * float(np.exp(rng.normal(0, noise)))
                         found.append(
                             job(
                                 0,

@@ -1,0 +1,25 @@
+"""A table of measured jobs turned into a stream in time order, with changes that are known.
+
+What a detector of drift is told apart by, and what a month of recommendations does good or harm in:
+jobs arrive as on a cluster, run what their users would run, or what a policy under test says, and
+come out as the table says, times noise, times what has changed. The truth is beside every job.
+
+- :mod:`.changes`: what may change, and the truth about it
+- :mod:`.habits`: who runs what, and when
+- :mod:`.stream`: jobs in time order
+"""
+
+from tunerd.evaluation.streams.changes import CHANGES, Change, Truth
+from tunerd.evaluation.streams.habits import Arrival, Traffic
+from tunerd.evaluation.streams.stream import Stream, StreamJob, make_stream
+
+__all__ = [
+    "CHANGES",
+    "Arrival",
+    "Change",
+    "Stream",
+    "StreamJob",
+    "Traffic",
+    "Truth",
+    "make_stream",
+]
