@@ -77,7 +77,7 @@ def _oracle(bars: Bars, title: str, line: Mapping[str, Any]) -> None:
         bars.hold(f"{title}: lowest τ in a context", min(taus), min(taus) > 1 - 1e-6, "1")
     regrets = [r for k in (1, 3, 5, 10) for r in _pairs(line, f"regret_at.{k}").values()]
     if regrets:
-        bars.hold(f"{title}: largest regret", max(regrets), max(regrets) == 0.0, "0")
+        bars.hold(f"{title}: largest regret", abs(max(regrets)), max(regrets) == 0.0, "0")
 
 
 def _nonsense(bars: Bars, title: str, line: Mapping[str, Any]) -> None:

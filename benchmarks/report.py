@@ -1,0 +1,268 @@
+"""Pages from results: what ``docs/benchmarks.md`` says of predictors and closed loops.
+
+::
+
+    python -m benchmarks.report benchmarks/results/yardsticks          # print it
+    python -m benchmarks.report benchmarks/results/yardsticks --publish
+    python -m benchmarks.report                                        # what is published
+
+``--publish`` keeps a summary of the results in ``benchmarks/published.jsonl`` and writes the page
+below its mark; what stands above the mark is written by hand.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.yardsticks import read_results
+from benchmarks.yardsticks_plan import MODES
+from benchmarks.yardsticks_summary import summary
+
+__all__ = ["MARK", "PAGE", "PUBLISHED", "page", "published"]
+
+PUBLISHED = Path(__file__).parent / "published.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+MARK = "<!-- Below this line: python -m benchmarks.report. Do not edit. -->"
+
+Said = Mapping[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
+    parser.add_argument("results", nargs="?", type=Path, help="results.jsonl or its folder")
+    parser.add_argument("--publish", action="store_true", help="keep a summary, write the page")
+    options = parser.parse_args(argv)
+    if options.results is None:
+        said = published()
+    else:
+        folder = options.results.is_dir()
+        file = options.results / "results.jsonl" if folder else options.results
+        said = summary(read_results(file))
+    if options.publish:
+        PUBLISHED.write_text("".join(json.dumps(one) + "\n" for one in said))
+        by_hand = PAGE.read_text().partition(MARK)[0].rstrip()
+        PAGE.write_text(f"{by_hand}\n\n{MARK}\n\n{page(said)}")
+    else:
+        print(page(said), end="")
+    return 0
+
+
+class _Plain(argparse.RawDescriptionHelpFormatter):
+    pass
+
+
+def published() -> list[dict[str, Any]]:
+    """The summary that the page was made of, nothing before the first."""
+    if not PUBLISHED.exists():
+        return []
+    return [json.loads(line) for line in PUBLISHED.read_text().splitlines()]
+
+
+def page(said: Sequence[Said]) -> str:
+    """Markdown of a summary (:func:`benchmarks.yardsticks_summary.summary`)."""
+    parts = [*_head(said), *_predictions(said), *_leads(said), *_loops(said), *_checks(said)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _of(said: Iterable[Said], what: str) -> list[Said]:
+    return [one for one in said if one["what"] == what]
+
+
+def _head(said: Sequence[Said]) -> Iterator[str]:
+    for run in _of(said, "run"):
+        yield "## Yardsticks"
+        libraries = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        quick = " A quick run, on little of everything: not to be compared." if run["quick"] else ""
+        yield f"{run['cells']} cells, {run['seeds']} seeds of closed loops.{quick} {libraries}."
+
+
+# ── predictions ──────────────────────────────────────────────────────────────────────────────
+
+
+def _predictions(said: Sequence[Said]) -> Iterator[str]:
+    found = _of(said, "prediction")
+    if not found:
+        return
+    yield "### Predicting"
+    yield (
+        "Kendall's τ within contexts (of at least eight jobs), weighted by jobs; then the regret,"
+        " in per cent, of the best of the first five of a context by prediction; the area under"
+        " the curve of the probability to run, where anything failed. The best are bold."
+    )
+    names = list(dict.fromkeys(one["who"] for one in found))
+    for table in dict.fromkeys(one["table"] for one in found):
+        mine = [one for one in found if one["table"] == table]
+        for title, figure, shown, larger in (
+            ("τ", lambda one: one["tau"], _tau, True),
+            ("regret of five, %", lambda one: one["regret_at"]["5"], _percent, False),
+            ("AUC of what runs", lambda one: one["auc"], _tau, True),
+        ):
+            rows = list(_rows(mine, names, figure, shown, larger=larger))
+            if rows:
+                yield f"**`{table}`**: {title}"
+                yield _table(["asked", "known", *names], rows)
+
+
+def _rows(
+    found: Sequence[Said], names: Sequence[str], figure: Any, shown: Any, *, larger: bool
+) -> Iterator[list[str]]:
+    questions = dict.fromkeys((one["question"], one["known"], one["known_rows"]) for one in found)
+    for question, known, known_rows in questions:
+        values = {
+            one["who"]: figure(one)
+            for one in found
+            if (one["question"], one["known"], one["known_rows"]) == (question, known, known_rows)
+        }
+        there = [value for value in values.values() if value is not None]
+        if not there:
+            continue
+        best = max(there) if larger else min(there)
+        amount = f"{known} ({known_rows})" if known != str(known_rows) else known
+        yield [
+            question,
+            amount,
+            *(_best(values.get(name), best, shown) for name in names),
+        ]
+
+
+def _best(value: float | None, best: float, shown: Any) -> str:
+    text: str = shown(value)
+    return f"**{text}**" if value is not None and text == shown(best) else text
+
+
+def _leads(said: Sequence[Said]) -> Iterator[str]:
+    found = _of(said, "lead")
+    if not found:
+        return
+    yield (
+        "How far tunerd's predictors are ahead: mean over cells of the paired differences, with"
+        " 95 % bootstrap intervals over contexts and repeats, every context alike; then in how"
+        " many cells significantly ahead and behind. Positive is better for tunerd."
+    )
+    rows = []
+    for one in found:
+        scale, unit = (100, " %") if one["figure"].startswith("regret") else (1, "")
+        figure = {"kendall_tau": "τ", "regret_at.5": "regret of five", "auc": "AUC"}
+        rows.append(
+            [
+                figure[one["figure"]],
+                one["ours"],
+                one["theirs"],
+                _interval(one, scale, unit),
+                f"{one['ahead']} / {len(one['behind'])} of {one['cells']}",
+            ]
+        )
+    yield _table(["figure", "ours", "peer", "ahead by", "cells ahead / behind"], rows)
+
+
+# ── closed loops ─────────────────────────────────────────────────────────────────────────────
+
+
+def _loops(said: Sequence[Said]) -> Iterator[str]:
+    found = _of(said, "loop")
+    if not found:
+        return
+    yield "### Closed loops"
+    yield (
+        "Regret in per cent after so many jobs, mean over contexts and seeds; the mean over all"
+        " jobs after the start (area); median jobs to within 5 % of the best and the share of runs"
+        " that got there; seconds per suggestion."
+    )
+    for mode in dict.fromkeys(one["mode"] for one in found):
+        for table in dict.fromkeys(one["table"] for one in found if one["mode"] == mode):
+            mine = [one for one in found if (one["mode"], one["table"]) == (mode, table)]
+            jobs = [n for n in mine[0]["regret"] if mode == "others" or int(n) >= 15]
+            jobs = ["5", "10", *jobs] if mode == "five" else jobs
+            best = min(one["area"] for one in mine)
+            rows = [
+                [
+                    one["who"],
+                    *(_percent(one["regret"][n]) for n in jobs),
+                    _best(one["area"], best, _percent),
+                    "–" if one["jobs_to_5_percent"] is None else f"{one['jobs_to_5_percent']:g}",
+                    f"{one['share_reached']:.0%}",
+                    "–"
+                    if one["seconds_per_suggestion"] is None
+                    else f"{one['seconds_per_suggestion']:.2g}",
+                ]
+                for one in sorted(mine, key=lambda one: float(one["area"]))
+            ]
+            contexts = f"{mine[0]['contexts']} contexts, {mine[0]['runs']} runs"
+            yield f"**`{table}`**, {MODES[mode]}: {contexts}"
+            head = ["", *jobs, "area", "jobs to 5 %", "reached", "s"]
+            yield _table(head, rows)
+    yield from _loop_leads(said)
+
+
+def _loop_leads(said: Sequence[Said]) -> Iterator[str]:
+    found = _of(said, "loop lead")
+    if not found:
+        return
+    yield (
+        "How far tunerd is ahead in regret: mean over tables of the paired differences, with 95 %"
+        " bootstrap intervals over contexts and seeds. Positive is better for tunerd; behind names"
+        " the tables where a peer is significantly better."
+    )
+    rows = [
+        [
+            one["mode"],
+            one["figure"],
+            one["theirs"],
+            _interval(one, 100, " %"),
+            ", ".join(one["behind"]) or "–",
+        ]
+        for one in found
+    ]
+    yield _table(["history", "figure", "peer", "ahead by", "behind"], rows)
+
+
+def _checks(said: Sequence[Said]) -> Iterator[str]:
+    found = _of(said, "check")
+    if not found:
+        return
+    yield "### The yardsticks themselves"
+    yield (
+        "An oracle must get τ 1 and regret 0, a predictor taught shuffled outcomes τ 0 and the"
+        " regret of a random order, up to noise."
+    )
+    rows = [
+        [
+            one["table"],
+            one["who"],
+            _tau(one["tau_overall"] if one["tau"] is None else one["tau"]),
+            _percent(one["regret_at"]["5"]),
+            _percent(one["random_regret_at"]["5"]),
+        ]
+        for one in found
+    ]
+    yield _table(["table", "", "τ", "regret of five, %", "random's"], rows)
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _tau(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3f}".replace("-0.000", "0.000")
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return f"{100 * value:.2f}" if value < 0.0995 else f"{100 * value:.1f}"
+
+
+def _interval(one: Said, scale: float, unit: str) -> str:
+    low, high = ("∞" if one[end] is None else f"{scale * one[end]:+.3g}" for end in ("low", "high"))
+    return f"{scale * one['mean']:+.3g}{unit} ({low} … {high})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
