@@ -150,6 +150,9 @@ def _measure(
 ) -> None:
     tables = {one.name: one for one in described}
     started = last = time.monotonic()
+    if file.exists() and not file.read_text().endswith("\n"):
+        with file.open("a") as log:
+            log.write("\n")  # after a line that a kill cut short
     with file.open("a") as log:
         for count, line in enumerate(_lines(todo, tables, options), 1):
             log.write(json.dumps(line, separators=(",", ":")) + "\n")

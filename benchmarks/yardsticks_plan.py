@@ -2,17 +2,23 @@
 
 A *cell* is one of each; it is the unit that is run, written as one line, and skipped by a run that
 takes up where another was killed. Which column of a table stands for a group and which for scale
-is stated for the five that the project is measured on, and guessed from the roles for any other.
+is stated for the five that the project is measured on, and guessed for any other from its roles
+and values.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
+from benchmarks.tables import read_table
+from tunerd.core.arrays import FloatArray
+from tunerd.core.observation import Scalar, Value
 from tunerd.core.predictors import PREDICTORS as OWN
+from tunerd.core.study import parse_study
 from tunerd.evaluation.closed_loop import Plan
 
 __all__ = [
@@ -31,12 +37,16 @@ CHECKS = ("oracle", "shuffled_lightgbm_log")
 SMALL = ("30", "75", "150", "300")
 TARGET_KNOWN = ("0", "5", "10", "20")
 """Jobs known of the group or scale that is asked about."""
+SCALE = ("gpu", "replica", "worker", "node", "device", "rank", "core", "size", "n_")
+"""What columns of a scale are called, the likeliest first."""
 QUICK_ROWS = 400
 QUICK_CONTEXTS = 1
 MOST_GROUPS = 12
 """Values above which a column is no group to leave out one by one."""
 
 Kind = Literal["predict", "loop"]
+Columns = Mapping[str, Sequence[Scalar]]
+"""Name → value of each job."""
 
 MODES: Mapping[str, str] = {
     "none": "from nothing: 15 random jobs, the same for all, then batches of 5",
@@ -115,54 +125,66 @@ def table_names(data: Path) -> list[str]:
 
 
 def describe(name: str, data: Path) -> Description:
-    """What a table has to offer, by what is stated for it or by its roles.
+    """What a table has to offer, as it is stated or by what its columns hold.
 
     Raises:
         FileNotFoundError: there is no such table.
     """
-    about = json.loads((data / f"{name}.json").read_text())
     if name in FIVE:
         return FIVE[name]
-    columns = [c for c in about["columns"] if c["role"] in ("context", "tunable")]
-    dated = any(c["role"] == "timestamp" for c in about["columns"])
-    return Description(name, _group(columns), _scale(columns), dated)
+    table = read_table(name, data)
+    study = parse_study(table.study)
+    context: Columns = {
+        feature.name: [study.clean_context(job.context)[feature.name] for job in table.observations]
+        for feature in study.context
+    }
+    tuned: Columns = {
+        parameter.name: [_scalar(job.config.get(parameter.name)) for job in table.observations]
+        for parameter in study.parameters
+    }
+    above = _scale(context) or _scale(tuned)
+    return Description(name, _group(context), above, table.dated)
 
 
-def _group(columns: Sequence[Mapping[str, Any]]) -> str | None:
-    """A category of the context, else the number of it that has the most values, but few."""
-    usable = [
-        c for c in columns if c["role"] == "context" and 2 <= c.get("n_unique", 0) <= MOST_GROUPS
-    ]
-    if not usable:
+def _scalar(value: Value) -> Scalar:
+    return None if isinstance(value, list) else value
+
+
+def _group(context: Columns) -> str | None:
+    """A category if there is one, else the number that has the most values, but few."""
+
+    def size(name: str) -> tuple[bool, int]:
+        there = set(context[name]) - {None}
+        return any(isinstance(value, str) for value in there), len(there)
+
+    usable = [name for name in context if 2 <= size(name)[1] <= MOST_GROUPS]
+    return max(usable, key=size, default=None)
+
+
+def _scale(columns: Columns) -> str | None:
+    """The number that looks most like a scale, cut where the larger ones are as near to a third
+    of the jobs as can be."""
+    found: dict[str, FloatArray] = {}
+    for name, values in columns.items():
+        numbers = np.array([v for v in values if _is_number(v)], dtype=np.float64)
+        if len(numbers) == len(values) and len(np.unique(numbers)) > 1:
+            found[name] = numbers
+
+    def likely(name: str) -> tuple[int, float]:
+        place = next((i for i, word in enumerate(SCALE) if word in name.lower()), len(SCALE))
+        low, high = found[name].min(), found[name].max()
+        return -place, float(high / low) if low > 0 else 0.0
+
+    if not found:
         return None
-    best = max(usable, key=lambda c: (c["type"] == "category", c["n_unique"]))
-    return str(best["name"])
+    name = max(found, key=likely)
+    cuts = np.unique(found[name])[:-1]
+    cut = min(cuts, key=lambda one: abs(float(np.mean(found[name] > one)) - 1 / 3))
+    return f"{name}={cut:g}"
 
 
-SCALE = ("gpu", "replica", "worker", "node", "device", "rank", "core", "size", "n_")
-
-
-def _scale(columns: Sequence[Mapping[str, Any]]) -> str | None:
-    """The number that looks most like a scale, cut so that about its upper half is large."""
-    usable = [
-        c
-        for c in columns
-        if c["type"] in ("int", "float") and c.get("n_unique", 0) >= 2 and c.get("min") is not None
-    ]
-    if not usable:
-        return None
-
-    def likely(column: Mapping[str, Any]) -> tuple[bool, int, float]:
-        name = column["name"].lower()
-        place = next((i for i, word in enumerate(SCALE) if word in name), len(SCALE))
-        ratio = column["max"] / column["min"] if column["min"] > 0 else 0.0
-        return column["role"] == "context", -place, ratio
-
-    best = max(usable, key=likely)
-    low, high = best["min"], best["max"]
-    values = sorted(best.get("values") or [])
-    cut = values[(len(values) - 1) // 2] if len(values) > 1 else (low + high) / 2
-    return f"{best['name']}={cut:g}"
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def cells(
