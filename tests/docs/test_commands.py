@@ -2,7 +2,7 @@
 
 A page's ``sh`` blocks are run in their order, in a copy of an installation: settings, the study
 ``llm-pretrain``, a store that has learned some of its jobs, and a table of old jobs under every
-name of a table that the page mentions. ``tunerd run`` stays in the background until the page ends.
+name of a table that the page mentions. ``tunerd run`` stays in the background to its block's end.
 A block that cannot run on any machine says ``no-run`` after ``sh``; its ``tunerd`` commands are
 still checked to be ones.
 """
@@ -85,6 +85,7 @@ def shell(
 def start(folder: Path, command: str = "tunerd run") -> int:
     """Start the daemon, and wait until it says so. Returns its process id."""
     log = folder / "daemon.log"
+    log.unlink(missing_ok=True)
     said = shell(folder, f"{command} >{log.name} 2>&1 & echo $!")
     wait_until(lambda: '"started"' in log.read_text(), PATIENCE_S, f"{command}: {folder}")
     return int(said.stdout)
@@ -149,15 +150,21 @@ def test_what_a_page_shows_works(page: str, learned: Path, tmp_path: Path) -> No
         if not (folder / table).exists() and not table.startswith("/"):
             (folder / table).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(folder / "old-jobs.csv", folder / table)
+    for block in blocks(page):
+        if block.runs:
+            run(folder, block)
+
+
+def run(folder: Path, block: Block) -> None:
+    """Type one block."""
     daemon: int | None = None
     try:
-        for block in blocks(page):
-            for command in block.commands if block.runs else ():
-                if command.startswith("tunerd run"):
-                    daemon = start(folder, command.partition("#")[0].strip())
-                    continue
-                done = shell(folder, command)
-                assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        for command in block.commands:
+            if command.startswith("tunerd run"):
+                daemon = start(folder, command.partition("#")[0].strip())
+                continue
+            done = shell(folder, command)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     finally:
         if daemon is not None:
             stop(folder, daemon)

@@ -294,7 +294,7 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
             "{{ $labels.study }}: paused for a day or longer",
             "An operator paused this study. It learns and says nothing new; perhaps somebody "
             "forgot.",
-            ("`tunerd log STUDY` says who, when and why; `tunerd resume STUDY` goes on.",),
+            ("`tunerd commands STUDY` says who, when and why; `tunerd resume STUDY` goes on.",),
             hold=t.day,
         ),
     )
