@@ -16,7 +16,16 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.evaluation.measured import Measured
 
-__all__ = ["CHANGES", "Burst", "Change", "Truth", "log_speeds", "make_change", "reversal"]
+__all__ = [
+    "CHANGES",
+    "Burst",
+    "Change",
+    "Setting",
+    "Truth",
+    "log_speeds",
+    "make_change",
+    "reversal",
+]
 
 SLOWED = 2
 """Contexts that become slower."""
@@ -103,29 +112,35 @@ def log_speeds(target: Measured) -> FloatArray:
     return logs if study.objective.goal == "maximize" else -logs
 
 
-def make_change(
-    kind: str, contexts: Sequence[Measured], jobs: int, rng: np.random.Generator, at: float
-) -> Change:
-    """One of :data:`CHANGES`, after a share ``at`` of the jobs.
+@dataclass(frozen=True)
+class Setting:
+    """What a change comes into."""
+
+    contexts: Sequence[Measured]
+    busy: Sequence[int]
+    """Contexts with many jobs: what happens to one is to be noticed."""
+    jobs: int
+    first: int
+    """Job with which the change begins."""
+    rng: np.random.Generator
+
+
+def make_change(kind: str, setting: Setting) -> Change:
+    """One of :data:`CHANGES`.
 
     Raises:
         MisconfiguredError: these contexts have nothing that could change so.
     """
-    return CHANGES[kind](contexts, jobs, int(at * jobs), rng)
+    return CHANGES[kind](setting)
 
 
-def _nothing(contexts: Sequence[Measured], jobs: int, first: int, rng: object) -> Change:  # noqa: ARG001
-    return Change(Truth(kind="nothing", first_job=jobs, sentence="Nothing changes."))
+def _nothing(setting: Setting) -> Change:
+    return Change(Truth(kind="nothing", first_job=setting.jobs, sentence="Nothing changes."))
 
 
-def _slower(
-    contexts: Sequence[Measured],
-    jobs: int,  # noqa: ARG001
-    first: int,
-    rng: np.random.Generator,
-    size: float = 0.2,
-) -> Change:
-    chosen = sorted(rng.permutation(len(contexts))[:SLOWED].tolist())
+def _slower(setting: Setting, size: float = 0.2) -> Change:
+    contexts, first = setting.contexts, setting.first
+    chosen = sorted(setting.rng.permutation(setting.busy)[:SLOWED].tolist())
     keys = tuple(contexts[c].context_key for c in chosen)
     return Change(
         Truth(
@@ -140,12 +155,8 @@ def _slower(
     )
 
 
-def _reversed(
-    contexts: Sequence[Measured],
-    jobs: int,  # noqa: ARG001
-    first: int,
-    rng: object,  # noqa: ARG001
-) -> Change:
+def _reversed(setting: Setting) -> Change:
+    contexts, first = setting.contexts, setting.first
     name = max(
         (parameter.name for parameter in contexts[0].study.parameters),
         key=lambda one: np.mean([np.abs(reversal(context, one)).mean() for context in contexts]),
@@ -196,14 +207,10 @@ def _level(value: Value) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _new_hardware(
-    contexts: Sequence[Measured],
-    jobs: int,  # noqa: ARG001
-    first: int,
-    rng: object,  # noqa: ARG001
-) -> Change:
+def _new_hardware(setting: Setting) -> Change:
     """Hold back the contexts that have one value of a feature: of a category the rarest, of a
     number the largest. A category goes first, as a GPU type would; at least half must be left."""
+    contexts, first = setting.contexts, setting.first
     features = contexts[0].study.context
     for feature in sorted(features, key=lambda one: one.type != "category"):
         values = [context.context[feature.name] for context in contexts]
@@ -231,13 +238,8 @@ def _new_hardware(
     raise MisconfiguredError([Problem("[context]", problem)])
 
 
-def _decay(
-    contexts: Sequence[Measured],
-    jobs: int,
-    first: int,
-    rng: object,  # noqa: ARG001
-    size: float = 0.2,
-) -> Change:
+def _decay(setting: Setting, size: float = 0.2) -> Change:
+    contexts, first = setting.contexts, setting.first
     return Change(
         Truth(
             kind="decay",
@@ -248,18 +250,13 @@ def _decay(
             f"{size:.0%} at the end.",
         ),
         {c: np.full(len(one.configs), np.log1p(-size)) for c, one in enumerate(contexts)},
-        grows_until=jobs,
+        grows_until=setting.jobs,
     )
 
 
-def _burst(
-    contexts: Sequence[Measured],
-    jobs: int,
-    first: int,
-    rng: np.random.Generator,
-    share: float = 0.8,
-) -> Change:
-    c = int(rng.integers(len(contexts)))
+def _burst(setting: Setting, share: float = 0.8) -> Change:
+    contexts, jobs, first, rng = setting.contexts, setting.jobs, setting.first, setting.rng
+    c = int(rng.choice(setting.busy))
     ran = np.flatnonzero(np.isfinite(contexts[c].scores))
     # Slow ones: what a burst may do harm with is that they are many.
     slow = ran[np.argsort(contexts[c].scores[ran], kind="stable")][: max(len(ran) // 4, 1)]
@@ -280,7 +277,7 @@ def _burst(
     )
 
 
-CHANGES: Mapping[str, Callable[[Sequence[Measured], int, int, np.random.Generator], Change]] = {
+CHANGES: Mapping[str, Callable[[Setting], Change]] = {
     "nothing": _nothing,
     "slower": _slower,
     "reversed": _reversed,

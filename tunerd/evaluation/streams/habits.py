@@ -80,6 +80,12 @@ class Habits:
         ]
         self._near = lru_cache(maxsize=4_096)(self._nearest)
 
+    @property
+    def busy(self) -> list[int]:
+        """The half of the contexts that has most of the jobs."""
+        order = np.argsort(-self._rates, kind="stable").tolist()
+        return sorted(order[: (len(order) + 1) // 2])
+
     def arrivals(self, changes: Sequence[Change] = ()) -> Iterator[Arrival]:
         """Jobs in order of time; from the beginning again with every call."""
         at = 0.0

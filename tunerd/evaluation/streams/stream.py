@@ -13,7 +13,7 @@ from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.evaluation.measured import Measured, Table
-from tunerd.evaluation.streams.changes import Change, Truth, log_speeds, make_change
+from tunerd.evaluation.streams.changes import Change, Setting, Truth, log_speeds, make_change
 from tunerd.evaluation.streams.habits import Arrival, Habits, Traffic
 
 __all__ = ["Stream", "StreamJob", "make_stream"]
@@ -165,9 +165,10 @@ def make_stream(
         raise MisconfiguredError([Problem("table", "no context has enough configurations")])
     order = sorted(table.contexts, key=lambda one: (-len(one.configs), one.context_key))
     contexts = order[: traffic.contexts]
+    busy = Habits(contexts, traffic, seed).busy
     rng = np.random.default_rng([seed, 4])
     changes = [
-        make_change(kind, contexts, traffic.jobs, rng, moment)
+        make_change(kind, Setting(contexts, busy, traffic.jobs, int(moment * traffic.jobs), rng))
         for kind, moment in zip(kinds, at, strict=True)
     ]
     return Stream(contexts, changes, traffic, seed)
