@@ -37,6 +37,18 @@ def test_how_good_a_configuration_is_is_its_mean_in_the_raw_metric() -> None:
     assert one.regrets == pytest.approx([0.2, 0.0, 0.8, 1.0])
 
 
+def test_a_configuration_of_which_most_runs_fail_does_not_run() -> None:
+    half: dict[str, Value] = {"x": 1, "y": "a", "z": True}
+    less: dict[str, Value] = {"x": 2, "y": "a", "z": True}
+    jobs = [
+        *(job(i, {"n": 8}, half, speed=10.0) for i in (1, 2)),
+        *(job(i, {"n": 8}, half, status=Status.OUT_OF_MEMORY) for i in (3, 4)),
+        job(5, {"n": 8}, less, speed=99.0),
+        *(job(i, {"n": 8}, less, status=Status.FAILED) for i in (6, 7)),
+    ]
+    assert measured(STUDY, jobs, 2).contexts[0].regrets == pytest.approx([0.0, 1.0])
+
+
 def test_regret_of_what_is_to_be_small_is_relative_to_the_smallest_and_at_most_1() -> None:
     less = parse_study(STUDY.text.replace('"maximize"', '"minimize"'))
     jobs = [

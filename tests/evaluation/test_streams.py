@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.core.tuning import job, study
 from tests.evaluation.loops import STUDY, rows
-from tunerd.core.observation import Status
+from tunerd.core.observation import Status, Value
 from tunerd.core.study import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
@@ -274,6 +274,15 @@ def test_true_scores_are_in_the_units_of_the_study() -> None:
 def test_nothing_is_made_before_it_is_asked_for() -> None:
     made = make_stream(TABLE, ["decay"], Traffic(jobs=50_000_000))
     assert len(list(islice(made.jobs(), 10))) == 10
+
+
+def test_what_mostly_fails_always_fails() -> None:
+    mostly: dict[str, Value] = {"x": 1, "y": "a", "z": True}
+    more = [job(i, {"n": 8}, mostly, status=Status.FAILED) for i in range(3)]
+    made = make_stream(measured(STUDY, [*rows((8,)), *more]), traffic=Traffic(jobs=30))
+    index = made.index(0, mostly)
+    assert np.isnan(made.true_scores(0, 0)[index])
+    assert not any(made.run(arrival, index).ran for arrival in made.arrivals())
 
 
 def test_a_tuner_learns_a_stream() -> None:

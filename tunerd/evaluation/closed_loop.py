@@ -6,7 +6,7 @@ same random start, then is asked for a batch a round. An :class:`Optimizer` is t
 peer, or a yardstick such as random; it sees :class:`Problem` and what its jobs came to, no more.
 
 Regret after n jobs: how far the best configuration among those that ran, by its mean over all of
-its measured rows, is from the best there is in the context; 1 while nothing has run.
+its measured rows that ran, is from the best there is in the context; 1 while nothing has run.
 """
 
 from collections import Counter

@@ -1,7 +1,8 @@
 """A table of measured jobs as something that jobs can be run on.
 
 A context's configurations are those that were measured there and that the study allows; running
-one draws from its measured rows. How good a configuration truly is, is its mean over all of them.
+one draws from its measured rows. How good a configuration truly is, is its mean over those that
+ran; one of which most did not is none.
 """
 
 import json
@@ -41,19 +42,20 @@ class Measured:
     @cached_property
     def scores(self) -> FloatArray:
         """(n,) oriented objective of each configuration's mean, in the raw metric, over the jobs
-        that ran; NaN for one that never did."""
+        that ran; NaN for one of which most did not."""
         return np.array([self._score(rows) for rows in self.rows])
 
     def _score(self, rows: Sequence[Observation]) -> float:
         metric = self.study.objective.metric
         ran = [row.metrics[metric] for row in rows if self.told(row)[0] is not None]
-        score = self.study.score({metric: float(np.mean(ran))}) if ran else None
+        runs = 2 * len(ran) >= len(rows)
+        score = self.study.score({metric: float(np.mean(ran))}) if runs else None
         return float("nan") if score is None else score
 
     @cached_property
     def regrets(self) -> FloatArray:
         """(n,) how far each configuration is from the best, as a share of the best in the raw
-        metric; 1, the most, for one that never ran."""
+        metric; 1, the most, for one that does not run."""
         best = float(np.nanmax(self.scores))
         return np.array(
             [regret(self.study, None if np.isnan(s) else s, best) for s in self.scores.tolist()]

@@ -98,7 +98,7 @@ class Stream:
         target = self.contexts[arrival.context]
         index = arrival.own if config is None else config
         rng = np.random.default_rng([self.seed, 3, arrival.number])
-        rows, luck, draw = target.rows[index], rng.normal(), rng.random()
+        rows, luck, draw = self._rows(arrival.context, index), rng.normal(), rng.random()
         row = rows[int(draw * len(rows))]
         _, ran = target.told(row)
         effect = float(self._effect(arrival.context, arrival.number)[index])
@@ -125,6 +125,13 @@ class Stream:
             history=False,
         )
         return StreamJob(arrival, index, job, ran, true, usual, ran and effect != 0.0)
+
+    def _rows(self, context: int, index: int) -> Sequence[Observation]:
+        """What a job may come to; one of a configuration that does not run only to a failure."""
+        target = self.contexts[context]
+        if np.isfinite(self._usual[context][index]):
+            return target.rows[index]
+        return [row for row in target.rows[index] if not target.told(row)[1]]
 
     def _effect(self, context: int, number: int) -> FloatArray:
         total = np.zeros(len(self.contexts[context].configs))
