@@ -99,20 +99,16 @@ def mean_difference(
         contexts = sorted({c for grid in mine for c in grid.contexts})
         seeds = sorted({s for grid in mine for s in grid.seeds})
         drawn[population] = _Drawn.of(contexts, seeds, draws, rng)
-    means = np.array([grid.mean() for grid in grids])
-    with np.errstate(invalid="ignore"):
-        spread = np.array([grid.means(drawn[grid.population]) for grid in grids])
-        # A draw may miss all pairs of a sparse cell: the others speak for it then.
-        total = np.nanmean(spread, axis=0) if len(grids) > 1 else spread[0]
-    contexts_drawn = {(grid.population, c) for grid in grids for c in grid.contexts}
-    seeds_drawn = {(grid.population, s) for grid in grids for s in grid.seeds}
-    units = len(contexts_drawn) if len(contexts_drawn) > 1 else len(seeds_drawn)
-    low, high = _interval(total[np.isfinite(total)], units)
+    spread = np.array([grid.means(drawn[grid.population]) for grid in grids])
+    # A draw may miss all pairs of a sparse cell: the others speak for it then.
+    there = np.isfinite(spread).sum(axis=0)
+    total = np.nansum(spread, axis=0)[there > 0] / there[there > 0]
+    low, high = _interval(total, _units(grids, spread))
     return Difference(
-        mean=float(means.mean()),
+        mean=float(np.mean([grid.mean() for grid in grids])),
         low=low,
         high=high,
-        contexts=len(contexts_drawn),
+        contexts=len({(grid.population, c) for grid in grids for c in grid.contexts}),
         pairs=sum(int(grid.known.sum()) for grid in grids),
     )
 
@@ -206,7 +202,32 @@ def _counts(n: int, draws: int, rng: np.random.Generator) -> IntArray:
     return counts
 
 
-def _interval(means: FloatArray, units: int) -> tuple[float, float]:
+def _units(grids: Sequence["_Grid"], spread: FloatArray) -> float:
+    """How many contexts (of a single one: seeds) the mean over cells stands on.
+
+    A table with few contexts that differ much decides, however many others have: Welch's and
+    Satterthwaite's effective number, from what each population adds to the variance.
+    """
+    variance, freedom = [], []
+    for population in sorted({grid.population for grid in grids}):
+        mine = [i for i, grid in enumerate(grids) if grid.population == population]
+        contexts = {c for i in mine for c in grids[i].contexts}
+        seeds = {s for i in mine for s in grids[i].seeds}
+        units = len(contexts) if len(contexts) > 1 else len(seeds)
+        if units < 2 and len(grids) == 1:
+            return 1.0
+        # One pair alone in its table: its luck cannot be told, that of the others can.
+        added = np.nan_to_num(spread[mine], nan=0.0).sum(axis=0)
+        variance.append(float(added.var()))
+        freedom.append(max(units - 1, 1))
+    total = sum(variance)
+    if total <= 0:
+        return 1.0 + sum(freedom)
+    each = sum(v * v / f for v, f in zip(variance, freedom, strict=True))
+    return 1.0 + total * total / each
+
+
+def _interval(means: FloatArray, units: float) -> tuple[float, float]:
     if units < 2:
         return -math.inf, math.inf
     # How far out a t-interval over this few units would go, as a normal quantile.

@@ -138,24 +138,20 @@ def _leads(said: Sequence[Said]) -> Iterator[str]:
     if not found:
         return
     yield (
-        "How far tunerd's predictors are ahead: mean over cells of the paired differences, with"
-        " 95 % bootstrap intervals over contexts and repeats, every context alike; then in how"
-        " many cells significantly ahead and behind. Positive is better for tunerd."
+        "How far tunerd's predictors are ahead: mean over cells of the paired differences, every"
+        " context alike, with 95 % bootstrap intervals over contexts and repeats; then in how many"
+        " of how many cells significantly ahead and behind. Positive is better for tunerd."
     )
-    rows = []
+    figures = {"kendall_tau": "τ", "regret_at.5": "regret of five, %", "auc": "AUC"}
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for one in found:
-        scale, unit = (100, " %") if one["figure"].startswith("regret") else (1, "")
-        figure = {"kendall_tau": "τ", "regret_at.5": "regret of five", "auc": "AUC"}
-        rows.append(
-            [
-                figure[one["figure"]],
-                one["ours"],
-                one["theirs"],
-                _interval(one, scale, unit),
-                f"{one['ahead']} / {len(one['behind'])} of {one['cells']}",
-            ]
-        )
-    yield _table(["figure", "ours", "peer", "ahead by", "cells ahead / behind"], rows)
+        scale = 100 if one["figure"].startswith("regret") else 1
+        count = f"{one['ahead']}, {len(one['behind'])} of {one['cells']}"
+        cell = f"{_interval(one, scale)}; {count}"
+        rows.setdefault((one["ours"], one["theirs"]), {})[one["figure"]] = cell
+    there = [name for name in figures if any(name in row for row in rows.values())]
+    table = [[*who, *(row.get(name, "n/a") for name in there)] for who, row in rows.items()]
+    yield _table(["ours", "peer", *(figures[name] for name in there)], table)
 
 
 # ── closed loops ─────────────────────────────────────────────────────────────────────────────
@@ -202,21 +198,23 @@ def _loop_leads(said: Sequence[Said]) -> Iterator[str]:
     if not found:
         return
     yield (
-        "How far tunerd is ahead in regret: mean over tables of the paired differences, with 95 %"
-        " bootstrap intervals over contexts and seeds. Positive is better for tunerd; behind names"
-        " the tables where a peer is significantly better."
+        "How far tunerd's regret is ahead, in per cent of the best: mean over tables of the paired"
+        " differences, with 95 % bootstrap intervals over contexts and seeds. Positive is better"
+        " for tunerd; the tables on which a peer is significantly better are named."
     )
-    rows = [
-        [
-            one["mode"],
-            one["figure"],
-            one["theirs"],
-            _interval(one, 100, " %"),
-            ", ".join(one["behind"]) or "–",
-        ]
-        for one in found
-    ]
-    yield _table(["history", "figure", "peer", "ahead by", "behind"], rows)
+    for mode in dict.fromkeys(one["mode"] for one in found):
+        mine = [one for one in found if one["mode"] == mode]
+        figures = list(dict.fromkeys(one["figure"] for one in mine))
+        cells = {(one["theirs"], one["figure"]): _lead(one) for one in mine}
+        peers = dict.fromkeys(one["theirs"] for one in mine)
+        yield f"{MODES[mode].capitalize()}:"
+        rows = [[peer, *(cells.get((peer, name), "n/a") for name in figures)] for peer in peers]
+        yield _table(["peer", *figures], rows)
+
+
+def _lead(one: Said) -> str:
+    behind = f"; behind: {', '.join(one['behind'])}" if one["behind"] else ""
+    return _interval(one, 100) + behind
 
 
 def _checks(said: Sequence[Said]) -> Iterator[str]:
@@ -259,9 +257,9 @@ def _percent(value: float | None) -> str:
     return f"{100 * value:.2f}" if value < 0.0995 else f"{100 * value:.1f}"
 
 
-def _interval(one: Said, scale: float, unit: str) -> str:
+def _interval(one: Said, scale: float) -> str:
     low, high = ("∞" if one[end] is None else f"{scale * one[end]:+.3g}" for end in ("low", "high"))
-    return f"{scale * one['mean']:+.3g}{unit} ({low} … {high})"
+    return f"{scale * one['mean']:+.3g} ({low} … {high})"
 
 
 if __name__ == "__main__":

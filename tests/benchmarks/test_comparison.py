@@ -72,6 +72,21 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says(contexts: int) -
     assert 0.90 <= held / trials <= 0.995
 
 
+def test_a_mean_over_tables_is_as_sure_as_its_smallest_table() -> None:
+    rng = np.random.default_rng(6)
+    held = 0
+    trials = 200
+    for _ in range(trials):
+        few, many = rng.normal(size=(4, 3)) + rng.normal(size=(4, 1)), rng.normal(size=(60, 3))
+        cells = [
+            Cell(name, grid(values), grid(np.zeros(values.shape)))
+            for name, values in (("few", few), ("many", many))
+        ]
+        found = mean_difference(cells, larger_is_better=True, draws=500)
+        held += found.low <= 0 <= found.high
+    assert 0.90 <= held / trials <= 0.995
+
+
 def test_only_common_pairs_that_are_numbers_count() -> None:
     ours = {("a", 0): 1.0, ("b", 0): 5.0, ("c", 0): math.nan, ("d", 0): 1.0}
     theirs = {("a", 0): 0.0, ("c", 0): 0.0, ("d", 0): math.nan, ("e", 0): 0.0}
