@@ -53,7 +53,7 @@ def test_columns_that_say_nothing_get_long_lengths() -> None:
 def test_errors_of_rows_left_out_are_those_of_leaving_them_out() -> None:
     Z, y, weight = rows(40)
     kernel = Kernel.start(CONTEXT).fitted(Z, y, weight)
-    told = Process.given(kernel, Z, y, weight).left_out
+    told = Process.given(kernel, Z, y, weight).left_out()
     for i in (0, 7, 39):
         others = np.arange(40) != i
         mean, variance = Process.given(kernel, Z[others], y[others], weight[others]).predict(

@@ -15,12 +15,12 @@ rows tell how far off predictions are; with the members' disagreement they make 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
@@ -47,12 +47,14 @@ class _Fitted:
     trend: Trend
     forest: Forest | None
     """None while there are too few rows to split."""
+    hidden: BoolArray
+    """(F,) columns that the trees do not see."""
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, F) → (n, members) sum of trend and trees, and (n,) leverage."""
         members, leverage = self.trend.predict(X)
         if self.forest is not None:
-            members = members + self.forest.predict(X)
+            members = members + self.forest.predict(_without(X, self.hidden))
         return members, leverage
 
 
@@ -94,20 +96,36 @@ class BoostedTrees(Predictor):
         level, jobs = levels.of(rows.context_key)
         rest = rest - level[:, None]
         forest = None
+        hidden = cls.hidden(features)
         if members > 1 or len(rows) >= FEW_ROWS:
+            seen = replace(rows, X=_without(rows.X, hidden))
             forest = Forest(
                 [
-                    _data(rows, categorical, np.flatnonzero(mask)).grow(
-                        rest[mask, m], _growth(int(mask.sum()), options.trees, seed + m)
+                    _data(seen, categorical, np.flatnonzero(mask)).grow(
+                        rest[mask, m], cls.growth(int(mask.sum()), options.trees, seed + m)
                     )
                     for m, mask in enumerate(masks)
                 ]
             )
-            rest = rest - forest.predict(rows.X)
+            rest = rest - forest.predict(seen.X)
         left_out = rest[np.arange(len(rows)), folds]
         noise = noise_of(left_out / np.sqrt(widening(leverage, jobs)), rows.score)
         levels.expect(noise)
-        return cls(columns, _Fitted(trend, forest), levels, noise, seed)
+        return cls(columns, _Fitted(trend, forest, hidden), levels, noise, seed)
+
+    @classmethod
+    def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
+        """Options for n rows. Capacity grows with the data: at 350 rows 63 leaves cost .005 τ, at
+        1,400 they gain .003. What predictions cost is the number of trees; fewer ones take larger
+        steps instead."""
+        leaves = 15 if n < 500 else 31 if n < 1_000 else 63
+        min_rows = 3 if n < 500 else 5 if n < 5_000 else 10
+        return TreeOptions(trees, leaves, min_rows, seed, min(15.0 / trees, 0.3))
+
+    @classmethod
+    def hidden(cls, features: "FeatureMap") -> BoolArray:
+        """(F,) columns that the trees of a fit do not see: none here."""
+        return np.zeros(len(features.columns), bool)
 
     def update(self, rows: Rows, recent: Rows) -> None:
         """See :meth:`Predictor.update`."""
@@ -159,7 +177,7 @@ class BoostedTrees(Predictor):
         )
         return cls(
             columns,
-            _Fitted(Trend.load(state["trend"]), forest),
+            _Fitted(Trend.load(state["trend"]), forest, cls.hidden(features)),
             Levels.load(live["levels"]),
             live["noise"],
             state["seed"],
@@ -185,14 +203,8 @@ class BoostedTrees(Predictor):
         )
 
 
-def _growth(n: int, trees: int, seed: int) -> TreeOptions:
-    """Capacity grows with the data: at 350 rows 63 leaves cost .005 τ, at 1,400 they gain .003.
-
-    What predictions cost is the number of trees; fewer ones take larger steps instead.
-    """
-    leaves = 15 if n < 500 else 31 if n < 1_000 else 63
-    min_rows = 3 if n < 500 else 5 if n < 5_000 else 10
-    return TreeOptions(trees, leaves, min_rows, seed, min(15.0 / trees, 0.3))
+def _without(X: FloatArray, hidden: BoolArray) -> FloatArray:
+    return np.where(hidden, np.nan, X) if hidden.any() else X
 
 
 def _data(rows: Rows, categorical: Sequence[bool], where: IntArray) -> TreesData:

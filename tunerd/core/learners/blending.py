@@ -1,0 +1,128 @@
+"""How much each of several predictors is worth: weights from what they said of jobs not yet seen.
+
+Weights stand on the errors within contexts, for which two configurations are compared; an error
+that is the same for all of a context costs little. They are the weights of the best blend (a
+quadratic programme: no weight below 0, all together 1), drawn to equal weights by so much as few
+jobs can tell (stacked regressions, Breiman 1996). Members that do not help the others get 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.optimize import nnls
+
+from tunerd.core.arrays import BoolArray, FloatArray
+
+__all__ = ["Record", "weights_of"]
+
+DRAWN = 20.0
+"""Jobs that the pull to the prior weights counts as."""
+LEAST = 0.03
+"""A weight below this is 0: it would cost a prediction and change none."""
+WILD = 3.0
+"""Standard deviations at which an error is cut: one wild job decides nothing."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What M members said of n jobs before they had seen them, and what happened."""
+
+    mean: FloatArray
+    """(n, M)"""
+    spread: FloatArray
+    """(n, M)"""
+    score: FloatArray
+    """(n,)"""
+    known: BoolArray
+    """(n,) whether jobs of the same context had been seen."""
+    keys: tuple[str, ...]
+
+    @classmethod
+    def empty(cls, members: int) -> Self:
+        """Of nothing yet."""
+        none = np.zeros((0, members))
+        return cls(none, none, np.zeros(0), np.zeros(0, bool), ())
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def joined(self, other: "Record") -> "Record":
+        """This one, then the other."""
+        return Record(
+            np.concatenate([self.mean, other.mean]),
+            np.concatenate([self.spread, other.spread]),
+            np.concatenate([self.score, other.score]),
+            np.concatenate([self.known, other.known]),
+            self.keys + other.keys,
+        )
+
+    def take(self, where: "np.ndarray[tuple[int], np.dtype[np.int64]] | slice") -> "Record":
+        """The jobs at these places."""
+        places = np.arange(len(self))[where]
+        return Record(
+            self.mean[places],
+            self.spread[places],
+            self.score[places],
+            self.known[places],
+            tuple(self.keys[i] for i in places.tolist()),
+        )
+
+    def arrays(self) -> Mapping[str, FloatArray]:
+        """All but the keys, by name."""
+        return {
+            "mean": self.mean,
+            "spread": self.spread,
+            "score": self.score,
+            "known": self.known.astype(np.float64),
+        }
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, FloatArray], keys: Sequence[str]) -> Self:
+        """The reverse of :meth:`arrays`."""
+        known = arrays["known"] > 0
+        return cls(arrays["mean"], arrays["spread"], arrays["score"], known, tuple(keys))
+
+
+def weights_of(record: Record, prior: FloatArray) -> FloatArray:
+    """(M,) weights, drawn to ``prior`` (M,)."""
+    if len(record) < 2:
+        return prior
+    off = _within(record.mean - record.score[:, None], record.keys)
+    size = _within(record.score[:, None], record.keys)[:, 0]
+    off = off / _scale(size, record.keys)[:, None]
+    off = off.clip(-WILD, WILD)
+    squares = off.T @ off
+    pull = DRAWN * max(float(np.median(np.diag(squares))) / len(record), 1e-12)
+    members = len(prior)
+    above, vectors = np.linalg.eigh(squares)
+    root = np.sqrt(np.maximum(above, 0.0))[:, None] * vectors.T
+    firm = 1e3 * float(np.sqrt(np.trace(squares) + pull))
+    A = np.concatenate([root, np.sqrt(pull) * np.eye(members), np.full((1, members), firm)])
+    b = np.concatenate([np.zeros(members), np.sqrt(pull) * prior, [firm]])
+    found, _ = nnls(A, b)
+    found = np.where(found < LEAST, 0.0, found)
+    return np.asarray(found / found.sum(), np.float64)
+
+
+def _within(values: FloatArray, keys: Sequence[str]) -> FloatArray:
+    """(n, M) values less the mean of their context, drawn to 0: a job that is alone in its context
+    keeps half of its own."""
+    _, group = np.unique(np.array(keys), return_inverse=True)
+    count = np.bincount(group)
+    centred = np.empty_like(values)
+    for m in range(values.shape[1]):
+        mean = np.bincount(group, values[:, m]) / (count + 1.0)
+        centred[:, m] = values[:, m] - mean[group]
+    return centred
+
+
+def _scale(size: FloatArray, keys: Sequence[str]) -> FloatArray:
+    """(n,) how far the scores of each job's context lie apart: a context in which everything
+    matters more is not worth more."""
+    _, group = np.unique(np.array(keys), return_inverse=True)
+    overall = float(np.mean(size**2))
+    count = np.bincount(group)
+    variance = (np.bincount(group, size**2) + 2.0 * overall) / (count + 2.0)
+    return np.asarray(np.sqrt(np.maximum(variance, 1e-18))[group], np.float64)
