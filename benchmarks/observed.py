@@ -94,28 +94,22 @@ class Month:
         self.material = gather(store, self.study.name, START, clock.time, past=False)
         return compute(self.material, clock.time)
 
-    def truth(self, target: Literal["incumbent", "first"]) -> tuple[float, int]:
+    def truth(self) -> tuple[float, int]:
         """Mean gain without noise of the jobs that ran something else, in log units, and how many
         jobs that is."""
         gains = []
         places = dict(zip(self.keys, self.places, strict=True))
         for one in self.material.live:
-            told = one.outcome.incumbent if target == "incumbent" else one.outcome.first
-            if told is None or one.outcome.score is None or one.outcome.following == "followed":
+            outcome = one.outcome
+            told = outcome.incumbent
+            if told is None or outcome.score is None or outcome.following == "followed":
                 continue
-            if target == "first" and (
-                told.kind == "explore" or one.outcome.ran_as in ("first", "candidate")
-            ):
+            if outcome.predicted is None or told.config_id == outcome.config_id:
                 continue
-            if told.config_id == one.outcome.config_id:
-                continue
-            context = places[one.context_key]
-            pair = [self.known[told.config_id], self.known[one.outcome.config_id]]
-            aim, own = self.simulator.expected(context, pair)
-            if np.isfinite(aim) and np.isfinite(own):
-                score = [self.study.score({self.study.objective.metric: v}) for v in (aim, own)]
-                assert score[0] is not None
-                assert score[1] is not None
+            pair = [self.known[told.config_id], self.known[outcome.config_id]]
+            aim, own = self.simulator.expected(places[one.context_key], pair)
+            score = [self.study.score({self.study.objective.metric: v}) for v in (aim, own)]
+            if score[0] is not None and score[1] is not None:
                 gains.append(score[0] - score[1])
         return (float(np.mean(gains)) if gains else float("nan")), len(gains)
 
@@ -208,25 +202,29 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--study", default="ads-fsdp")
+    parser.add_argument("--people", choices=SCENARIOS, action="append")
     options = parser.parse_args()
     if options.quick:
         options.jobs, options.seeds = 120, 1
     bars = Bars("observed")
     covered = claimed = asked = 0
-    for people in SCENARIOS:
+    for people in options.people or SCENARIOS:
         for seed in range(1, options.seeds + 1):
             month = Month(people, options.jobs, seed, options.study)
             with tempfile.TemporaryDirectory() as folder:
                 report = observe(month, Path(folder))
-            for would in report.would:
-                truth, jobs = month.truth(would.target)
-                name = f"{people} {seed}: {would.target}"
+            name = f"{people} {seed}"
+            would, beyond = report.would, report.candidates
+            if would is None:
+                print(f"  {name:10} {report.headline}", flush=True)
+            else:
+                truth, jobs = month.truth()
                 print(
-                    f"  {name:24} {would.jobs:4} jobs, {would.matched:3} matched "
+                    f"  {name:10} {would.jobs:4} jobs, {would.matched:3} matched "
                     f"({would.compared:5.1f}), {would.near:4} near; "
                     f"predicted {percent(would.predicted):>7} estimated "
                     f"{percent(would.gain.value if would.gain else None):>7} "
-                    f"({span(would.gain):>18}) {VERDICTS[would.verdict]:14} "
+                    f"({span(would.gain):>18}) {VERDICTS[would.verdict]:17} "
                     f"truth {percent(float(np.expm1(truth))):>7} of {jobs}",
                     flush=True,
                 )
@@ -237,6 +235,8 @@ def main() -> int:
                     assert high is not None
                     covered += low <= np.expm1(truth) <= high
                     claimed += low > 0 and truth <= 0
+            if beyond is not None:
+                print(f"      {beyond.sentence}", flush=True)
             quality = report.quality
             if quality is not None and quality.kendall is not None:
                 print(

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import get_args
 
 import numpy as np
 from msgspec import structs
@@ -16,13 +15,13 @@ from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
 from tunerd.report import discount
 from tunerd.report import quality as q
-from tunerd.report.followed import beside_others
 from tunerd.report.gains import ContextGain, Gains, Interval, Z, estimate_gains
 from tunerd.report.gather import Material, Told
-from tunerd.report.jobs import Jobs, Named, jobs_of, relative_gain
+from tunerd.report.jobs import Jobs, jobs_of, relative_gain
 from tunerd.report.model import (
     Advice,
     Candidate,
+    Candidates,
     Context,
     Counts,
     Followed,
@@ -41,7 +40,8 @@ from tunerd.report.model import (
     Would,
 )
 from tunerd.report.notes import notes
-from tunerd.report.words import headline, sentence
+from tunerd.report.tried import beside_others, candidates_tried, first_candidates
+from tunerd.report.words import beyond, headline, sentence
 
 __all__ = ["MOST_CONTEXTS", "compute"]
 
@@ -55,10 +55,10 @@ def compute(material: Material, now: datetime) -> Report:
     """Make the report."""
     study = material.study
     jobs = jobs_of(study, material.live)
-    gains = {name: estimate_gains(study, jobs, name) for name in get_args(Named)}
-    would = [_would(study, jobs, found) for found in gains.values() if found is not None]
+    gains = estimate_gains(study, jobs)
+    would = None if gains is None else _would(study, jobs, gains)
     counts = _counts(material, jobs)
-    contexts, contexts_total = _contexts(material, jobs, gains["incumbent"])
+    contexts, contexts_total = _contexts(material, jobs, gains)
     judged = q.judge_quality(study, jobs)
     return Report(
         study=study.name,
@@ -74,6 +74,7 @@ def compute(material: Material, now: datetime) -> Report:
         headline=headline(counts.jobs, would, counts.predicted),
         counts=counts,
         would=would,
+        candidates=_candidates(study, jobs),
         followed=_followed(study, jobs),
         quality=_quality(study, jobs, judged),
         fresh=_fresh(study, jobs),
@@ -116,7 +117,6 @@ def _would(study: Study, jobs: Jobs, found: Gains) -> Would:
     verdict = _verdict(found)
     tested = verdict != "untested"
     made = Would(
-        target=found.target,
         verdict=verdict,
         sentence="",
         jobs=found.jobs,
@@ -146,7 +146,7 @@ def _step(study: Study, one: discount.Step) -> Step:
 
 
 def _verdict(found: Gains) -> Verdict:
-    if not (found.tested or (found.target == "incumbent" and found.supported)):
+    if not found.supported:
         return "untested"
     gain = found.gain
     if gain.low > 0 and gain.middle >= SMALL:
@@ -157,12 +157,32 @@ def _verdict(found: Gains) -> Verdict:
 
 
 def _followed(study: Study, jobs: Jobs) -> Followed | None:
-    count, compared, gap = beside_others(jobs)
-    if not count:
+    beside = beside_others(jobs)
+    if not beside.jobs:
         return None
     return Followed(
-        jobs=count, compared=round(compared, 1), gain=None if gap is None else _gain(study, gap)
+        jobs=beside.jobs,
+        compared=round(beside.compared, 1),
+        gain=None if beside.gap is None else _gain(study, beside.gap),
     )
+
+
+def _candidates(study: Study, jobs: Jobs) -> Candidates | None:
+    first, tried = first_candidates(jobs), candidates_tried(jobs)
+    if first is None and tried is None:
+        return None
+    made = Candidates(
+        sentence="",
+        jobs=first.jobs if first else 0,
+        predicted=_finite(relative_gain(study, first.predicted)) if first else None,
+        feasible=_finite(first.feasible) if first else None,
+        tried=tried.jobs if tried else 0,
+        tried_said=tried.said if tried else 0,
+        tried_ran=tried.ran or 0 if tried else 0,
+        tried_predicted=_finite(relative_gain(study, tried.predicted)) if tried else None,
+        came=_gain(study, tried.came) if tried and tried.came else None,
+    )
+    return structs.replace(made, sentence=beyond(made))
 
 
 # ── contexts ─────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import FloatArray
 from tunerd.report.sample import Sample, means
 
 __all__ = ["Step", "came_true", "discount"]
@@ -38,17 +38,16 @@ class Step:
 def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[float, FloatArray]:
     """Slope of what came over what was predicted among the better half of each stratum.
 
-    Both are taken relative to what was expected of the target at the same moment, so that a
+    Both are taken relative to what was expected of the incumbent at the same moment, so that a
     cluster that slows down, which predictions follow, does not look like a prediction come true.
     """
-    told, x, y = _differences(sample)
-    strata, stratum = len(sample.strata_context), sample.stratum[told]
+    x, y = _differences(sample)
     better = x > 0
     mean, sd = PRIOR
     prior = max(float(np.var(y - x)), 1e-12) / sd**2
-    groups, group = len(sample.places), sample.context[told]
+    groups, group = len(sample.places), sample.context
     if groups < CLUSTERS:
-        groups, group = strata, stratum
+        groups, group = int(sample.stratum.max()) + 1, sample.stratum
     if groups < CLUSTERS:
         groups, group = len(x), np.arange(len(x))
     xx = np.bincount(group[better], weights=x[better] ** 2, minlength=groups)
@@ -63,7 +62,7 @@ def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[floa
 
 def came_true(sample: Sample) -> list[Step]:
     """What became of predicted differences, from the worst predicted jobs to the best."""
-    _, x, y = _differences(sample)
+    x, y = _differences(sample)
     count = min(STEPS, len(x) // STEP_JOBS)
     if count < 2:
         return []
@@ -78,16 +77,12 @@ def came_true(sample: Sample) -> list[Step]:
     ]
 
 
-def _differences(sample: Sample) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Jobs that were told something; how their prediction, and what came, differ from the mean of
-    their stratum."""
-    told = np.flatnonzero(np.isfinite(sample.target))
-    strata = len(sample.strata_context)
-    stratum = sample.stratum[told]
-    x = -sample.target[told]
-    y = x + sample.error[told]
+def _differences(sample: Sample) -> tuple[FloatArray, FloatArray]:
+    """(n,) how predictions, and what came, differ from the mean of their stratum."""
+    count = int(sample.stratum.max()) + 1
+    x = -sample.ahead
+    y = x + sample.usual_error
     return (
-        told,
-        x - means(x, stratum, strata)[stratum],
-        y - means(y, stratum, strata)[stratum],
+        x - means(x, sample.stratum, count)[sample.stratum],
+        y - means(y, sample.stratum, count)[sample.stratum],
     )

@@ -1,18 +1,21 @@
-"""What the jobs would have gained that ran something else than what was recommended.
+"""What the jobs would have gained that ran something else than the best known configuration.
+
+Asked is what the *incumbent* of that moment would have brought: the configuration of their context
+with the best estimate over repeated runs. Not asked is what a searcher's first candidate would have
+brought, for nobody can know: a search picks what is overrated (:mod:`tunerd.report.tried`).
 
 For each such job the predictor said, at the same moment and with the same model, what it expected
-of the configuration that ran and of the one recommended: their difference is the *predicted gain*.
-It is believed only as far as it came true elsewhere, in two steps.
+of the configuration that ran and of the incumbent: their difference is the *predicted gain*. It is
+believed only as far as it came true elsewhere, in two steps.
 
 1. **Discount.** Among jobs of the same context that ended about the same time: of what was
-   predicted to set the better ones apart from the rest, which share came (the slope *b* of what
-   came over what was predicted)? A searcher hunts the predictor's errors, and a predictor that has
-   seen only noise predicts gains as well; then b is 0, and so is the gain.
-2. **Matched jobs.** Some jobs ran exactly what was recommended at that moment, as followers
-   or by coincidence. That choice was made before they ran, so they are not lucky ones picked
-   afterwards. Whether they beat the others of their context and time by more or less than
-   predicted corrects the gain there, and a little in all contexts: a Fay-Herriot model (1979) of
-   small areas, in which each context's own evidence counts by its precision.
+   predicted to set the better ones apart from the rest, which share came (the slope of what came
+   over what was predicted)? A predictor that has seen only noise predicts gains as well; then the
+   slope is 0, and so is the gain.
+2. **Matched jobs.** Some jobs ran just the incumbent of their moment, as followers or by
+   coincidence. That choice was made before they ran, so they are not lucky ones picked afterwards.
+   Whether they beat the others of their context and time by more or less than predicted corrects
+   the gain (:mod:`tunerd.report.areas`).
 
 Intervals come from draws: the discount by a bootstrap over contexts (over times in a context where
 there are few), what matched jobs say with the noise of jobs, what they do not say with the
@@ -28,10 +31,10 @@ from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.study import Study
 from tunerd.report.areas import Areas, areas_of, corrections
 from tunerd.report.discount import Step, came_true, discount
-from tunerd.report.jobs import Jobs, Named, saved_share
+from tunerd.report.jobs import Jobs, saved_share
 from tunerd.report.sample import Sample, near, sample_of
 
-__all__ = ["LEVEL", "ContextGain", "Gains", "Interval", "Z", "estimate_gains"]
+__all__ = ["ENOUGH_MATCHED", "LEVEL", "ContextGain", "Gains", "Interval", "Z", "estimate_gains"]
 
 LEVEL = 0.9
 """Of the intervals."""
@@ -42,7 +45,7 @@ ENOUGH_MATCHED = 4.0
 """Matched jobs, each counted as far as there are others to compare it with, for a gain that was
 shown."""
 ENOUGH_NEAR = 8
-"""Jobs predicted nearly as good as what was recommended, for a gain that is likely."""
+"""Jobs predicted nearly as good as the incumbent, for a gain that is likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class ContextGain:
     jobs: int
     """That ran something else."""
     matched: int
-    """That ran what was recommended."""
+    """That ran the incumbent."""
     predicted: float
     """Mean predicted difference."""
     gain: Interval
@@ -73,12 +76,12 @@ class ContextGain:
 class Gains:
     """All contexts together."""
 
-    target: Named
     jobs: int
     matched: int
     weight: float
     """Matched jobs that have others to compare with."""
     near: int
+    """Jobs predicted nearly as good."""
     discount: Interval
     """Share of predicted differences that came true."""
     predicted: float
@@ -96,7 +99,7 @@ class Gains:
 
     @property
     def tested(self) -> bool:
-        """Whether enough jobs ran what was recommended."""
+        """Whether enough jobs ran the incumbent."""
         return self.weight >= ENOUGH_MATCHED
 
     @property
@@ -105,66 +108,74 @@ class Gains:
         return self.tested or self.near >= ENOUGH_NEAR
 
 
-def estimate_gains(study: Study, jobs: Jobs, target: Named) -> Gains | None:
-    """Estimate what the jobs that did not follow would have gained with ``target``: the incumbent,
-    or the first candidate where it was thought to be better. None below :data:`FEW` such jobs."""
-    sample = sample_of(jobs, target)
+@dataclass(frozen=True)
+class _Drawn:
+    """What was estimated, and (draws, …) draws of it."""
+
+    slope: float
+    slopes: FloatArray
+    correction: FloatArray
+    """(A,) of each cell."""
+    corrections: FloatArray
+
+
+def estimate_gains(study: Study, jobs: Jobs) -> Gains | None:
+    """Estimate them; None when hardly any job ran something else than an incumbent."""
+    sample = sample_of(jobs)
     if sample is None:
         return None
     rng = np.random.default_rng(SEED)
     slope, slopes = discount(sample, rng, DRAWS)
     areas = areas_of(jobs, sample)
-    middle, drawn = corrections(areas, slope, slopes, rng)
-    return _gathered(study, jobs, sample, target, areas, (slope, slopes), (middle, drawn))
-
-
-def _gathered(
-    study: Study,
-    jobs: Jobs,
-    sample: Sample,
-    target: Named,
-    areas: Areas,
-    discounts: tuple[float, FloatArray],
-    corrected: tuple[FloatArray, FloatArray],
-) -> Gains:
-    slope, slopes = discounts
-    middle, drawn = corrected
-    gain = slope * areas.predicted + middle
-    gains = slopes[:, None] * areas.predicted + drawn
+    drawn = _Drawn(slope, slopes, *corrections(areas, slope, slopes, rng))
+    gain = slope * areas.ahead + drawn.correction
+    gains = slopes[:, None] * areas.ahead + drawn.corrections
     share = areas.jobs / areas.jobs.sum()
     whole = gains @ share
-    hours = Hours.of(study, jobs, sample, discounts, corrected)
-    contexts = [
-        ContextGain(
-            context=int(sample.places[c]),
-            jobs=int(areas.jobs[c]),
-            matched=int(areas.matched[c]),
-            predicted=float(areas.predicted[c]),
-            gain=interval(float(gain[c]), gains[:, c]),
-            gpu_hours=hours.of_context(c),
-        )
-        for c in np.argsort(-areas.jobs, kind="stable").tolist()
-        if areas.jobs[c]
-    ]
+    hours = _Hours.of(study, jobs, sample, drawn)
+    contexts = _contexts(sample, areas, gain, gains, hours)
     return Gains(
-        target=target,
         jobs=int(areas.jobs.sum()),
         matched=int(areas.matched.sum()),
         weight=float(areas.weight.sum()),
         near=near(sample),
-        discount=interval(slope, slopes),
-        predicted=float(areas.predicted @ share),
-        gain=interval(float(gain @ share), whole),
+        discount=_interval(slope, slopes),
+        predicted=float(areas.ahead @ share),
+        gain=_interval(float(gain @ share), whole),
         positive=float(np.mean(whole > 0)),
         gpu_hours=hours.total(),
         hours=hours.known,
-        contexts=tuple(contexts),
+        contexts=tuple(sorted(contexts, key=lambda one: -one.jobs)),
         steps=tuple(came_true(sample)),
     )
 
 
+def _contexts(
+    sample: Sample, areas: Areas, gain: FloatArray, gains: FloatArray, hours: "_Hours"
+) -> list[ContextGain]:
+    """Cells gathered by context: (A,) gains and (draws, A) draws, weighted by jobs."""
+    found = []
+    for number, place in enumerate(sample.places.tolist()):
+        cells = np.flatnonzero(areas.context == number)
+        jobs = int(areas.jobs[cells].sum())
+        if not jobs:
+            continue
+        share = areas.jobs[cells] / jobs
+        found.append(
+            ContextGain(
+                context=place,
+                jobs=jobs,
+                matched=int(areas.matched[cells].sum()),
+                predicted=float(areas.ahead[cells] @ share),
+                gain=_interval(float(gain[cells] @ share), gains[:, cells] @ share),
+                gpu_hours=hours.of_context(number),
+            )
+        )
+    return found
+
+
 @dataclass(frozen=True)
-class Hours:
+class _Hours:
     """GPU-hours that would have been saved, by context."""
 
     middle: FloatArray
@@ -174,39 +185,38 @@ class Hours:
     there: BoolArray
 
     @classmethod
-    def of(
-        cls,
-        study: Study,
-        jobs: Jobs,
-        sample: Sample,
-        discounts: tuple[float, FloatArray],
-        corrected: tuple[FloatArray, FloatArray],
-    ) -> "Hours":
+    def of(cls, study: Study, jobs: Jobs, sample: Sample, drawn: _Drawn) -> "_Hours":
         places = len(sample.places)
-        hours = jobs.gpu_hours[sample.rows]
-        rows = np.flatnonzero(sample.other & np.isfinite(hours))
-        context, hours, ahead = sample.context[rows], hours[rows], sample.target[rows]
+        rows = np.flatnonzero(sample.other & np.isfinite(jobs.gpu_hours[sample.rows]))
+        hours = jobs.gpu_hours[sample.rows][rows]
+        context, cell, ahead = sample.context[rows], sample.cell[rows], sample.ahead[rows]
 
         def saved(slope: float, correction: FloatArray) -> FloatArray:
-            shares = saved_share(study, slope * ahead + correction[context])
-            return np.bincount(context, weights=hours * shares, minlength=places).astype(np.float64)
+            shares = saved_share(study, slope * ahead + correction[cell])
+            sums: FloatArray = np.bincount(
+                context, weights=hours * shares, minlength=places
+            ).astype(np.float64)
+            return sums
 
+        draws = zip(drawn.slopes.tolist(), drawn.corrections, strict=True)
         return cls(
-            saved(discounts[0], corrected[0]),
-            np.stack([saved(s, c) for s, c in zip(discounts[1], corrected[1], strict=True)]),
+            saved(drawn.slope, drawn.correction),
+            np.stack([saved(slope, correction) for slope, correction in draws]),
             float(hours.sum()),
             np.bincount(context, minlength=places) > 0,
         )
 
-    def of_context(self, c: int) -> Interval | None:
-        return interval(float(self.middle[c]), self.drawn[:, c]) if self.there[c] else None
+    def of_context(self, number: int) -> Interval | None:
+        if not self.there[number]:
+            return None
+        return _interval(float(self.middle[number]), self.drawn[:, number])
 
     def total(self) -> Interval | None:
         if not self.there.any():
             return None
-        return interval(float(self.middle.sum()), self.drawn.sum(axis=1))
+        return _interval(float(self.middle.sum()), self.drawn.sum(axis=1))
 
 
-def interval(middle: float, draws: FloatArray) -> Interval:
+def _interval(middle: float, draws: FloatArray) -> Interval:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return Interval(middle, min(low, middle), max(high, middle))

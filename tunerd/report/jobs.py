@@ -25,6 +25,7 @@ __all__ = [
     "medians",
     "relative_gain",
     "saved_share",
+    "strata",
 ]
 
 STRATUM = 30
@@ -46,6 +47,8 @@ class Targets:
     feasible: FloatArray
     same: BoolArray
     """(n,) whether it is what the job ran."""
+    config: IntArray
+    """(n,) number of the configuration; −1 for none."""
 
 
 @dataclass(frozen=True)
@@ -89,18 +92,19 @@ class Jobs:
         """(n,) predicted, and with an objective."""
         return np.isfinite(self.score) & np.isfinite(self.predicted)
 
-    def strata(self, rows: IntArray) -> IntArray:
-        """Number of the stratum of these rows: a context's consecutive :data:`STRATUM` jobs."""
-        strata = np.empty(len(rows), dtype=np.int64)
-        seen: dict[int, tuple[int, int]] = {}
-        following = 0
-        for i, context in enumerate(self.context[rows].tolist()):
-            number, count = seen.get(context, (-1, STRATUM))
-            if count >= STRATUM:
-                number, count, following = following, 0, following + 1
-            strata[i] = number
-            seen[context] = number, count + 1
-        return strata
+
+def strata(group: IntArray) -> IntArray:
+    """Number of each job's stratum: its group's consecutive :data:`STRATUM` jobs."""
+    found = np.empty(len(group), dtype=np.int64)
+    seen: dict[int, tuple[int, int]] = {}
+    following = 0
+    for i, own in enumerate(group.tolist()):
+        number, count = seen.get(own, (-1, STRATUM))
+        if count >= STRATUM:
+            number, count, following = following, 0, following + 1
+        found[i] = number
+        seen[own] = number, count + 1
+    return found
 
 
 def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
@@ -128,6 +132,10 @@ def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
                     for t, o in zip(told, outcomes, strict=True)
                 ],
                 dtype=bool,
+            ),
+            config=np.array(
+                [-1 if t is None else names.setdefault(t.config_id, len(names)) for t in told],
+                dtype=np.int64,
             ),
         )
 

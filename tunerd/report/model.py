@@ -16,6 +16,7 @@ __all__ = [
     "REPORT_SCHEMA",
     "Advice",
     "Candidate",
+    "Candidates",
     "Context",
     "Counts",
     "Followed",
@@ -150,15 +151,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Would(msgspec.Struct, frozen=True, kw_only=True):
-    """What the jobs would have gained that did not run what was recommended."""
+    """What the jobs would have gained that ran something else than the best known configuration
+    of their context at that moment."""
 
-    target: Annotated[
-        Literal["incumbent", "first"],
-        Meta(
-            description="incumbent: the best configuration already known in their context at "
-            "that moment; first: the first candidate, where it was thought to be better."
-        ),
-    ]
     verdict: Annotated[
         Verdict,
         Meta(
@@ -191,6 +186,27 @@ class Would(msgspec.Struct, frozen=True, kw_only=True):
     gpu_hours_of: Annotated[float | None, Meta(description="GPU-hours of the jobs that tell.")]
     steps: Annotated[
         list[Step], Meta(description="What became of predicted differences, worst to best.")
+    ]
+
+
+class Candidates(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies beyond the best known: candidates that a search picked. Gains over the best known
+    configuration of that moment."""
+
+    sentence: Annotated[str, Meta(description="The same for a person.")]
+    jobs: Annotated[int, Meta(description="That came while a first candidate was thought better.")]
+    predicted: Annotated[float | None, Meta(description="Mean predicted gain of those candidates.")]
+    feasible: Annotated[float | None, Meta(description="Their mean probability to run.")]
+    tried: Annotated[
+        int, Meta(description="Jobs that were told to run a candidate thought better, and did.")
+    ]
+    tried_said: Annotated[int, Meta(description="Of these, that say whether it runs.")]
+    tried_ran: int
+    tried_predicted: Annotated[
+        float | None, Meta(description="Mean predicted gain of those tried.")
+    ]
+    came: Annotated[
+        Range | None, Meta(description="What came of it; null when too few can be compared.")
     ]
 
 
@@ -287,7 +303,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tunerd: Annotated[str, Meta(description="Version.")]
     headline: Annotated[str, Meta(description="The answer in a sentence.")]
     counts: Counts
-    would: Annotated[list[Would], Meta(description="What people would have gained.")]
+    would: Annotated[Would | None, Meta(description="What people would have gained.")]
+    candidates: Candidates | None
     followed: Followed | None
     quality: Quality | None
     fresh: Annotated[

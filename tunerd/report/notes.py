@@ -1,7 +1,5 @@
 """What a reader has to keep in mind about this very report."""
 
-from collections.abc import Sequence
-
 from tunerd.core.study import Study
 from tunerd.report.model import Counts, Would
 from tunerd.report.words import plural
@@ -11,7 +9,7 @@ __all__ = ["notes"]
 MOSTLY = 0.9
 
 
-def notes(study: Study, counts: Counts, would: Sequence[Would], unlearned: int) -> list[str]:
+def notes(study: Study, counts: Counts, would: Would | None, unlearned: int) -> list[str]:
     """In the order in which they matter."""
     found = []
     if counts.left_out:
@@ -31,12 +29,12 @@ def notes(study: Study, counts: Counts, would: Sequence[Would], unlearned: int) 
             f"{plural(counts.did_not_run, 'job')} did not run. What they cost is not in the gains: "
             "those compare jobs that ran."
         )
-    if any(one.gpu_hours for one in would) and counts.gpu_hours_jobs < MOSTLY * counts.jobs:
+    if would and would.gpu_hours and counts.gpu_hours_jobs < MOSTLY * counts.jobs:
         found.append(
             f"GPU-hours are those of {counts.gpu_hours_jobs:,} of {plural(counts.jobs, 'job')}, "
             "whose events tell gpus and started_at."
         )
-    if any(one.gpu_hours for one in would):
+    if would and would.gpu_hours:
         found.append(
             "GPU-hours saved suppose that the objective is a speed or a duration of the same work."
         )

@@ -1,11 +1,16 @@
-"""The jobs that take part in an estimate of gains, in strata of one context and about one time."""
+"""The jobs that take part in an estimate of gains.
+
+Jobs are compared within *strata*, a context's jobs of about one time, and gains are estimated in
+*cells*, the jobs of one context that came while one configuration was recommended there.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.report.jobs import Jobs, Named, medians
+from tunerd.core.judged import HALF
+from tunerd.report.jobs import Jobs, medians, strata
 
 __all__ = ["FEW", "Sample", "means", "near", "sample_of"]
 
@@ -14,75 +19,70 @@ FEW = 10
 NEAR = 0.75
 """Of the predicted gain over the rest, from which on a job counts as near."""
 WILD = 5.0
-"""Robust standard deviations at which a job's error is cut: one straggler must not decide."""
+"""Standard deviations at which a job's error is cut: one straggler must not decide."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The rows that take part, in strata."""
+    """The n jobs that came while an incumbent was known, and were predicted."""
 
     rows: IntArray
-    stratum: IntArray
-    strata_context: IntArray
-    """(H,) context of each stratum, numbered within those that take part."""
+    """(n,) their places among all jobs."""
     places: IntArray
     """(C,) the contexts that take part."""
     context: IntArray
     """(n,) number within them."""
+    stratum: IntArray
+    """(n,) a context's consecutive jobs."""
+    cell: IntArray
+    """(n,) number of context and incumbent."""
+    cell_stratum: IntArray
+    """(n,) a cell's consecutive jobs."""
     predicted: FloatArray
     error: FloatArray
-    """(n,) what came minus what was predicted, wild ones cut."""
-    target: FloatArray
-    """(n,) predicted difference of the target, NaN where there was none."""
+    """(n,) what came minus what was predicted; cut where it is wild even for a job that the
+    predictor knew little of, as a configuration that nobody had run."""
+    usual_error: FloatArray
+    """(n,) the same, cut where it is wild among all jobs."""
+    ahead: FloatArray
+    """(n,) what was expected of the incumbent minus what was predicted."""
     spread: FloatArray
-    other: BoolArray
+    """(n,) of what was expected of the incumbent."""
     matched: BoolArray
+    """(n,) ran the incumbent."""
+    other: BoolArray
+    """(n,) ran something else, and did not follow."""
 
 
-def sample_of(jobs: Jobs, target: Named) -> Sample | None:
-    aim = jobs.targets[target]
-    told = np.isfinite(aim.predicted)
-    if target == "first":
-        told &= jobs.first_better
-    rows = np.flatnonzero(jobs.judged)
-    other = told & ~aim.same & ~jobs.followed
-    if int(other[rows].sum()) < FEW:
+def sample_of(jobs: Jobs) -> Sample | None:
+    """Choose them; None when fewer than :data:`FEW` ran something else."""
+    stay = jobs.targets["incumbent"]
+    rows = np.flatnonzero(jobs.judged & np.isfinite(stay.predicted))
+    same = stay.same[rows]
+    other = ~same & ~jobs.followed[rows]
+    if int(other.sum()) < FEW:
         return None
-    matched = told & aim.same
-    if target == "first":
-        # Any candidate that was thought better says how such thoughts turn out, but only from
-        # jobs that asked: what people run by chance lies where they have always been, and says
-        # little about where a search goes.
-        stay = jobs.targets["incumbent"].predicted
-        matched = jobs.candidate & (jobs.predicted > stay) & jobs.followed
-    stratum = jobs.strata(rows)
     places, context = np.unique(jobs.context[rows], return_inverse=True)
-    strata_context = np.zeros(int(stratum.max()) + 1, dtype=np.int64)
-    strata_context[stratum] = context
+    pairs = np.stack([jobs.context[rows], stay.config[rows]])
+    cell = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    stratum = strata(context)
     error = jobs.score[rows] - jobs.predicted[rows]
+    stated = (jobs.high[rows] - jobs.low[rows]) / (2 * HALF)
     return Sample(
         rows=rows,
-        stratum=stratum,
-        strata_context=strata_context,
         places=places,
         context=context.astype(np.int64),
+        stratum=stratum,
+        cell=cell.astype(np.int64),
+        cell_stratum=strata(cell),
         predicted=jobs.predicted[rows],
-        error=_tamed(error, stratum),
-        target=np.where(told, aim.predicted - jobs.predicted, np.nan)[rows],
-        spread=aim.spread[rows],
-        other=other[rows],
-        matched=matched[rows],
+        error=_tamed(error, stratum, stated),
+        usual_error=_tamed(error, stratum, 0.0),
+        ahead=stay.predicted[rows] - jobs.predicted[rows],
+        spread=stay.spread[rows],
+        matched=same,
+        other=other,
     )
-
-
-def _tamed(error: FloatArray, stratum: IntArray) -> FloatArray:
-    """Errors, cut at :data:`WILD` robust standard deviations around their stratum's median."""
-    middle = medians(error, stratum, int(stratum.max()) + 1)
-    rest = error - middle[stratum]
-    size = 1.4826 * float(np.median(np.abs(rest)))
-    bound = max(WILD * size, 1e-9)
-    tamed: FloatArray = middle[stratum] + np.clip(rest, -bound, bound)
-    return tamed
 
 
 def means(values: FloatArray, group: IntArray, count: int) -> FloatArray:
@@ -94,14 +94,21 @@ def means(values: FloatArray, group: IntArray, count: int) -> FloatArray:
 
 
 def near(sample: Sample) -> int:
-    """Jobs that were predicted nearly as much better than the rest as what was recommended."""
-    strata = len(sample.strata_context)
-    rest = means(sample.predicted[sample.other], sample.stratum[sample.other], strata)
-    there = np.bincount(sample.stratum[sample.other], minlength=strata) > 0
-    aim = means(
-        (sample.predicted + sample.target)[sample.other], sample.stratum[sample.other], strata
-    )
-    ahead = (aim - rest)[sample.stratum]
-    own = sample.predicted - rest[sample.stratum]
-    near = there[sample.stratum] & (ahead > 0) & (own >= NEAR * ahead)
-    return int(near.sum())
+    """Jobs that were predicted nearly as much better than the rest as the incumbent."""
+    count = int(sample.stratum.max()) + 1
+    stratum, other = sample.stratum, sample.other
+    rest = means(sample.predicted[other], stratum[other], count)[stratum]
+    aim = means((sample.predicted + sample.ahead)[other], stratum[other], count)[stratum]
+    there = (np.bincount(stratum[other], minlength=count) > 0)[stratum]
+    return int((there & (aim > rest) & (sample.predicted - rest >= NEAR * (aim - rest))).sum())
+
+
+def _tamed(error: FloatArray, stratum: IntArray, stated: FloatArray | float) -> FloatArray:
+    """Errors, cut at :data:`WILD` standard deviations around their stratum's median: those of all
+    jobs, robustly, or as stated, whichever is larger."""
+    middle = medians(error, stratum, int(stratum.max()) + 1)[stratum]
+    rest = error - middle
+    usual = 1.4826 * float(np.median(np.abs(rest)))
+    bound = WILD * np.maximum(np.maximum(stated, usual), 1e-9)
+    tamed: FloatArray = middle + np.clip(rest, -bound, bound)
+    return tamed

@@ -44,10 +44,9 @@ def show(report: Report, console: Console | None = None) -> None:
 def _parts(report: Report) -> Iterator[RenderableType]:
     yield _head(report)
     yield _answer(report)
-    for would in report.would:
-        if would.sentence != report.headline:
-            yield Padding(Text(would.sentence), (1, 2, 0, 2))
-    if report.would:
+    if report.candidates is not None:
+        yield Padding(Text(report.candidates.sentence), (1, 2, 0, 2))
+    if report.would or report.followed:
         yield _gains(report)
     if report.quality is not None:
         yield _title("How well jobs were predicted before they were learned")
@@ -81,7 +80,7 @@ def _head(report: Report) -> Text:
 
 
 def _answer(report: Report) -> RenderableType:
-    style = STYLES.get(report.would[0].verdict, "bold") if report.would else "bold"
+    style = STYLES.get(report.would.verdict, "bold") if report.would else "bold"
     return Padding(Text(report.headline, style=style), (1, 2, 0, 2))
 
 
@@ -97,9 +96,10 @@ def _gains(report: Report) -> Table:
         ("how sure", "left"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for would in report.would:
+    would, candidates = report.would, report.candidates
+    if would is not None:
         table.add_row(
-            "best known" if would.target == "incumbent" else "first candidate",
+            "best known",
             f"{would.jobs:,}",
             percent(would.predicted),
             percent(would.came_true.value if would.came_true else None, sign=False, digits=0),
@@ -107,16 +107,26 @@ def _gains(report: Report) -> Table:
             span(would.gain),
             Text(VERDICTS[would.verdict], style=STYLES.get(would.verdict, "")),
         )
+    if candidates is not None and candidates.tried:
+        table.add_row(
+            "candidates tried",
+            f"{candidates.tried:,}",
+            percent(candidates.tried_predicted),
+            "",
+            percent(candidates.came.value if candidates.came else None),
+            span(candidates.came),
+            "over best known" if candidates.came else "too few",
+        )
     followed = report.followed
     if followed is not None:
         table.add_row(
-            "jobs that followed",
+            "followers",
             f"{followed.jobs:,}",
             "",
             "",
             percent(followed.gain.value if followed.gain else None),
             span(followed.gain),
-            "beside others then" if followed.gain else "too few others",
+            "over others" if followed.gain else "too few",
         )
     return table
 

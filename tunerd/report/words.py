@@ -6,10 +6,11 @@ from itertools import groupby
 from urllib.parse import unquote
 
 from tunerd.core.observation import Scalar, Value
-from tunerd.report.model import Range, Verdict, Would
+from tunerd.report.model import Candidates, Range, Verdict, Would
 
 __all__ = [
     "VERDICTS",
+    "beyond",
     "changes",
     "changes_text",
     "config_text",
@@ -30,15 +31,10 @@ __all__ = [
 VERDICTS: Mapping[Verdict, str] = {
     "shown": "shown by jobs",
     "likely": "likely",
-    "untested": "not tried yet",
+    "untested": "not enough to say",
     "small": "nothing worth mentioning",
     "unclear": "not enough to say",
     "worse": "would have cost",
-}
-
-_WHAT = {
-    "incumbent": "the best configuration already known in their context",
-    "first": "tunerd's first candidate",
 }
 
 
@@ -158,35 +154,64 @@ def context_label(key: str, values: Mapping[str, Scalar]) -> str:
 
 def sentence(would: Would) -> str:
     """What a counterfactual comes to, and how sure it is."""
-    what = _WHAT[would.target]
     who = f"the {plural(would.jobs, 'job')} that ran something else"
     if would.verdict == "untested":
-        why = (
-            "a search picks what is overrated, and no job that asked for advice has run it"
-            if would.target == "first"
-            else "no job has run it since, and none was predicted nearly as good"
-        )
         return (
-            f"tunerd predicts {percent(would.predicted)} for {who} than {what}. Nobody knows "
-            f"whether that is so: {why}. A campaign, or a small share of the jobs, would tell."
+            f"Not enough to say what {who} would have gained with the best configuration already "
+            f"known in their context: tunerd predicts {percent(would.predicted)}, but no job has "
+            "run it since, and too few were predicted nearly as good."
         )
     assert would.gain is not None
     sure = f"{percent(would.gain.value)} ({span(would.gain)}, 90% sure)"
     if would.verdict == "unclear":
-        return f"Not enough to say what {who} would have gained with {what}: {sure}."
+        return (
+            f"Not enough to say what {who} would have gained with the best configuration already "
+            f"known in their context: {sure}."
+        )
     if would.verdict == "small":
-        return f"Nothing worth mentioning: with {what} {who} would have gained {sure}."
-    hours = _hours(would)
+        return (
+            f"Nothing worth mentioning to gain with what is known: the best configuration known in "
+            f"their context would have brought {who} {sure}."
+        )
     if would.verdict == "worse":
-        return f"With {what} {who} would have come out {sure}{hours}: worse than what they ran."
+        return (
+            f"The best configuration known in their context would have cost {who}: {sure}. They "
+            "ran something better."
+        )
     why = (
-        f" {plural(would.matched, 'job')} that did run it bear this out."
+        f"{plural(would.matched, 'job')} that did run it bear this out."
         if would.verdict == "shown"
-        else " Few ran just that; the jobs predicted nearly as good came out as "
+        else "Hardly any ran just that; of what was predicted for jobs nearly as good, "
         f"{percent(would.came_true.value if would.came_true else None, sign=False, digits=0)} "
-        "of what was predicted, which is taken off."
+        "came true, and the rest is taken off."
     )
-    return f"Had {who} run {what}, they would have gained {sure}{hours}.{why}"
+    return (
+        f"Had {who} run the best configuration already known in their context, they would have "
+        f"gained {sure}{_hours(would)}. {why}"
+    )
+
+
+def beyond(candidates: Candidates) -> str:
+    """What lies beyond what has been run."""
+    if not candidates.tried:
+        return (
+            "Beyond what has been run, tunerd predicts "
+            f"{percent(candidates.predicted)} over the best known for the first candidates of its "
+            "search. Nobody knows whether that is so: a search picks what is overrated, and no job "
+            "has run one because it was told to. A campaign, or a small share of the jobs, would "
+            "tell."
+        )
+    tried = plural(candidates.tried, "job")
+    came = (
+        f"came out {percent(candidates.came.value)} ({span(candidates.came)})"
+        if candidates.came
+        else "are too few to say what came of it"
+    )
+    ran = f"{candidates.tried_ran:,} of the {candidates.tried_said:,} that tell ran"
+    return (
+        f"Beyond the best known: {tried} tried a candidate of the search that was predicted "
+        f"{percent(candidates.tried_predicted)} over it on average; {ran}, and they {came}."
+    )
 
 
 def _hours(would: Would) -> str:
@@ -195,21 +220,18 @@ def _hours(would: Would) -> str:
     return f", about {rounded(would.gpu_hours.value)} of {rounded(would.gpu_hours_of)} GPU-hours"
 
 
-def headline(jobs: int, would: list[Would], predicted: int) -> str:
+def headline(jobs: int, would: Would | None, predicted: int) -> str:
     """The answer in a sentence."""
     if not jobs:
         return "No jobs came in this time."
     if not predicted:
         return "Too few jobs with an objective came in this time to predict any beforehand."
-    best = next((w for w in would if w.verdict in ("shown", "likely")), None)
-    if best is None:
-        best = next((w for w in would if w.target == "incumbent"), None)
-    if best is None:
+    if would is None:
         return (
             "Nearly all jobs ran the best configuration that is known in their context, or none "
             "is known yet: nothing to gain that has been seen."
         )
-    return best.sentence
+    return would.sentence
 
 
 def _scalar(value: Scalar) -> str:
