@@ -6,6 +6,7 @@ standardised (:class:`tunerd.core.learners.design.Design`), as a careful person 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +17,12 @@ from tunerd.core.learners.design import Design
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
-__all__ = ["MANY", "Jobs", "boosted_chance", "chance_to_run"]
+__all__ = ["MANY", "Jobs", "boosted_chance", "chance_to_run", "for_few"]
 
 FEW = 10
 """Outcomes below which there is nothing to split."""
-MANY = 400
-"""Jobs from which on LightGBM's defaults have enough to split; below, leaves may be smaller."""
+MANY = 1_000
+"""Jobs from which on LightGBM's defaults have enough to split."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ class Jobs:
         ]
 
 
+def for_few(rows: int) -> dict[str, Any]:
+    """Parameters for LightGBM when there are few rows: smaller leaves than its default of 20.
+
+    Categories go in as plain codes then, because its own way with them wants a hundred rows per
+    group. On 30 to 750 rows of the measured tables τ rose everywhere, .50 to .72 from 0 at 30.
+    """
+    return {} if rows >= MANY else {"min_data_in_leaf": 5}
+
+
 def chance_to_run(jobs: Jobs, seed: int) -> FloatArray:
     """(asked,) probability to run by a LightGBM classifier; see :func:`boosted_chance`."""
     return boosted_chance(jobs.known.X, jobs.known.ran, jobs.asked.X, jobs.categorical, seed)
@@ -92,12 +102,9 @@ def boosted_chance(
     if len(ran) < FEW or not ran.any():
         return np.full(len(asked), float((ran.sum() + 1.0) / (len(ran) + 1.0)))
     model = lightgbm.LGBMClassifier(
-        verbosity=-1,
-        n_jobs=1,
-        random_state=seed,
-        deterministic=True,
-        min_child_samples=20 if len(ran) >= MANY else 5,
+        verbosity=-1, n_jobs=1, random_state=seed, deterministic=True, **for_few(len(ran))
     )
-    model.fit(X[said], ran.astype(int), categorical_feature=list(categorical))
+    categories = list(categorical) if len(ran) >= MANY else []
+    model.fit(X[said], ran.astype(int), categorical_feature=categories)
     told = model.predict_proba(asked, num_threads=1)
     return np.asarray(told, dtype=np.float64)[:, 1]

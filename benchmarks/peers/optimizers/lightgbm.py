@@ -12,13 +12,15 @@ import lightgbm
 import numpy as np
 
 from benchmarks.peers.grid import PeerRun, as_jobs
-from benchmarks.peers.matrix import MANY, Jobs, chance_to_run
+from benchmarks.peers.matrix import Jobs, chance_to_run
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.evaluation.closed_loop import Problem, Run
 
 __all__ = ["GreedyLightGBM", "OnceLightGBM"]
 
+MANY = 400
+"""Jobs from which on its defaults are better than small leaves."""
 SMALL = {"min_data_in_leaf": 3, "num_leaves": 7, "min_data_per_group": 5, "cat_smooth": 1.0}
 
 

@@ -1,9 +1,9 @@
 """The mean of LightGBM and a small ensemble of networks: the paper's two predictors as one would
 put them together from libraries (CubicML, arXiv 2409.04585, A.1).
 
-Both on the score. LightGBM as it comes; three networks of two layers of 64, trained by Adam on
-standardised columns for about the same number of steps whatever the rows. Their mean, in the
-score's own unit: both are fitted to it, so neither drowns the other.
+Both on the score. LightGBM as in ``lightgbm_log``; three networks of two layers of 64, trained by
+Adam on standardised columns for about the same number of steps whatever the rows. Their mean, in
+the score's own unit: both are fitted to it, so neither drowns the other.
 """
 
 import warnings
@@ -34,7 +34,7 @@ class LightGBMWithMLP:
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
     ) -> Foretold:
         jobs = Jobs.of(study, known, asked)
-        trees = boosted(jobs, jobs.known.score, seed)
+        trees = boosted(jobs, jobs.known.score, seed, careful=True)
         score = trees
         if jobs.scored.sum() >= 3:
             X, X_asked = jobs.plain()
