@@ -17,8 +17,11 @@ from tunerd.core.arrays import BoolArray, FloatArray
 
 __all__ = ["Record", "weights_of"]
 
-DRAWN = 20.0
-"""Jobs that the pull to the prior weights counts as."""
+DRAWN = 0.3
+"""How much the prior weights count for beside what was seen: jobs of one context err alike, so that
+more of them hardly say more."""
+FEW = 10.0
+"""Jobs by which the prior counts for more."""
 LEAST = 0.03
 """A weight below this is 0: it would cost a prediction and change none."""
 WILD = 3.0
@@ -94,7 +97,8 @@ def weights_of(record: Record, prior: FloatArray) -> FloatArray:
     off = off / _scale(size, record.keys)[:, None]
     off = off.clip(-WILD, WILD)
     squares = off.T @ off
-    pull = DRAWN * max(float(np.median(np.diag(squares))) / len(record), 1e-12)
+    typical = max(float(np.median(np.diag(squares))), 1e-12)
+    pull = (DRAWN + FEW / len(record)) * typical
     members = len(prior)
     above, vectors = np.linalg.eigh(squares)
     root = np.sqrt(np.maximum(above, 0.0))[:, None] * vectors.T

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blending import Record, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
@@ -44,8 +44,8 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "extra": ExtraTrees,
     "configuration": ConfigurationTrees,
 }
-FOLDS = 3
-"""Fits with jobs left out; each costs about a third of the fit itself."""
+MOST_LEFT = 0.7
+"""Share of all rows that is left out at most."""
 ALSO_LEFT = 5
 """One in so many jobs of contexts that stay is left out too."""
 ENOUGH_ROWS = 12
@@ -69,6 +69,7 @@ class Committee(Predictor):
         left_out: Record,
         live: Record,
         noise: float,
+        wider: float,
     ) -> None:
         self._members = dict(members)
         self._seen = OrderedDict(seen)
@@ -77,6 +78,8 @@ class Committee(Predictor):
         self._live = live
         self._noise = noise
         """Variance of a job in units of the members' own idea of it."""
+        self._wider = wider
+        """How much more that is in contexts that nobody has run yet."""
         self._weigh()
 
     @classmethod
@@ -87,11 +90,14 @@ class Committee(Predictor):
         record = Record.empty(len(MEMBERS))
         if len(rows) >= ENOUGH_ROWS:
             rough = replace(study, predictor=replace(study.predictor, members=1))
-            for held, known in _folds(rows.context_key, seed):
+            for fold, (held, known) in enumerate(_folds(rows, features, seed)):
                 kept = rows.take(np.setdiff1d(np.arange(len(rows)), held))
                 if len(kept) >= FEW_ROWS and len(held):
                     refits = [_refit(m, rough, features, kept, seed) for m in members.values()]
-                    record = record.joined(_told(refits, rows.take(held), known))
+                    told = _told(refits, rows.take(held), known)
+                    # Errors are compared within one context and fit.
+                    keys = tuple(f"{fold} {key}" for key in told.keys)
+                    record = record.joined(replace(told, keys=keys))
         if len(record) > KEPT:
             some = np.random.default_rng(seed).permutation(len(record))[:KEPT]
             record = record.take(np.sort(some))
@@ -103,8 +109,11 @@ class Committee(Predictor):
             record,
             record.take(slice(0)),
             1.0,
+            1.0,
         )
-        found._noise = found._calibrated()
+        near, far = found._off(record.known), found._off(~record.known)
+        found._noise = near or far or 1.0
+        found._wider = float(np.clip((far or near or 1.0) / found._noise, 1.0, 25.0))
         return found
 
     @property
@@ -149,6 +158,7 @@ class Committee(Predictor):
         state = {
             "seen": list(self._seen.items()),
             "noise": self._noise,
+            "wider": self._wider,
             "left_out": list(self._left_out.keys),
             "live": list(self._live.keys),
         }
@@ -178,7 +188,7 @@ class Committee(Predictor):
         left_out, live = (
             Record.of(load(unseal(blobs[name])), state[name]) for name in ("left_out", "live")
         )
-        return cls(members, dict(state["seen"]), left_out, live, state["noise"])
+        return cls(members, dict(state["seen"]), left_out, live, state["noise"], state["wider"])
 
     def _weigh(self) -> None:
         record = self._left_out.joined(self._live)
@@ -197,12 +207,15 @@ class Committee(Predictor):
         mean = (weight * told.mean).sum(axis=1)
         apart = (told.mean - mean[:, None]) ** 2
         variance = (weight * (told.spread**2 + apart)).sum(axis=1)
-        return Prediction(mean, np.sqrt(self._noise * variance))
+        wider = known + (1.0 - known) * self._wider
+        return Prediction(mean, np.sqrt(self._noise * wider * variance))
 
-    def _calibrated(self) -> float:
-        record = self._left_out
+    def _off(self, which: BoolArray) -> float | None:
+        """How far off the blend is on jobs left out, squared and in its own spreads; None if they
+        are too few to say."""
+        record = self._left_out.take(np.flatnonzero(which))
         if len(record) < FEW_ROWS:
-            return 1.0
+            return None
         prediction = self._as(record, record.known.astype(np.float64))
         errors = (record.score - prediction.mean) / prediction.spread
         return float(np.clip(noise_of(errors, record.score), 0.04, 25.0))
@@ -213,10 +226,12 @@ def _refit(
 ) -> Predictor:
     if isinstance(member, GaussianProcess):
         return member.refitted(features, rows, seed)  # choosing the kernel is nine tenths of a fit
+    if isinstance(member, NeuralEnsemble):
+        return member.fit_roughly(study, features, rows, seed)
     return type(member).fit(study, features, rows, seed)
 
 
-def _told(members: Sequence[Predictor], rows: Rows, known: "np.ndarray") -> Record:
+def _told(members: Sequence[Predictor], rows: Rows, known: BoolArray) -> Record:
     said = [member.predict(rows) for member in members]
     return Record(
         np.stack([one.mean for one in said], axis=1),
@@ -227,20 +242,42 @@ def _told(members: Sequence[Predictor], rows: Rows, known: "np.ndarray") -> Reco
     )
 
 
-def _folds(keys: Sequence[str], seed: int) -> Iterator[tuple[IntArray, "np.ndarray"]]:
-    """Rows to leave out, and which of them are of contexts that stay: in each fold a share of the
-    contexts with all their rows, and one in :data:`ALSO_LEFT` rows of the others."""
+def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntArray, BoolArray]]:
+    """Rows to leave out, and which of them are of contexts that stay.
+
+    A third of the contexts; one kind of them, as if a new model or GPU type had come; and the
+    largest, as if jobs grew: how members do on contexts that have near relatives says little of
+    how they do on those that have none. And in each fold one in :data:`ALSO_LEFT` rows of the rest.
+    """
     rng = np.random.default_rng(seed)
-    names, group = np.unique(np.array(keys), return_inverse=True)
+    names, group = np.unique(np.array(rows.context_key), return_inverse=True)
     size = np.bincount(group)
-    order = rng.permutation(len(names))
-    part, filled = np.full(len(names), -1), np.zeros(FOLDS)
-    if len(names) > 1:  # large ones first, each to where there are the fewest rows
-        for c in order[np.argsort(-size[order], kind="stable")].tolist():
-            part[c] = int(np.argmin(filled))
-            filled[part[c]] += size[c]
-    turn = rng.permutation(len(keys)) % ALSO_LEFT
-    for fold in range(FOLDS):
-        whole = part[group] == fold
-        held = np.flatnonzero(whole | (turn == fold))
-        yield held, ~whole[held]
+    third = np.cumsum(size[order := rng.permutation(len(names))]) <= max(len(rows) / 3, size.min())
+    leave = [np.isin(group, order[third]) if len(names) > 1 else np.zeros(len(rows), bool)]
+    columns = [(i, c) for i, c in enumerate(features.columns) if c.group == "context"]
+    kinds = [_kind(rows.X[:, i], rng) for i, c in columns if c.categorical]
+    sizes = [_largest(rows.X[:, i]) for i, c in columns if not c.categorical]
+    for found in (kinds or sizes, sizes or kinds):
+        usable = [mask for mask in found if 0 < mask.mean() <= MOST_LEFT]
+        leave.append(
+            usable[int(rng.integers(len(usable)))] if usable else np.roll(leave[0], len(leave))
+        )
+    turn = rng.permutation(len(rows)) % ALSO_LEFT
+    for fold, whole in enumerate(leave):
+        gone = np.isin(group, group[whole])  # no context is left out by half
+        held = np.flatnonzero(gone | (turn == fold))
+        if gone.mean() <= MOST_LEFT:
+            yield held, ~gone[held]
+
+
+def _kind(values: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """(n,) rows of one of a column's values."""
+    return np.asarray(values == rng.choice(np.unique(values)), bool)
+
+
+def _largest(values: FloatArray) -> BoolArray:
+    """(n,) rows above the value that two thirds of a column's values are not above."""
+    there = np.unique(values[~np.isnan(values)])
+    if len(there) < 2:
+        return np.zeros(len(values), bool)
+    return np.asarray(values > there[(2 * len(there) - 1) // 3], bool)
