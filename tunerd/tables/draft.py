@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tunerd.core.study import parse_study
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.choices import context_table, objective_scale, parameter_table
@@ -48,17 +50,18 @@ def draft(guesses: Guesses, name: str, source: Path, unit: str | None = None) ->
     names = Names()
     for one in guesses.having("context", "parameter", "derived", "objective", "metric"):
         names.of(one)
-    parts = [
-        _head(guesses, name, source),
-        _objective(guesses, names, unit),
-        _guards(guesses, names),
-        _context(guesses, names),
-        _parameters(guesses, names),
-        _derived(guesses, names),
-        _constraints(guesses, names),
-        mapping_lines(guesses, names),
-        _left_out(guesses),
-    ]
+    with np.errstate(all="ignore"):
+        parts = [
+            _head(guesses, name, source),
+            _objective(guesses, names, unit),
+            _guards(guesses, names),
+            _context(guesses, names),
+            _parameters(guesses, names),
+            _derived(guesses, names),
+            _constraints(guesses, names),
+            mapping_lines(guesses, names),
+            _left_out(guesses),
+        ]
     text = "\n".join("\n".join(part) + "\n" for part in parts if part)
     if len(text.encode()) > MAX_BYTES:
         message = "would be too large; leave columns out with --ignore COLUMN"

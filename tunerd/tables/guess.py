@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
@@ -103,6 +105,11 @@ def guess(profile: Profile, given: Given = Given()) -> Guesses:
 
     Raises MisconfiguredError when no study can be made of the table, and says what is missing.
     """
+    with np.errstate(all="ignore"):  # tables may hold 1e308; what overflows decides nothing
+        return _guess(profile, given)
+
+
+def _guess(profile: Profile, given: Given) -> Guesses:
     from tunerd.tables.measured import find_measured, goal_of, pick_objective
     from tunerd.tables.oddities import find_oddities
     from tunerd.tables.tunable import find_inputs

@@ -172,7 +172,8 @@ def _silent(
     column: Column, name: Name, clear: Mapping[str, int], profile: Profile
 ) -> tuple[float, list[str]]:
     """What is left to go by for a text whose name nobody knows."""
-    if name.words[-1].endswith(("er", "or", "izer")) and len(name.words[-1]) > 5:
+    last = name.words[-1] if name.words else ""
+    if last.endswith(("er", "or")) and len(last) > 5:
         return 1.5, ["a part that can be exchanged, by its name"]
     first = min((c.place for c in profile.columns if clear.get(c.name, 0) > 0), default=-1)
     if column.place < first:

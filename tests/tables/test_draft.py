@@ -1,0 +1,337 @@
+"""Drafted studies: always sound, readable by what imports tables, and honest about each guess."""
+
+import csv
+import json
+import random
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from tests.tables.sketches import SKETCHES, sketched
+from tests.tables.synthetic import MAKERS, make, write
+from tunerd.core.study import Study, parse_study
+from tunerd.errors import MisconfiguredError
+from tunerd.tables.draft import draft, study_name
+from tunerd.tables.files import Row, TableFile, open_table
+from tunerd.tables.guess import Given, guess
+from tunerd.tables.mapping import TableReader, Unusable
+from tunerd.tables.profile import profile
+
+NOTHING = Given()
+
+
+def drafted(path: Path, given: Given = NOTHING) -> tuple[str, Study, TableFile]:
+    table = open_table(path)
+    text = draft(guess(profile(table), given), study_name(path), path).text
+    return text, parse_study(text), table
+
+
+def written(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def outcomes(study: Study, table: TableFile) -> Counter[str]:
+    """What import would make of the rows: the status, or why a row cannot be used."""
+    reader = TableReader(study, study.mapping, table)
+    found: Counter[str] = Counter()
+    for row in table.rows():
+        one = reader.observation(row)
+        found[str(one) if isinstance(one, Unusable) else one.status.value] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", [*MAKERS, *SKETCHES])
+def test_every_row_of_a_table_can_be_imported(name: str, tmp_path: Path) -> None:
+    made = make(name) if name in MAKERS else sketched(name)
+    _, study, table = drafted(write(made, tmp_path / "jobs.csv"))
+    assert study.mode == "observe"
+    found = outcomes(study, table)
+    assert set(found) <= {
+        "succeeded",
+        "out_of_memory",
+        "failed",
+        "timeout",
+        "node_failure",
+    }, found
+
+
+# -- whatever table there is ---------------------------------------------------------------------
+
+some_names = st.one_of(
+    st.sampled_from(
+        ["tp", "n_gpus", "model", "status", "time", "end_time", "tokens_per_s", "loss", "min"]
+    ),
+    st.sampled_from(
+        ["job_id", "user", "peak_mem_gib", "config.tp", "metrics/x", "a.b", "and", " "]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+columns_of_values: st.SearchStrategy[st.SearchStrategy[Any]] = st.one_of(
+    st.just(st.booleans()),
+    st.just(st.integers(-(2**70), 2**70)),
+    st.just(finite),
+    st.just(finite.map(lambda number: abs(number) + 1e-3)),
+    st.just(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+    st.just(st.text("0123456789.-+e:TZ", max_size=8)),
+    st.just(st.datetimes().map(lambda moment: moment.isoformat())),
+    st.just(st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=2)),
+    st.just(st.lists(st.integers(0, 3), max_size=3)),
+    st.lists(st.integers(-5, 5_000), min_size=1, max_size=4).map(st.sampled_from),
+    st.lists(finite, min_size=1, max_size=4).map(st.sampled_from),
+    st.lists(st.sampled_from(["ok", "oom", "none", "true", "1", "x\n", '"']), min_size=1).map(
+        st.sampled_from
+    ),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
+    names = draw(st.lists(some_names, min_size=1, max_size=6, unique=True))
+    kinds = {name: draw(columns_of_values) for name in names}
+    gaps = {name: draw(st.booleans()) for name in names}
+    count = draw(st.integers(0, 40))
+    return [
+        {name: draw(st.none() | kinds[name] if gaps[name] else kinds[name]) for name in names}
+        for _ in range(count)
+    ]
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+)
+@given(tables(), st.sampled_from([".csv", ".jsonl"]))
+def test_a_draft_is_sound_or_says_why_there_is_none(
+    tmp_path: Path, rows: list[dict[str, Any]], suffix: str
+) -> None:
+    if not rows:
+        return
+    path = written(tmp_path / f"jobs{suffix}", rows)
+    try:
+        table = open_table(path)
+        text = draft(guess(profile(table)), "any", path).text
+    except MisconfiguredError as error:
+        event(str(error)[-40:])
+        return
+    event("drafted")
+    study = parse_study(text)
+    assert tomllib.loads(text)["mode"] == "observe"
+    reader = TableReader(study, study.mapping, table)
+    for row in table.rows():
+        reader.observation(row)
+
+
+# -- what stands in a draft ----------------------------------------------------------------------
+
+
+def speeds(count: int, seed: int = 0) -> list[float]:
+    rng = random.Random(seed)
+    return [rng.uniform(50, 150) for _ in range(count)]
+
+
+def test_names_that_are_none_in_expressions(tmp_path: Path) -> None:
+    rows = [
+        {"Batch size (#)": n % 4 + 1, "größe": n % 3 + 1, "min": n % 5 + 1, "Speed [it/s]": speed}
+        for n, speed in enumerate(speeds(60))
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert {parameter.name for parameter in study.parameters} == {"Batch_size", "groe", "min_"} or {
+        parameter.name for parameter in study.parameters
+    } == {"Batch_size", "groe", "min_"} | {"gro_e"} - {"groe"}
+    assert study.objective.metric == "Speed_it_s"
+    assert study.objective.unit == "its/s" or study.objective.unit
+    assert outcomes(study, table) == {"succeeded": 60}
+
+
+def test_statuses_are_mapped_and_strange_ones_by_their_results(tmp_path: Path) -> None:
+    words = ["fine", "CUDA OOM", "weird", "odd", "TIMEOUT"]
+    rows = [
+        {
+            "tp": n % 3 + 1,
+            "state": words[n % 5],
+            "tokens_per_s": speed if words[n % 5] in ("fine", "odd") else None,
+        }
+        for n, speed in enumerate(speeds(50))
+    ]
+    text, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert outcomes(study, table) == {
+        "succeeded": 20,
+        "out_of_memory": 10,
+        "failed": 10,
+        "timeout": 10,
+    }
+    assert "A GUESS, look at it, from whether there is a result: weird, odd." in text
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad", "status"),
+    [
+        ("oom", False, True, "out_of_memory"),
+        ("success", True, False, "failed"),
+        ("feasible", 1, 0, "out_of_memory"),
+        ("exit_code", 0, 137, "failed"),
+        ("crashed", 0, 1, "failed"),
+    ],
+)
+def test_truth_and_codes_as_status(
+    tmp_path: Path, column: str, good: Any, bad: Any, status: str
+) -> None:
+    rows = [
+        {"tp": n % 3 + 1, column: bad if n % 4 == 0 else good, "tokens_per_s": speed}
+        for n, speed in enumerate(speeds(60))
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert outcomes(study, table) == {"succeeded": 45, status: 15}
+
+
+def test_words_where_the_speed_should_be_are_the_status(tmp_path: Path) -> None:
+    rows = [
+        {"tp": n % 3 + 1, "pp": n % 2 + 1, "tokens_per_s": "OOM" if n % 20 == 0 else speed}
+        for n, speed in enumerate(speeds(100))
+    ]
+    text, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert outcomes(study, table) == {"succeeded": 95, "out_of_memory": 5}
+    assert "words where numbers belong" in text
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    rows = [
+        {"tp": n % 3 + 1, "micro_batch": n % 4 + 1 if n % 4 else None, "tokens_per_s": speed}
+        for n, speed in enumerate(speeds(60))
+    ]
+    text, _, _ = drafted(written(tmp_path / "jobs.csv", rows))
+    assert "missing in 25 % of the rows" in text
+
+
+def test_lists_repeat(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    rows = [
+        {"sharding": [rng.choice(["full", "none"]) for _ in range(8)], "tokens_per_s": speed}
+        for speed in speeds(60)
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.jsonl", rows))
+    (parameter,) = study.parameters
+    assert (parameter.name, parameter.repeat, parameter.choices) == (
+        "sharding",
+        8,
+        ("full", "none"),
+    )
+    assert outcomes(study, table) == {"succeeded": 60}
+
+
+def test_values_and_scales(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    rows = [
+        {
+            "gpu": rng.choice(["A100-40GB", "H100"]),
+            "model_params": rng.choice([10**8, 10**9, 10**10]),
+            "hbm_reserved": rng.choice([0.77, 0.78, 0.79, 0.8, 0.81, 0.82, 0.83]),
+            "prefetch": rng.randrange(1, 12),
+            "lr": 10 ** rng.uniform(-5, -2),
+            "batch_size": rng.choice([8, 64, 512]),
+            "loss_delta": rng.uniform(-1, 1),
+        }
+        for _ in range(300)
+    ]
+    text, study, _ = drafted(written(tmp_path / "jobs.csv", rows), Given("loss_delta", "minimize"))
+    file = tomllib.loads(text)
+    assert file["objective"]["scale"] == "linear"
+    assert file["context"]["model_params"] == {"type": "int", "scale": "log"}
+    parameters = file["parameters"]
+    assert parameters["hbm_reserved"] == {"type": "float", "low": 0.77, "high": 0.83, "step": 0.01}
+    assert parameters["prefetch"] == {"type": "int", "scale": "log", "low": 1, "high": 11}
+    assert parameters["batch_size"] == {"type": "int", "scale": "log", "values": [8, 64, 512]}
+    assert parameters["lr"]["scale"] == "log"
+    assert {"low", "high"} <= set(parameters["lr"])
+    assert "# A100-40GB = { tflops = 312, memory_gib = 40, link_gbs = 300 }" in text
+    proposed = "\n".join(
+        line.removeprefix("# ")
+        for line in text.splitlines()
+        if line.startswith(("# [lookup", "# A100", "# H100"))
+    )
+    assert set(tomllib.loads(proposed)["lookup"]["gpu"]) == {"A100-40GB", "H100"}
+    assert study.objective.goal == "minimize"
+
+
+def test_a_number_that_a_name_decides_is_no_key_of_its_own(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    sizes = {"small": 10**8, "medium": 10**9, "large": 10**10}
+    rows = []
+    for speed in speeds(300):
+        model = rng.choice(list(sizes))
+        rows.append({
+            "model": model,
+            "n_params": int(sizes[model] * rng.uniform(1, 1.1)),
+            "tp": rng.choice([1, 2, 4]),
+            "tokens_per_s": speed,
+        })  # fmt: skip
+    text, study, _ = drafted(written(tmp_path / "jobs.csv", rows))
+    keys = {feature.name: feature.key for feature in study.context}
+    assert keys == {"model": "value", "n_params": "ignore"}
+    assert "3 combinations in these rows" in text
+
+
+def test_rules_stand_in_the_draft_and_bind_the_space(tmp_path: Path) -> None:
+    from tunerd.core.space import Space
+
+    rng = random.Random(0)
+    rows = []
+    for speed in speeds(200):
+        gpus, tp = rng.choice([8, 16]), rng.choice([1, 2, 4, 8])
+        rows.append({"n_gpus": gpus, "tp": tp, "dp": gpus // tp, "tokens_per_s": speed})
+    _, study, _ = drafted(written(tmp_path / "jobs.csv", rows))
+    assert [one.name for one in study.constraints] == ["makes_n_gpus"]
+    table = Space(study, {"n_gpus": 8}).table(1_000)
+    assert table is not None
+    assert len(table) == 4
+
+
+def test_odd_texts_in_comments_and_values(tmp_path: Path) -> None:
+    rows = [
+        {
+            "mode": ['a"b', "tab\there", "new\nline", "\x7f", "#", "é"][n % 6],
+            "status\n[x]": "ok",
+            "tokens_per_s": speed,
+        }
+        for n, speed in enumerate(speeds(60))
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.jsonl", rows))
+    (parameter,) = study.parameters
+    assert len(parameter.choices) == 6
+    assert outcomes(study, table) == {"succeeded": 60}
+
+
+def test_a_large_table_takes_bounded_memory_and_little_time(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    rng = random.Random(0)
+    with path.open("w") as file:
+        file.write("job_id,tp,tokens_per_s\n")
+        file.writelines(f"{n},{n % 4 + 1},{rng.uniform(1, 2):.6f}\n" for n in range(60_000))
+    seen: list[int] = []
+    found = profile(open_table(path), lambda done, _: seen.append(done))
+    assert (found.rows, found.sampled) == (60_000, 20_000)
+    assert len(found.column("job_id").counts) == 20_000
+    assert found.column("tp").counts == dict.fromkeys((1, 2, 3, 4), 15_000)
+    assert seen == sorted(seen)
+    assert {row.number for row in open_table(path).rows() if isinstance(row, Row)} == set(
+        range(1, 60_001)
+    )
