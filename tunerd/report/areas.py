@@ -17,6 +17,9 @@ from tunerd.report.sample import FEW, Sample, means
 
 __all__ = ["Areas", "areas_of", "corrections"]
 
+FLOOR = 0.5
+"""Least doubt about an incumbent, in spreads of one job: it was chosen as the best of several by a
+few noisy runs, and has two at least."""
 COMMON_SD = 0.5
 """Standard deviation of what all predictions of incumbents have in common, in doubts of one."""
 
@@ -129,7 +132,7 @@ def _doubt(jobs: Jobs, sample: Sample, cells: int) -> FloatArray:
     turned_out = float(np.clip(np.quantile(sizes, 0.8) / HALF, 0.25, 4.0))
     spread = turned_out * means(sample.spread, sample.cell, cells)
     repeat = _repeat_noise(jobs, rows)
-    doubt: FloatArray = np.maximum(spread**2 - repeat, (spread / 4) ** 2)
+    doubt: FloatArray = np.maximum(spread**2 - repeat, (FLOOR * spread) ** 2)
     return np.maximum(doubt, 1e-12)
 
 
