@@ -17,7 +17,7 @@ from tunerd.core.arrays import BoolArray, FloatArray
 
 __all__ = ["Record", "weights_of"]
 
-DRAWN = 0.3
+DRAWN = 0.1
 """How much the prior weights count for beside what was seen: jobs of one context err alike, so that
 more of them hardly say more."""
 FEW = 10.0

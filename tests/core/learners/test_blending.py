@@ -1,0 +1,44 @@
+"""Weights of predictors by what they said of jobs left out."""
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.learners.blending import Record, weights_of
+
+EQUAL = np.full(3, 1 / 3)
+
+
+def record(n: int, off: FloatArray, contexts: int = 10) -> Record:
+    """Three members that are ``off`` by so much, in contexts that lie far apart."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, contexts, n)
+    score = 5.0 * group + rng.normal(size=n)
+    mean = score[:, None] + off * rng.normal(size=(n, 3))
+    keys = tuple(f"c{i}" for i in group)
+    return Record(mean, np.ones((n, 3)), score, np.ones(n, bool), keys)
+
+
+def test_a_member_that_does_not_help_gets_nothing() -> None:
+    weights = weights_of(record(400, np.array([0.2, 0.2, 3.0])), EQUAL)
+    np.testing.assert_allclose(weights.sum(), 1.0)
+    assert weights[2] == 0.0
+    assert abs(weights[0] - weights[1]) < 0.15
+
+
+def test_what_is_off_by_the_same_for_all_of_a_context_costs_little() -> None:
+    told = record(400, np.array([0.5, 0.5, 0.5]))
+    level = np.array([float(key[1:]) for key in told.keys])
+    shifted = np.column_stack([told.mean[:, 0] + 3.0 * level, told.mean[:, 1:]])
+    same = Record(shifted, told.spread, told.score, told.known, told.keys)
+    assert weights_of(same, EQUAL)[0] > 0.2
+
+
+def test_without_jobs_the_prior_stands_and_few_move_it_little() -> None:
+    prior = np.array([0.5, 0.3, 0.2])
+    np.testing.assert_array_equal(weights_of(Record.empty(3), prior), prior)
+    few = weights_of(record(4, np.array([0.2, 0.4, 0.4])), prior)
+    assert np.abs(few - prior).max() < 0.35
+
+
+def test_perfect_and_equal_members_share() -> None:
+    np.testing.assert_allclose(weights_of(record(50, np.zeros(3)), EQUAL), EQUAL, atol=1e-6)
