@@ -20,17 +20,15 @@ tunerd's, or ``tunerd`` in closed loops, to be beaten by nobody.
 
 import argparse
 import json
-import multiprocessing
-import os
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
+from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import DATA
 from benchmarks.yardsticks_bars import hold_all
 from benchmarks.yardsticks_plan import MODES, Cell, Description, cells, describe, table_names
@@ -38,8 +36,6 @@ from benchmarks.yardsticks_plan import MODES, Cell, Description, cells, describe
 __all__ = ["main", "read_results"]
 
 FOLDER = Path(__file__).parent / "results"
-ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""One thread a process: two that share a library's threads stall each other."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -171,33 +167,21 @@ def _lines(
     todo: Sequence[Cell], tables: Mapping[str, Description], options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Results as they come."""
-    from benchmarks.yardsticks_cells import run
+    from benchmarks.yardsticks_cells import died, run
 
-    data = options.data.resolve()
+    work = partial(_run, tables=tables, data=options.data.resolve())
     if options.processes == 1:
         for cell in todo:
-            yield run(cell, tables[cell.table], data)
+            yield run(cell, tables[cell.table], options.data)
         return
-    os.environ |= ALONE  # before the processes start: libraries read it when they are imported
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.processes, context, _end_with, (os.getpid(),)) as pool:
-        waiting = [pool.submit(run, cell, tables[cell.table], data) for cell in todo]
-        try:
-            for done in as_completed(waiting):
-                yield done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    for cell, line in side_by_side(work, todo, options.processes):
+        yield line or died(cell)
 
 
-def _end_with(parent: int) -> None:
-    """In a process that measures: end when the one that asks is gone, killed or not."""
+def _run(cell: Cell, tables: Mapping[str, Description], data: Path) -> dict[str, Any]:
+    from benchmarks.yardsticks_cells import run
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    return run(cell, tables[cell.table], data)
 
 
 if __name__ == "__main__":

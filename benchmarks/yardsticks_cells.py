@@ -34,7 +34,7 @@ from tunerd.evaluation.predicting import Forecaster, Foretold
 from tunerd.evaluation.results import results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
 
-__all__ = ["Oracle", "Shuffled", "run"]
+__all__ = ["Oracle", "Shuffled", "died", "run"]
 
 DIGITS = 6
 PER_CONTEXT = ("kendall_tau", "auc")
@@ -69,6 +69,12 @@ def run(cell: Cell, description: Description, data: Path) -> dict[str, Any]:
     line["cpu_s"] = round(time.process_time() - busy, 3)
     told: dict[str, Any] = _rounded(line)
     return told
+
+
+def died(cell: Cell) -> dict[str, Any]:
+    """The line of a cell whose process died."""
+    told = {"cell": cell.name, **cell.told(), "error": "its process died"}
+    return told | {"versions": _versions(cell), "seconds": 0.0, "cpu_s": 0.0}
 
 
 def _versions(cell: Cell) -> dict[str, str]:

@@ -44,7 +44,7 @@ def _run(lines: Lines) -> Iterator[Said]:
         "what": "run",
         "cells": len(lines),
         "failed": sorted(name for name, line in lines.items() if "error" in line),
-        "quick": any(line["rows"] for line in lines.values()),
+        "quick": any(line["rows"] or line["contexts"] for line in lines.values()),
         "seeds": len({line["seed"] for line in lines.values()}),
         "versions": dict(sorted(versions.items())),
     }
