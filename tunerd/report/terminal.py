@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -38,7 +40,17 @@ def show(report: Report, console: Console | None = None) -> None:
     console = console or Console()
     if not console.is_terminal:
         console = Console(width=WIDTH, file=console.file)  # a file or a pipe has no edge
-    console.print(Group(*_parts(report)))
+    plain = msgspec.convert(_printable(msgspec.to_builtins(report)), Report)
+    console.print(Group(*_parts(plain)))
+
+
+def _printable(value: Any) -> Any:
+    """What comes from jobs may hold anything, also what a terminal would obey."""
+    if isinstance(value, str):
+        return "".join(c if c.isprintable() else "\ufffd" for c in value)
+    if isinstance(value, dict):
+        return {_printable(name): _printable(inner) for name, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:

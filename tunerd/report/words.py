@@ -241,4 +241,6 @@ def _scalar(value: Scalar) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}".replace("e+", "e")
-    return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 100_000 else str(value)
+    return value
