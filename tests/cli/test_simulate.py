@@ -98,7 +98,7 @@ def test_another_searcher_and_a_campaign(folder: Path) -> None:
         (["--searcher", "best"], "--searcher: no searcher 'best'; there are"),
         (["--unknown", "n"], "--unknown leaves contexts out of --history others"),
         (["--history", "others", "--unknown", "gpu"], "no context feature 'gpu'; there are n"),
-        (["--min-configs", "49"], "no context has 49 configurations"),
+        (["--min-configs", "49"], "no context has 49 configurations; the most is 48"),
     ],
 )
 def test_mistakes_are_said(

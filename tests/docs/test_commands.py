@@ -105,7 +105,10 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pid = start(folder)
     stream = "tunerd-data/stream"
     shell(folder, f"echo rubbish >> {stream}/tunerd.jobs.jsonl")  # pages look at what was rejected
-    jobs = shell(folder, f"tunerd cluster {STUDY} --stream-folder {stream} --jobs {JOBS}")
+    jobs = shell(
+        folder,
+        f"tunerd cluster {STUDY} --stream-folder {stream} --jobs {JOBS} --policy random",
+    )
     assert jobs.returncode == 0, jobs.stderr
 
     def done() -> bool:

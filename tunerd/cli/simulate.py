@@ -119,7 +119,8 @@ def simulate(
     for why, count in table.left_out.items():
         console.print(f"{count:,} jobs take no part: {why}", highlight=False, markup=False)
     if not table.contexts:
-        problem = f"no context has {min_configs} configurations, which --min-configs asks for"
+        problem = f"no context has {min_configs} configurations; the most is {table.largest}"
+        problem += ", and --min-configs says how many it takes"
         raise MisconfiguredError([Problem(old.source, problem)])
     own, random = (
         loops(one.name, list(_played(table, one, plan, console)), start)

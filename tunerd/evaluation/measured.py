@@ -91,6 +91,8 @@ class Table:
     contexts: tuple[Measured, ...]
     min_configs: int
     """Configurations that make a context worth one."""
+    largest: int
+    """Configurations of the context that has the most."""
     left_out: Mapping[str, int]
     """Jobs that take no part in closed loops, by reason; they are history all the same."""
     _unlike: dict[tuple[str, Scalar], tuple[Observation, ...]] = field(
@@ -147,9 +149,10 @@ def measured(
             left_out["the job says nothing about its configuration"] += 1
         else:
             by_context.setdefault(study.context_key(row.context), []).append(row)
-    found = []
+    found, largest = [], 0
     for key, rows in by_context.items():
         one = _measured(study, key, rows)
+        largest = max(largest, len(one.configs))
         inside = sum(map(len, one.rows))
         left_out["the study does not allow the configuration"] += len(rows) - inside
         if len(one.configs) < min_configs:
@@ -158,7 +161,7 @@ def measured(
             left_out["nothing ran in the context"] += inside
         else:
             found.append(one)
-    return Table(study, tuple(observations), tuple(found), min_configs, dict(+left_out))
+    return Table(study, tuple(observations), tuple(found), min_configs, largest, dict(+left_out))
 
 
 def _measured(study: Study, key: str, rows: Sequence[Observation]) -> Measured:
