@@ -139,6 +139,7 @@ def test_imported_jobs_have_a_section_of_their_own() -> None:
     past = [structs.replace(one, history=True) for one in live(100)]
     report = reported(material([], history=past, history_total=400))
     assert (report.counts.jobs, report.would, report.quality) == (0, None, None)
+    assert "Of 400 imported jobs, 100 were predicted" in report.headline
     assert report.history is not None
     assert (report.history.jobs, report.history.left_out, report.history.predicted) == (
         400,
@@ -202,10 +203,11 @@ def test_percent(value: float | None, text: str) -> None:
     ("value", "text", "rough", "short"),
     [
         (0, "0", "0", "0"),
-        (3.14159, "3.142", "3.140", "3.14159"),
+        (3.14159, "3.142", "3.14", "3.14159"),
         (412.71, "412.7", "413", "412.71"),
         (56555.4, "56,555", "56,600", "56,555.4"),
-        (-2.5, "−2.500", "−2.500", "−2.5"),
+        (-2.5, "−2.500", "−2.50", "−2.5"),
+        (92.8, "92.80", "92.8", "92.8"),
         (1.75e13, "1.75e13", "1.75e13", "1.75e13"),
     ],
 )

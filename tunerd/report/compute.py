@@ -59,7 +59,8 @@ def compute(material: Material, now: datetime) -> Report:
     would = None if gains is None else _would(study, jobs, gains)
     counts = _counts(material, jobs)
     contexts, contexts_total = _contexts(material, jobs, gains)
-    judged = q.judge_quality(study, jobs)
+    quality = _quality(study, jobs, q.judge_quality(study, jobs))
+    past = _past(material)
     return Report(
         study=study.name,
         mode=study.mode,
@@ -71,17 +72,17 @@ def compute(material: Material, now: datetime) -> Report:
         since=material.since,
         until=material.until,
         tunerd=__version__,
-        headline=headline(counts.jobs, would, counts.predicted),
+        headline=headline(counts, would, quality, past),
         counts=counts,
         would=would,
         candidates=_candidates(study, jobs),
         followed=_followed(study, jobs),
-        quality=_quality(study, jobs, judged),
+        quality=quality,
         fresh=_fresh(study, jobs),
         reliability=_reliability(q.reliability(jobs)),
         contexts=contexts,
         contexts_total=contexts_total,
-        history=_past(material),
+        history=past,
         notes=notes(study, counts, would, material.unlearned),
     )
 

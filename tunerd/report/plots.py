@@ -85,11 +85,10 @@ def steps_plot(name: str, steps: Sequence[Step]) -> Markup:
 
 def error_plot(name: str, periods: Sequence[Period]) -> Markup:
     """Median error over time."""
-    told = [(p, p.error) for p in periods if p.error is not None]
-    middles = [_middle(p.since, p.until) for p, _ in told]
-    across = linear_axis(periods[0].since.timestamp(), periods[-1].until.timestamp(), margin=0.0)
-    up = linear_axis(0.0, max((e for _, e in told), default=0.01), 4, margin=0.0)
-    at = [(_x(across, m), up.up(e, TOP, BOTTOM)) for m, (_, e) in zip(middles, told, strict=True)]
+    told = [(i, p, p.error) for i, p in enumerate(periods) if p.error is not None]
+    across = linear_axis(0, max(len(periods) - 1, 1), margin=0.0)
+    up = linear_axis(0.0, max((e for _, _, e in told), default=0.01), 4, margin=0.0)
+    at = [(_x(across, i), up.up(e, TOP, BOTTOM)) for i, _, e in told]
     lines = [
         tag("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1], class_="line") for a, b in pairwise(at)
     ]
@@ -102,10 +101,10 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
             r=DOT + 0.5,
             class_="mark",
         )
-        for (x, y), (p, e) in zip(at, told, strict=True)
+        for (x, y), (_, p, e) in zip(at, told, strict=True)
     ]
     ends = [(periods[0].since, 0.0, "start"), (periods[-1].until, 1.0, "end")]
-    first, last = (told[0][1], told[-1][1]) if told else (None, None)
+    first, last = (told[0][2], told[-1][2]) if told else (None, None)
     return picture(
         name,
         "Error over time",
@@ -227,10 +226,6 @@ def _labels(axis: Axis, texts: Sequence[tuple[float, str]]) -> list[Markup]:
 
 def _label(place: float, text: str, anchor: str) -> Markup:
     return tag("text", text, x=_across(place), y=BOTTOM + 20, class_="tick", text_anchor=anchor)
-
-
-def _middle(since: datetime, until: datetime) -> float:
-    return (since.timestamp() + until.timestamp()) / 2
 
 
 def _day(at: datetime) -> str:

@@ -32,7 +32,7 @@ EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Consecutive jobs."""
+    """Consecutive jobs, in the order in which they were learned."""
 
     since: float
     until: float
@@ -169,7 +169,6 @@ def _within(score: Callable[[FloatArray, FloatArray], float], jobs: Jobs, rows: 
 
 
 def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
-    rows = rows[np.argsort(jobs.at[rows], kind="stable")]
     count = min(len(rows) // PERIOD_JOBS, PERIODS)
     if count < 2:
         return []
@@ -179,8 +178,8 @@ def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
         held = (jobs.low[part] <= jobs.score[part]) & (jobs.score[part] <= jobs.high[part])
         found.append(
             Period(
-                since=float(jobs.at[part[0]]),
-                until=float(jobs.at[part[-1]]),
+                since=float(jobs.at[part].min()),
+                until=float(jobs.at[part].max()),
                 jobs=len(part),
                 error=float(np.median(errors)) if len(errors) else math.nan,
                 kendall=_within(kendall, jobs, part),

@@ -6,7 +6,7 @@ from itertools import groupby
 from urllib.parse import unquote
 
 from tunerd.core.observation import Scalar, Value
-from tunerd.report.model import Candidates, Range, Verdict, Would
+from tunerd.report.model import Candidates, Counts, Past, Quality, Range, Verdict, Would
 
 __all__ = [
     "VERDICTS",
@@ -66,7 +66,10 @@ def rounded(value: float | None) -> str:
         return "–"
     if value == 0:
         return "0"
-    return number(round(value, 2 - math.floor(math.log10(abs(value))))).removesuffix(".0")
+    digits = 2 - math.floor(math.log10(abs(value)))
+    if not -10 <= digits <= 5:
+        return number(value)
+    return f"{round(value, digits):,.{max(digits, 0)}f}".replace("-", "−")
 
 
 def tick(value: float) -> str:
@@ -220,18 +223,34 @@ def _hours(would: Would) -> str:
     return f", about {rounded(would.gpu_hours.value)} of {rounded(would.gpu_hours_of)} GPU-hours"
 
 
-def headline(jobs: int, would: Would | None, predicted: int) -> str:
+def headline(
+    counts: Counts, would: Would | None, quality: Quality | None, past: Past | None
+) -> str:
     """The answer in a sentence."""
-    if not jobs:
-        return "No jobs came in this time."
-    if not predicted:
-        return "Too few jobs with an objective came in this time to predict any beforehand."
+    if not counts.jobs:
+        return f"No jobs came in this time.{_imported(past)}"
+    if not counts.predicted:
+        few = "Too few jobs with an objective came in this time to predict any beforehand."
+        return f"{few}{_imported(past)}"
     if would is None:
-        return (
+        known = (
             "Nearly all jobs ran the best configuration that is known in their context, or none "
             "is known yet: nothing to gain that has been seen."
         )
+        return f"{known}{_imported(past)}" if quality is None else known
     return would.sentence
+
+
+def _imported(past: Past | None) -> str:
+    if past is None or past.quality is None:
+        return ""
+    error = percent(past.quality.median_error, sign=False)
+    ranks = past.quality.kendall
+    said = f", rank correlation {ranks.value:.2f}" if ranks else ""
+    return (
+        f" Of {plural(past.jobs, 'imported job')}, {past.predicted:,} were predicted before they "
+        f"were learned: typical error {error}{said}."
+    )
 
 
 def _scalar(value: Scalar) -> str:
