@@ -15,7 +15,7 @@ __all__ = ["against", "area_values", "hold_all", "loop_values", "predict_values"
 QUICK_S, WHOLE_S = 180.0, 2_700.0
 CORES = 2
 NEAR_ZERO = 0.05
-"""τ of nonsense that is as good as none, should chance put 0 just outside the interval."""
+"""As good as nothing, should chance put 0 just outside the interval."""
 FIGURES = {"kendall_tau": True, "regret_at.5": False, "auc": True}
 """What predictors are compared by → whether larger is better."""
 REGRETS = {"none": (20, 30, 40, 60), "five": (6, 10, 15, 20, 30, 40, 60), "others": (1, 3, 5, 10)}
@@ -30,8 +30,7 @@ def hold_all(wanted: Sequence[Cell], lines: Lines, options: argparse.Namespace) 
     found = {cell.name: lines[cell.name] for cell in wanted if cell.name in lines}
     _present(bars, wanted, found)
     _in_time(bars, found, options)
-    for table in dict.fromkeys(cell.table for cell in wanted):
-        _judges(bars, table, [line for line in found.values() if line["table"] == table])
+    _judges(bars, found)
     for name in options.best:
         _best(bars, name, found)
     return bars.end(options)
@@ -63,10 +62,17 @@ def _in_time(bars: Bars, found: Lines, options: argparse.Namespace) -> None:
 # ── the yardsticks themselves ────────────────────────────────────────────────────────────────
 
 
-def _judges(bars: Bars, table: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    by_name = {line["who"]: line for line in lines if line["who"] in CHECKS and "values" in line}
-    for name, line in by_name.items():
-        (_oracle if name == "oracle" else _nonsense)(bars, f"{table}, {name}", line)
+def _judges(bars: Bars, lines: Lines) -> None:
+    nonsense = []
+    for line in lines.values():
+        if line["who"] in CHECKS and "values" in line:
+            if line["who"] == "oracle":
+                _oracle(bars, f"{line['table']}, oracle", line)
+            else:
+                _ranks_nothing(bars, f"{line['table']}, {line['who']}: τ", line)
+                nonsense.append(line)
+    for k in (1, 5):
+        _chooses_at_random(bars, k, nonsense)
 
 
 def _oracle(bars: Bars, title: str, line: Mapping[str, Any]) -> None:
@@ -80,19 +86,32 @@ def _oracle(bars: Bars, title: str, line: Mapping[str, Any]) -> None:
         bars.hold(f"{title}: largest regret", abs(max(regrets)), max(regrets) == 0.0, "0")
 
 
-def _nonsense(bars: Bars, title: str, line: Mapping[str, Any]) -> None:
+def _ranks_nothing(bars: Bars, title: str, line: Mapping[str, Any]) -> None:
     taus = _pairs(line, "kendall_tau")
     if taus:
         found = difference(taus, dict.fromkeys(taus, 0.0), larger_is_better=True)
-        ok = found.low <= 0 <= found.high or abs(found.mean) < NEAR_ZERO
-        bars.hold(f"{title}: τ", found.mean, ok, f"0 ({found.low:+.3f} … {found.high:+.3f})")
-    for k in (1, 5):
-        regret, random = _pairs(line, f"regret_at.{k}"), _pairs(line, f"random_regret_at.{k}")
-        if regret:
-            found = difference(regret, random, larger_is_better=True)
-            ok = found.low <= 0 <= found.high or abs(found.mean) < NEAR_ZERO
-            bar = f"random's ({found.low:+.3f} … {found.high:+.3f})"
-            bars.hold(f"{title}: regret of {k} above random's", found.mean, ok, bar)
+        bars.hold(
+            title, found.mean, _is_nothing(found), f"0 ({found.low:+.3f} … {found.high:+.3f})"
+        )
+
+
+def _chooses_at_random(bars: Bars, k: int, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Over all tables: where most configurations do not run, the regret of the first is 1 again
+    and again until it is not, and one table alone cannot tell."""
+    pairs = [
+        Pair(line["table"], regret, _pairs(line, f"random_regret_at.{k}"))
+        for line in lines
+        if (regret := _pairs(line, f"regret_at.{k}"))
+    ]
+    if pairs:
+        found = mean_difference(pairs, larger_is_better=True)
+        bar = f"0 ({found.low:+.3f} … {found.high:+.3f})"
+        title = f"nonsense's regret of {k} above random's, mean over tables"
+        bars.hold(title, found.mean, _is_nothing(found), bar)
+
+
+def _is_nothing(found: Difference) -> bool:
+    return found.low <= 0 <= found.high or abs(found.mean) < NEAR_ZERO
 
 
 def _pairs(line: Mapping[str, Any], figure: str) -> Values:
