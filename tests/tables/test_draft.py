@@ -305,6 +305,33 @@ def test_rules_stand_in_the_draft_and_bind_the_space(tmp_path: Path) -> None:
     assert len(table) == 4
 
 
+def test_what_follows_is_computed_and_stays_in_its_range(tmp_path: Path) -> None:
+    from tunerd.core.space import Space
+
+    rng = random.Random(0)
+    cores = {"m5.large": 2, "m5.xlarge": 4, "m5.2xlarge": 8}
+    rows = []
+    for speed in speeds(300):
+        kind, count = rng.choice(
+            [(k, n) for k in cores for n in (1, 2, 4, 8) if cores[k] * n <= 16]
+        )
+        rows.append({
+            "dataset": rng.choice(["a", "b"]),
+            "instance_type": kind,
+            "n_workers": count,
+            "total_cores": count * cores[kind],
+            "vcpus": cores[kind],
+            "samples_per_s": speed,
+        })  # fmt: skip
+    _, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert {one.name for one in study.derived} == {"total_cores", "vcpus"}
+    assert [one.name for one in study.constraints] == ["total_cores_as_it_was"]
+    space = Space(study, {"dataset": "a"}).table(1_000)
+    assert space is not None
+    assert len(space) == 4 + 3 + 2
+    assert outcomes(study, table) == {"succeeded": 300}
+
+
 def test_odd_texts_in_comments_and_values(tmp_path: Path) -> None:
     rows = [
         {

@@ -60,7 +60,7 @@ def draft(guesses: Guesses, name: str, source: Path, unit: str | None = None) ->
             _derived(guesses, names),
             _constraints(guesses, names),
             mapping_lines(guesses, names),
-            _left_out(guesses),
+            _left_out(guesses, names),
         ]
     text = "\n".join("\n".join(part) + "\n" for part in parts if part)
     if len(text.encode()) > MAX_BYTES:
@@ -195,18 +195,29 @@ def _parameters(guesses: Guesses, names: Names) -> list[str]:
 
 
 def _derived(guesses: Guesses, names: Names) -> list[str]:
-    those = guesses.having("derived")
-    rules = {one.total: one for one in guesses.products}
     lines = []
-    inputs = {one.column.name for one in guesses.having("context", "parameter")}
-    for one in those:
-        rule = rules.get(one.column.name)
-        if rule is not None and inputs.issuperset(rule.factors):
-            expression = " * ".join(names.by_column[factor] for factor in rule.factors)
-            lines += entry(names.of(one), expression, one.why)
-        else:
-            lines += comment(f"{one.column.name} is left out: it {one.why}.")
+    for one, expression in _rules(guesses, names):
+        lines += entry(names.of(one), expression, one.why)
     return [*comment("What follows from others."), "[derived]", *lines] if lines else []
+
+
+def _rules(guesses: Guesses, names: Names) -> list[tuple[Guess, str]]:
+    """The derived columns that can be computed from what is in the study."""
+    known = {one.column.name: names.of(one) for one in guesses.having("context", "parameter")}
+    found: list[tuple[Guess, str]] = []
+    open_ = guesses.having("derived")
+    while open_:  # one may follow from another
+        done = [
+            (one, expression)
+            for one in open_
+            if one.rule is not None and (expression := one.rule.expression(known)) is not None
+        ]
+        if not done:
+            break
+        known |= {one.column.name: names.of(one) for one, _ in done}
+        found += done
+        open_ = [one for one in open_ if one.column.name not in known]
+    return found
 
 
 def _constraints(guesses: Guesses, names: Names) -> list[str]:
@@ -228,6 +239,10 @@ def _constraints(guesses: Guesses, names: Names) -> list[str]:
             rules.append((f"whole_{last}", f"{last} % ({times(bound.small)}) == 0"))
         else:
             rules.append((f"within_{last}", f"{times(bound.small)} <= {times(bound.large)}"))
+    for follower, _ in _rules(guesses, names):
+        if follower.rule is not None and follower.rule.numbers:
+            name, values = names.of(follower), follower.column.values
+            rules.append((f"{name}_as_it_was", f"{name} >= {values[0]} and {name} <= {values[-1]}"))
     if not rules:
         return []
     taken: set[str] = set()
@@ -243,11 +258,13 @@ def _constraints(guesses: Guesses, names: Names) -> list[str]:
     ]
 
 
-def _left_out(guesses: Guesses) -> list[str]:
+def _left_out(guesses: Guesses, names: Names) -> list[str]:
     """What became of the columns that are nowhere above."""
     lines: list[str] = []
-    for one in guesses.having("ignored", "time", "metric", "label"):
-        if one.role == "metric" and one.name.rank > NEVER:
+    computed = {one.column.name for one, _ in _rules(guesses, names)}
+    for one in guesses.having("ignored", "time", "metric", "label", "derived"):
+        kept = one.role == "metric" and one.name.rank > NEVER
+        if kept or one.column.name in computed:
             continue
         verb = "kept as a label" if one.role == "label" else "not used"
         lines += comment(f"{one.column.name}: {verb}; {one.why}.")

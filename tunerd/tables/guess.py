@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.derived import Rule
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
 from tunerd.tables.words import Name, read_name
@@ -54,6 +55,8 @@ class Guess:
     sure: float
     """0 (nothing spoke for it) to 1."""
     why: str
+    rule: Rule | None = None
+    """Of a derived column."""
 
     @property
     def unsure(self) -> bool:

@@ -1,13 +1,14 @@
 """Of the columns that went into a job: which may be tuned, and which the job brings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import IntArray
+from tunerd.tables.derived import rule_of
 from tunerd.tables.guess import Guess, Role, sureness
 from tunerd.tables.profile import Column, Profile
-from tunerd.tables.relations import determines, grouped, products, varies_within
+from tunerd.tables.relations import grouped, varies_within
 from tunerd.tables.words import Name
 
 __all__ = ["MOST_CHOICES", "can_be_tuned", "find_inputs"]
@@ -83,11 +84,12 @@ def find_inputs(
         c.name: _evidence(c, names[c.name], clear, profile, grouping, (allocated, laid_out))
         for c in varying
     }
+    chosen = {name for name, one in evidence.items() if one.margin > 0}
     for column in varying:
         one = evidence[column.name]
-        why = _follows(column, names[column.name], [*varying, *given], evidence)
-        if why is not None:
-            found[column.name] = Guess(column, names[column.name], "derived", 0.7, why)
+        rule = rule_of(column, names[column.name], [*varying, *given], chosen)
+        if rule is not None:
+            found[column.name] = Guess(column, names[column.name], "derived", 0.7, rule.why, rule)
             continue
         tuned = one.margin > 0 and can_be_tuned(column)
         role: Role = "parameter" if tuned else "context"
@@ -220,44 +222,3 @@ def _neighbours(column: Column, clear: Mapping[str, int], profile: Profile) -> i
     sides = (profile.columns[: column.place][::-1], profile.columns[column.place + 1 :])
     near = (next((clear[c.name] for c in side if clear.get(c.name)), 0) for side in sides)
     return sum(near)
-
-
-def _follows(
-    column: Column, name: Name, inputs: Sequence[Column], evidence: Mapping[str, Evidence]
-) -> str | None:
-    """Why a number that few would set by hand follows from other inputs; ``None`` if not."""
-    if not column.numeric or name.weight("context") >= 3:
-        return None
-    others = [c for c in inputs if c is not column]
-    if set(name.words) & {"total", "overall", "sum", "aggregate", "all"}:
-        numbers = [c for c in others if c.kind == "int"]
-        for one in products([column, *numbers]):
-            if one.total == column.name:
-                return f"is {' * '.join(one.factors)} in every row"
-    if name.weight("parameter") >= 3:
-        return None
-    rows = len(column.codes)
-    things = [c for c in others if c.kind == "category"]
-    for thing in things:
-        chosen = thing.name in evidence and evidence[thing.name].margin > 0
-        if chosen and determines(grouped([thing], rows), column):
-            return f"follows from {thing.name}"
-        for number in others:
-            if number.numeric and chosen and _multiple(column, number, thing):
-                return f"is {number.name} times what {thing.name} has of it"
-    return None
-
-
-def _multiple(column: Column, number: Column, thing: Column) -> bool:
-    """Whether a column is a number times a factor that only the thing decides."""
-    import numpy as np
-
-    with np.errstate(all="ignore"):
-        ratio = column.numbers / number.numbers
-    there = np.isfinite(ratio) & (thing.codes >= 0)
-    if there.sum() < 10:
-        return False
-    factors = [ratio[there & (thing.codes == code)] for code in range(thing.distinct)]
-    factors = [one for one in factors if len(one)]
-    steady = all(np.ptp(one) < 1e-9 * max(1.0, abs(float(one[0]))) for one in factors)
-    return steady and len({round(float(one[0]), 9) for one in factors}) > 1
