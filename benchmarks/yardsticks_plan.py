@@ -230,7 +230,7 @@ def _questions(table: Description, quick: bool) -> Iterator[tuple[str, str, int]
         yield from (("random", known, 1) for known in ("5%", "150"))
     else:
         yield "random", "", 1
-        yield from (("random", known, 4) for known in ("5%", *SMALL))
+        yield from (("random", known, 3) for known in ("5%", *SMALL))
     if table.dated:
         yield from (("time", known, 1) for known in (("80%",) if quick else ("50%", "80%")))
     for kind, target in (("group", table.group), ("above", table.above)):
