@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -42,6 +42,7 @@ from tunerd.report.model import (
 from tunerd.report.notes import notes
 from tunerd.report.tried import beside_others, candidates_tried, first_candidates
 from tunerd.report.words import beyond, headline, sentence
+from tunerd.tables.times import UNDATED
 
 __all__ = ["MOST_CONTEXTS", "compute"]
 
@@ -195,9 +196,18 @@ def _contexts(material: Material, jobs: Jobs, gains: Gains | None) -> tuple[list
     came = dict(zip(jobs.keys, count, strict=True))
     gained = {jobs.keys[one.context]: one for one in gains.contexts} if gains else {}
     tested = gains is not None and _verdict(gains) != "untested"
-    order = sorted(came.keys() | material.told.keys(), key=lambda key: (-came.get(key, 0), key))
+    past = Counter(one.context_key for one in material.history)
+    known = came.keys() | past.keys() | material.told.keys()
+    order = sorted(known, key=lambda key: (-came.get(key, 0), -past[key], key))
     contexts = [
-        _context(material.study, key, came.get(key, 0), gained.get(key), tested, material.told)
+        _context(
+            material.study,
+            key,
+            (came.get(key, 0), past[key]),
+            gained.get(key),
+            tested,
+            material.told.get(key),
+        )
         for key in order[:MOST_CONTEXTS]
     ]
     return contexts, len(order)
@@ -206,16 +216,17 @@ def _contexts(material: Material, jobs: Jobs, gains: Gains | None) -> tuple[list
 def _context(
     study: Study,
     key: str,
-    jobs: int,
+    jobs: tuple[int, int],
     gained: ContextGain | None,
     tested: bool,
-    told: Mapping[str, Told],
+    known: Told | None,
 ) -> Context:
-    known = told.get(key)
+    """``jobs`` are live and imported ones."""
     return Context(
         key=key,
         values=_values(study, known),
-        jobs=jobs,
+        jobs=jobs[0],
+        imported=jobs[1],
         elsewhere=gained.jobs if gained else 0,
         matched=gained.matched if gained else 0,
         predicted=_finite(relative_gain(study, gained.predicted)) if gained else None,
@@ -295,8 +306,8 @@ def _quality(study: Study, jobs: Jobs, found: q.Quality | None) -> Quality | Non
         half_width=_finite(relative_gain(study, found.half_width)),
         periods=[
             Period(
-                since=_instant(one.since),
-                until=_instant(one.until),
+                since=_dated(datetime.fromtimestamp(one.since, UTC)),
+                until=_dated(datetime.fromtimestamp(one.until, UTC)),
                 jobs=one.jobs,
                 error=_finite(one.error),
                 kendall=_finite(one.kendall),
@@ -351,8 +362,8 @@ def _past(material: Material) -> Past | None:
         jobs=material.history_total,
         contexts=len(jobs.keys),
         predicted=int(jobs.judged.sum()),
-        first_at=min(ends),
-        last_at=max(ends),
+        first_at=_dated(min(ends)),
+        last_at=_dated(max(ends)),
         left_out=material.history_total - len(history),
         quality=_quality(study, jobs, q.judge_quality(study, jobs)),
         fresh=_fresh(study, jobs),
@@ -378,5 +389,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _instant(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _dated(at: datetime) -> datetime | None:
+    """None for what imported jobs without dates are given."""
+    return None if at <= UNDATED else at

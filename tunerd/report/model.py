@@ -130,6 +130,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     values: dict[str, Scalar]
     jobs: int
+    imported: Annotated[int, Meta(description="Imported jobs, where those are shown.")]
     elsewhere: Annotated[
         int, Meta(description="Jobs that ran something else than the best known configuration.")
     ]
@@ -221,8 +222,8 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive jobs."""
 
-    since: datetime
-    until: datetime
+    since: Annotated[datetime | None, Meta(description="Null for imported jobs without dates.")]
+    until: datetime | None
     jobs: int
     error: Annotated[float | None, Meta(description="Median absolute error, relative.")]
     kendall: float | None
@@ -281,7 +282,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     contexts: int
     predicted: int
-    first_at: datetime | None
+    first_at: Annotated[datetime | None, Meta(description="Null for jobs without dates.")]
     last_at: datetime | None
     left_out: int
     quality: Quality | None

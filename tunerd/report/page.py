@@ -15,6 +15,7 @@ from tunerd.report.words import (
     VERDICTS,
     changes,
     context_label,
+    jobs_text,
     number,
     percent,
     percent_tick,
@@ -27,14 +28,14 @@ from tunerd.report.words import (
 
 __all__ = ["page"]
 
-OPEN = 6
+OPEN = 3
 """Contexts whose advice is open from the start."""
 
 
 def page(report: Report) -> str:
     """The page, a few hundred kilobytes at most."""
     text: str = _environment().get_template("page.html.j2").render(report=report, **_drawn(report))
-    return text
+    return text.strip() + "\n"
 
 
 @cache
@@ -48,6 +49,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {
         "changes": changes,
+        "jobs_text": jobs_text,
         "label": context_label,
         "number": number,
         "open": OPEN,

@@ -95,7 +95,7 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
     dots = [
         tag(
             "circle",
-            tag("title", f"{_day(p.since)} to {_day(p.until)}: {percent(e, sign=False)}"),
+            tag("title", f"{plural(p.jobs, 'job')}: {percent(e, sign=False)}"),
             cx=x,
             cy=y,
             r=DOT + 0.5,
@@ -103,7 +103,10 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
         )
         for (x, y), (_, p, e) in zip(at, told, strict=True)
     ]
-    ends = [(periods[0].since, 0.0, "start"), (periods[-1].until, 1.0, "end")]
+    ends = (
+        (_day(periods[0].since, "first"), 0.0, "start"),
+        (_day(periods[-1].until, "last"), 1.0, "end"),
+    )
     first, last = (told[0][2], told[-1][2]) if told else (None, None)
     return picture(
         name,
@@ -112,7 +115,7 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
         f"{percent(first, sign=False)} at first to {percent(last, sign=False)} at last.",
         HEIGHT,
         *_grid(up, [percent_tick(t) for t in up.ticks]),
-        *(_label(place, _day(at_), anchor) for at_, place, anchor in ends),
+        *(_label(place, text, anchor) for text, place, anchor in ends),
         *lines,
         *dots,
     )
@@ -228,5 +231,5 @@ def _label(place: float, text: str, anchor: str) -> Markup:
     return tag("text", text, x=_across(place), y=BOTTOM + 20, class_="tick", text_anchor=anchor)
 
 
-def _day(at: datetime) -> str:
-    return f"{at.day} {at:%b %Y}"
+def _day(at: datetime | None, else_: str) -> str:
+    return else_ if at is None else f"{at.day} {at:%b %Y}"

@@ -17,6 +17,7 @@ from tunerd.report.words import (
     changes_text,
     config_text,
     context_label,
+    jobs_text,
     number,
     percent,
     plural,
@@ -63,9 +64,11 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     if report.quality is not None:
         yield _title("How well jobs were predicted before they were learned")
         yield _quality(report.quality, report.fresh, report.reliability)
+    if report.history is not None and not report.counts.jobs:
+        yield from _past(report.history)
     if report.contexts:
         yield from _contexts(report)
-    if report.history is not None:
+    if report.history is not None and report.counts.jobs:
         yield from _past(report.history)
     for note in report.notes:
         yield Padding(Text(f"· {note}", style="dim"), (0, 2, 0, 2))
@@ -205,7 +208,7 @@ def _contexts(report: Report) -> Iterator[RenderableType]:
 
 def _context(context: Context) -> RenderableType:
     head = Text(context_label(context.key, context.values), style="bold")
-    head.append(f"  {plural(context.jobs, 'job')}", style="not bold")
+    head.append(f"  {jobs_text(context)}", style="not bold")
     if context.gain is not None:
         head.append(
             f", {context.elsewhere:,} elsewhere: {percent(context.gain.value)} "

@@ -6,7 +6,7 @@ from itertools import groupby
 from urllib.parse import unquote
 
 from tunerd.core.observation import Scalar, Value
-from tunerd.report.model import Candidates, Counts, Past, Quality, Range, Verdict, Would
+from tunerd.report.model import Candidates, Context, Counts, Past, Quality, Range, Verdict, Would
 
 __all__ = [
     "VERDICTS",
@@ -16,6 +16,7 @@ __all__ = [
     "config_text",
     "context_label",
     "headline",
+    "jobs_text",
     "number",
     "percent",
     "percent_tick",
@@ -104,6 +105,14 @@ def value_text(value: Value) -> str:
     return ", ".join(
         f"{_scalar(one)}×{count}" if count > 1 else _scalar(one) for one, count in runs
     )
+
+
+def jobs_text(context: Context) -> str:
+    """How many jobs a context had."""
+    if not context.imported:
+        return plural(context.jobs, "job")
+    imported = plural(context.imported, "imported job")
+    return f"{plural(context.jobs, 'job')}, {imported}" if context.jobs else imported
 
 
 def config_text(config: Mapping[str, Value]) -> str:
