@@ -332,6 +332,34 @@ def test_what_follows_is_computed_and_stays_in_its_range(tmp_path: Path) -> None
     assert outcomes(study, table) == {"succeeded": 300}
 
 
+def test_job_events_are_a_table_too(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    rows = [
+        {
+            "schema": "tunerd.job/1",
+            "event_id": f"e{n}",
+            "study": "llm",
+            "job_id": f"j{n}",
+            "attempt": 1,
+            "status": "succeeded" if n % 9 else "out_of_memory",
+            "finished_at": f"2026-01-01T00:{n % 60:02}:00Z",
+            "gpus": 8,
+            "context": {"gpu": "H100", "n_gpus": 8},
+            "config": {"tp": rng.choice([1, 2, 4, 8])},
+            "metrics": {"tokens_per_s": speed},
+        }
+        for n, speed in enumerate(speeds(60))
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.jsonl", rows))
+    assert {one.name for one in study.context} == {"gpu", "n_gpus"}
+    assert [one.name for one in study.parameters] == ["tp"]
+    assert study.objective.metric == "tokens_per_s"
+    assert outcomes(study, table) == {"succeeded": 53, "out_of_memory": 7}
+    event = TableReader(study, study.mapping, table).event(next(r for r in table.rows()))
+    assert not isinstance(event, Unusable)
+    assert (event["event_id"], event["gpus"], event["attempt"]) == ("e0", 8, 1)
+
+
 def test_odd_texts_in_comments_and_values(tmp_path: Path) -> None:
     rows = [
         {

@@ -16,6 +16,7 @@ from tunerd.tables.choices import context_table, objective_scale, parameter_tabl
 from tunerd.tables.devices import lookups
 from tunerd.tables.draft_mapping import NEVER, Names, mapping_lines
 from tunerd.tables.guess import Guess, Guesses
+from tunerd.tables.oddities import A_FIELD
 from tunerd.tables.relations import grouped, nearly_decides
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of
 from tunerd.tables.tunable import repeat_of
@@ -264,7 +265,7 @@ def _left_out(guesses: Guesses, names: Names) -> list[str]:
     computed = {one.column.name for one, _ in _rules(guesses, names)}
     for one in guesses.having("ignored", "time", "metric", "label", "derived"):
         kept = one.role == "metric" and one.name.rank > NEVER
-        if kept or one.column.name in computed:
+        if kept or one.column.name in computed or one.why == A_FIELD:
             continue
         verb = "kept as a label" if one.role == "label" else "not used"
         lines += comment(f"{one.column.name}: {verb}; {one.why}.")

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tunerd.tables.guess import Guess, Guesses
-from tunerd.tables.oddities import bad_when_true, meaning
+from tunerd.tables.oddities import bad_when_true, is_of_events, meaning
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
+from tunerd.tables.values import status_in
 from tunerd.tables.words import identifier
 
 __all__ = ["NEVER", "Names", "mapping_lines"]
@@ -40,9 +41,13 @@ def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
         else:
             where = {"column": one.column.name, "format": one.column.form}
         lines += entry("finished_at", where, one.why)
+    if is_of_events(guesses.profile):
+        there = {one.column.name for one in guesses.having("ignored")}
+        fields = ("event_id", "attempt", "measured_s", "gpus")
+        lines += [f"{field} = {text_of(field)}" for field in fields if field in there]
     gpus = [one for one in guesses.having("context", "parameter") if one.name.words == ("gpu",)]
     for one in gpus[:1]:
-        if one.column.kind == "int":
+        if one.column.kind == "int" and not is_of_events(guesses.profile):
             lines += entry("gpus", one.column.name, "what a job held")
     metrics = [one for one in guesses.having("metric") if one.name.rank > NEVER]
     if metrics:
@@ -84,8 +89,11 @@ def _status(guesses: Guesses) -> list[str]:
         if value is None:  # a way to write that it is missing
             continue
         status, sure = _meaning(one, word, value, guesses)
-        values[word] = status
+        if status_in(word) != status:
+            values[word] = status
         guessed += [] if sure else [word]
+    if not values and len(one.column.spelled) == one.column.distinct:
+        return entry("status", one.column.name, "how jobs ended; its words are known")
     lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
     if guessed:
         shown = ", ".join(guessed[:12])

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tunerd.core.study.mapping import JobStatus
+from tunerd.events.job import JOB_SCHEMA
 from tunerd.tables.guess import Guess, Role
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.values import status_in
 from tunerd.tables.vocabulary import TIMES, USERS
 from tunerd.tables.words import Name
 
-__all__ = ["bad_when_true", "find_oddities", "meaning"]
+__all__ = ["A_FIELD", "bad_when_true", "find_oddities", "is_of_events", "meaning"]
 
 _MEANINGS: dict[JobStatus, str] = {
     "succeeded": "pass passed valid good feasible complete finished yes ended exited fine correct",
@@ -44,6 +45,32 @@ def bad_when_true(name: Name) -> JobStatus | None:
     return "failed" if said & {"failed", "failure", "fail", "crash", "crashed", "error"} else None
 
 
+EVENT_FIELDS = (
+    "schema",
+    "type",
+    "source",
+    "event_id",
+    "study",
+    "attempt",
+    "submitted_at",
+    "started_at",
+    "measured_s",
+    "gpus",
+    "nodes",
+    "recommendation_id",
+    "candidate_id",
+)
+"""Of the contract; the status, the end, the user and the job's name are found as everywhere."""
+
+
+A_FIELD = "is a field of job events"
+
+
+def is_of_events(profile: Profile) -> bool:
+    """Whether the table is one of tunerd's own job events."""
+    return any(c.name == "schema" and set(c.counts) == {JOB_SCHEMA} for c in profile.columns)
+
+
 def find_oddities(
     profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
 ) -> dict[str, Guess]:
@@ -54,9 +81,12 @@ def find_oddities(
     def say(column: Column, role: Role, sure: float, why: str) -> None:
         found[column.name] = Guess(column, names[column.name], role, sure, why)
 
+    of_events = is_of_events(profile)
     for column in open_:
         if not column.name.strip():
             say(column, "ignored", 1.0, "has no name")
+        elif of_events and column.name in EVENT_FIELDS:
+            say(column, "ignored", 0.99, A_FIELD)
     open_ = [column for column in open_ if column.name not in found]
     taken = {one.role for one in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
@@ -73,12 +103,9 @@ def find_oddities(
         else:
             say(column, "time", 0.9, "another time")
     for column in open_:
-        if column.name in found:
-            continue
         why = _why_no_part(column, names[column.name], profile)
-        if why is not None:
-            role, reason = why
-            say(column, role, 0.85, reason)
+        if why is not None and column.name not in found:
+            say(column, why[0], 0.85, why[1])
     return _one_of_each(found, taken)
 
 

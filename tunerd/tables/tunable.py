@@ -20,6 +20,8 @@ _ALLOCATED = {"replica", "vm", "instance", "machine"}
 _RESOURCES = {"node", "gpu", "core", "cpu", "vcpu", "process", "rank", "machine", "server", "host"}
 _RANKS, _BESIDE_RANKS = {"rank", "process", "task"}, {"node", "thread"}
 _COUNTED = {"partition", "node", "worker", "thread", "replica", "executor", "rank", "core", "gpu"}
+_PLAIN = {"schema", "version", "type", "kind", "format", "release"}
+"""Words that are worth nothing with a single value: they may say anything about the table."""
 _SETTINGS = re.compile(
     r"(none|off|on|auto|default|full|partial|enabled?|disabled?|yes|no|true|false|low|medium|high"
     r"|fast|slow|small|large|dynamic|static|guided|sync|async|always|never|selective|[a-z]{0,3}fp?\d{1,2}"
@@ -115,7 +117,12 @@ def _fixed(column: Column, name: Name) -> Guess | None:
     if column.distinct != 1:
         return None
     tuned, brought = name.weight("parameter"), name.weight("context")
-    if brought >= 1 and brought > tuned and column.kind not in ("list", "text"):
+    if (
+        brought >= 1
+        and brought > tuned
+        and not set(name.words) & _PLAIN
+        and column.kind not in ("list", "text")
+    ):
         return Guess(column, name, "context", 0.6, f"{_said(name)}; one value so far")
     if tuned >= 3 and column.kind in ("int", "float", "bool", "category"):
         why = f"{_said(name)}; one value so far: add those that may be tried"
