@@ -1,7 +1,10 @@
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 from benchmarks.peers.grid import Grid, as_jobs
+from tunerd.core.observation import Value
 from tunerd.core.study import parse_study
 from tunerd.evaluation.closed_loop import Problem
 
@@ -20,7 +23,7 @@ share = { type = "float", values = [0.1, 0.2, 0.3] }
 kernel = { type = "category", values = ["a", "b", "c"] }
 fixed = { type = "bool", values = [false, true] }
 """
-CONFIGS = (
+CONFIGS: tuple[Mapping[str, Value], ...] = (
     {"tp": 1, "share": 0.1, "kernel": "a", "fixed": True},
     {"tp": 4, "share": None, "kernel": "c", "fixed": True},
     {"tp": 16, "share": 0.3, "kernel": "a", "fixed": True},
