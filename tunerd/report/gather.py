@@ -14,7 +14,7 @@ from tunerd.store import RecommendationRow, Store
 __all__ = ["Material", "Told", "UnknownStudyError", "gather"]
 
 MOST = 100_000
-"""Jobs of a window that are looked at, the latest ones: 60 MB, and ten seconds."""
+"""Jobs of a window that are looked at, the latest ones: two seconds, 300 MB."""
 MOST_HISTORY = 20_000
 
 
