@@ -259,8 +259,10 @@ WORTH = Row(
     (
         Panel(
             "Do candidates gain what was promised?",
-            "Shown near promised, both above 0: gain over the incumbent of that moment, the mean "
-            "over the latest jobs that ran a candidate. Empty while none did, and in mode observe.",
+            "Shown near promised: gain over the incumbent of that moment, the mean over the latest "
+            "jobs that ran a candidate. Those that explore promise little or less than nothing, so "
+            "where they are many both lie below 0: the price of what they teach. Shown well below "
+            "promised is a fault. Empty while no candidate was run, and in mode observe.",
             (
                 Query(f"max by (study) ({shown(d.GAIN_PREDICTED)})", "promised, {{study}}"),
                 Query(f"max by (study) ({shown(d.GAIN_REALISED)})", "shown, {{study}}"),
@@ -359,7 +361,7 @@ DOING = Row(
         ),
         Panel(
             "How much memory does it take?",
-            "Level after some hours. The daemon some 100 MiB; the tuner more, with studies and "
+            "Level after some hours. The daemon up to 200 MiB; the tuner more, with studies and "
             "history.",
             (
                 Query(chosen(RESIDENT), "daemon, {{instance}}"),
