@@ -80,6 +80,18 @@ def test_only_what_was_published_can_be_ignored() -> None:
     assert judged(tuned(), ran(OTHER), published=True).outcome.following == "ignored"
 
 
+def test_a_job_that_was_told_to_try_a_candidate_is_told_apart() -> None:
+    told = ran(NEW, recommendation_id="r-older", candidate_id=named(NEW))
+    outcome = judged(tuned(), told, published=True).outcome
+    assert (outcome.following, outcome.told_to_try) == ("followed", True)
+    kept = ran(STAY, recommendation_id=TOLD.recommendation_id)
+    outcome = judged(tuned(), kept, published=True).outcome
+    assert (outcome.following, outcome.told_to_try) == ("followed", False)
+    other = ran(OTHER, recommendation_id="r-older", candidate_id=named(NEW))
+    outcome = judged(tuned(), other, published=True).outcome
+    assert (outcome.following, outcome.told_to_try) == ("changed", False)
+
+
 def test_a_job_that_failed_says_so() -> None:
     one = job(81, CONTEXT, OTHER, status=Status.OUT_OF_MEMORY)
     outcome = judged(tuned(), one).outcome

@@ -127,12 +127,15 @@ def test_followers_and_candidates_are_in_it() -> None:
     rows, _ = world(3, following=0.4, explore=0.5).run(300)
     report = reported(material(rows, of=study(mode='"publish"')))
     assert report.followed is not None
-    assert report.followed.gain is not None
+    assert report.followed.kept.gain is not None
+    assert report.followed.kept.gain.value > 0
     assert report.candidates is not None
     assert report.candidates.tried > 10
     assert report.candidates.came is not None
     assert "tried a candidate" in report.candidates.sentence
-    assert report.counts.following["followed"] == report.followed.jobs
+    assert report.counts.following["followed"] == (
+        report.followed.kept.jobs + report.followed.tried.jobs
+    )
 
 
 def test_imported_jobs_have_a_section_of_their_own() -> None:

@@ -139,17 +139,38 @@ def test_followers_are_held_against_others_of_their_context_and_time() -> None:
         level = 3.0 * context - 0.5 * (i > 200)
         score = level + 0.1 * followed + float(rng.normal(0, 0.05))
         rows.append(row(i, context, score=score, following="followed" if followed else "ignored"))
-    found = beside_others(jobs(rows))
+    found = beside_others(jobs(rows), trying=False)
     assert found.jobs == sum(one.outcome.following == "followed" for one in rows)
     assert found.gap is not None
     assert found.gap.low < 0.1 < found.gap.high
     assert found.gap.high - found.gap.low < 0.08
 
 
+def test_what_is_tried_to_learn_is_told_apart_from_what_is_kept() -> None:
+    rows = []
+    for i in range(300):
+        kind = i % 3
+        rows.append(
+            row(
+                i,
+                score=(0.0, 0.2, -0.1)[kind],
+                following="ignored" if kind == 0 else "followed",
+                told_to_try=kind == 2,
+            )
+        )
+    kept = beside_others(jobs(rows), trying=False)
+    tried = beside_others(jobs(rows), trying=True)
+    assert (kept.jobs, tried.jobs) == (100, 100)
+    assert kept.gap is not None
+    assert tried.gap is not None
+    assert (kept.gap.middle, tried.gap.middle) == pytest.approx((0.2, -0.1))
+
+
 def test_with_too_few_others_followers_are_compared_with_nobody() -> None:
     rows = [row(i, score=1.0, following="followed") for i in range(50)]
-    assert beside_others(jobs(rows)).gap is None
-    assert beside_others(jobs([row(1, score=1.0, following="ignored")])).jobs == 0
+    assert beside_others(jobs(rows), trying=False).gap is None
+    ignored = jobs([row(1, score=1.0, following="ignored")])
+    assert beside_others(ignored, trying=False).jobs == 0
 
 
 def test_candidates_that_were_tried_show_how_far_a_search_overrates() -> None:

@@ -132,6 +132,7 @@ class World:
             "high": float(mean[own] + HALF * spread),
             "feasible": 0.95,
             "following": "followed" if follows else "unasked",
+            "told_to_try": follows and own != stay,
             "recommendation_id": "r-1",
             "ran_as": ran_as,
             "incumbent": target(stay, "incumbent"),

@@ -71,6 +71,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only
     """Predicted probability to run."""
     following: Following | None = None
     """None for an imported job."""
+    told_to_try: bool = False
+    """Whether it followed by running a candidate, and not by keeping to the best known."""
     recommendation_id: str | None = None
     """Of what was recommended in its context when it came, published or only observed."""
     ran_as: Literal["incumbent", "first", "candidate"] | None = None
@@ -193,9 +195,11 @@ def _outcome(
     incumbent, first = seen.targets(i, key)
     told = offer.advised.recommendation if offer else None
     published = told if offer and offer.advised.published else None
+    following = follows(observation, config_id, published, offer.stay if offer else None)
     return structs.replace(
         plain,
-        following=follows(observation, config_id, published, offer.stay if offer else None),
+        following=following,
+        told_to_try=following == "followed" and observation.candidate_id is not None,
         recommendation_id=told.recommendation_id if told else None,
         ran_as=_ran_as(config_id, offer),
         incumbent=incumbent,

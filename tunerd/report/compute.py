@@ -13,13 +13,14 @@ from tunerd.core.judged import Judged
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
-from tunerd.report import discount
+from tunerd.report import discount, tried
 from tunerd.report import quality as q
 from tunerd.report.gains import ContextGain, Gains, Interval, Z, estimate_gains
 from tunerd.report.gather import Material, Told
 from tunerd.report.jobs import Jobs, jobs_of, relative_gain
 from tunerd.report.model import (
     Advice,
+    Beside,
     Candidate,
     Candidates,
     Context,
@@ -159,30 +160,36 @@ def _verdict(found: Gains) -> Verdict:
 
 
 def _followed(study: Study, jobs: Jobs) -> Followed | None:
-    beside = beside_others(jobs)
-    if not beside.jobs:
+    if not jobs.followed.any():
         return None
     return Followed(
-        jobs=beside.jobs,
-        compared=round(beside.compared, 1),
-        gain=None if beside.gap is None else _gain(study, beside.gap),
+        kept=_beside(study, beside_others(jobs, trying=False)),
+        tried=_beside(study, beside_others(jobs, trying=True)),
+    )
+
+
+def _beside(study: Study, found: tried.Beside) -> Beside:
+    return Beside(
+        jobs=found.jobs,
+        compared=round(found.compared, 1),
+        gain=None if found.gap is None else _gain(study, found.gap),
     )
 
 
 def _candidates(study: Study, jobs: Jobs) -> Candidates | None:
-    first, tried = first_candidates(jobs), candidates_tried(jobs)
-    if first is None and tried is None:
+    first, ran = first_candidates(jobs), candidates_tried(jobs)
+    if first is None and ran is None:
         return None
     made = Candidates(
         sentence="",
         jobs=first.jobs if first else 0,
         predicted=_finite(relative_gain(study, first.predicted)) if first else None,
         feasible=_finite(first.feasible) if first else None,
-        tried=tried.jobs if tried else 0,
-        tried_said=tried.said if tried else 0,
-        tried_ran=tried.ran or 0 if tried else 0,
-        tried_predicted=_finite(relative_gain(study, tried.predicted)) if tried else None,
-        came=_gain(study, tried.came) if tried and tried.came else None,
+        tried=ran.jobs if ran else 0,
+        tried_said=ran.said if ran else 0,
+        tried_ran=ran.ran or 0 if ran else 0,
+        tried_predicted=_finite(relative_gain(study, ran.predicted)) if ran else None,
+        came=_gain(study, ran.came) if ran and ran.came else None,
     )
     return structs.replace(made, sentence=beyond(made))
 

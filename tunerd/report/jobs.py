@@ -78,7 +78,7 @@ class Jobs:
     tried: IntArray
     """(n,) jobs of it that its context knew before."""
     candidate: BoolArray
-    """(n,) whether it ran one of the recommended candidates."""
+    """(n,) whether it ran a candidate because it was told to."""
     gpu_hours: FloatArray
     targets: Mapping[Named, Targets]
     first_better: BoolArray
@@ -154,7 +154,7 @@ def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
         following=tuple(one.following for one in outcomes),
         config=np.array(config, dtype=np.int64),
         tried=np.array([one.tried for one in outcomes], dtype=np.int64),
-        candidate=np.array([one.ran_as in ("first", "candidate") for one in outcomes], dtype=bool),
+        candidate=np.array([one.told_to_try for one in outcomes], dtype=bool),
         gpu_hours=_floats(one.gpu_hours for one in outcomes),
         targets={
             "incumbent": targets([one.incumbent for one in outcomes]),

@@ -15,6 +15,7 @@ from tunerd.core.observation import Scalar, Value
 __all__ = [
     "REPORT_SCHEMA",
     "Advice",
+    "Beside",
     "Candidate",
     "Candidates",
     "Context",
@@ -211,12 +212,24 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-class Followed(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs that followed came out with beside others of their context and time."""
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """Some jobs beside others of their context and time that did not follow."""
 
     jobs: int
-    compared: float
-    gain: Annotated[Range | None, Meta(description="Null when there are too few others.")]
+    compared: Annotated[
+        float, Meta(description="Of these, as far as there are others to compare them with.")
+    ]
+    gain: Annotated[Range | None, Meta(description="Null when there are too few.")]
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs that followed came out with."""
+
+    kept: Annotated[Beside, Meta(description="Those told to keep to the best known.")]
+    tried: Annotated[
+        Beside,
+        Meta(description="Those told to try a candidate, to learn or because it looked better."),
+    ]
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):

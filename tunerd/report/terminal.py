@@ -133,16 +133,18 @@ def _gains(report: Report) -> Table:
             "over best known" if candidates.came else "too few",
         )
     followed = report.followed
-    if followed is not None:
-        table.add_row(
-            "followers",
-            f"{followed.jobs:,}",
-            "",
-            "",
-            percent(followed.gain.value if followed.gain else None),
-            span(followed.gain),
-            "over others" if followed.gain else "too few",
-        )
+    parts = [("kept to it", followed.kept), ("tried others", followed.tried)] if followed else []
+    for name, part in parts:
+        if part.jobs:
+            table.add_row(
+                f"followers, {name}",
+                f"{part.jobs:,}",
+                "",
+                "",
+                percent(part.gain.value if part.gain else None),
+                span(part.gain),
+                "over others" if part.gain else "too few",
+            )
     return table
 
 

@@ -45,9 +45,11 @@ class Ahead:
     """What came of it; None when too few can be compared."""
 
 
-def beside_others(jobs: Jobs) -> Beside:
-    """Jobs that followed beside those that did not."""
-    return _beside(jobs, jobs.followed, jobs.score)
+def beside_others(jobs: Jobs, *, trying: bool) -> Beside:
+    """Jobs that followed beside those that did not: of followers those that were told to try a
+    candidate, or those that kept to the best known."""
+    chosen = jobs.followed & (jobs.candidate == trying)
+    return _beside(jobs, chosen, ~jobs.followed, jobs.score)
 
 
 def candidates_tried(jobs: Jobs) -> Ahead | None:
@@ -57,11 +59,11 @@ def candidates_tried(jobs: Jobs) -> Ahead | None:
     Chance does not count: what people run by themselves lies where they have always been.
     """
     stay = jobs.targets["incumbent"].predicted
-    tried = jobs.followed & jobs.candidate & (jobs.predicted > stay)
+    tried = jobs.candidate & (jobs.predicted > stay)
     if not tried.any():
         return None
     said = tried & np.isfinite(jobs.ran)
-    beside = _beside(jobs, tried, jobs.score - jobs.predicted)
+    beside = _beside(jobs, tried, ~tried, jobs.score - jobs.predicted)
     judged = tried & jobs.judged
     ahead = float(np.mean((jobs.predicted - stay)[judged])) if judged.any() else math.nan
     gap = beside.gap
@@ -95,10 +97,10 @@ def first_candidates(jobs: Jobs) -> Ahead | None:
     )
 
 
-def _beside(jobs: Jobs, chosen: BoolArray, values: FloatArray) -> Beside:
-    """Mean difference within strata; the interval is a normal one, from the differences between
-    jobs of one stratum."""
-    rows = np.flatnonzero(np.isfinite(values))
+def _beside(jobs: Jobs, chosen: BoolArray, against: BoolArray, values: FloatArray) -> Beside:
+    """Mean difference of ``values`` within strata; the interval is a normal one, from the
+    differences between jobs of one stratum."""
+    rows = np.flatnonzero(np.isfinite(values) & (chosen | against))
     ours = chosen[rows]
     total = int(chosen.sum())
     if not ours.any():
