@@ -25,6 +25,7 @@ from urllib.request import urlopen
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.servers import tied
 from tests.servers.kafka import KafkaServer
 
 __all__ = [
@@ -148,10 +149,13 @@ class Daemon:
         return f"{self.name}.rejected"
 
     def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start it."""
+        """Start it; it dies with the thread that calls this."""
         with (self.folder / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tunerd", "run", "--settings", str(self.file), *arguments],
+                [
+                    *(*tied(), sys.executable, "-m", "tunerd", "run"),
+                    *("--settings", str(self.file), *arguments),
+                ],
                 stdout=log,
                 stderr=log,
             )

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kit import Bars, Daemon, arguments
+from tests.servers import tied
 from tests.servers.prometheus import PrometheusServer, QueryError
 from tunerd.monitoring.alerts import Alert, Times, groups
 from tunerd.monitoring.dashboard import dashboard
@@ -160,7 +161,7 @@ def set_up(folder: Path, bars: Bars) -> Iterator[Rig]:
 def cluster(rig: Rig) -> Iterator[None]:
     """A simulated cluster at work, with a broken event now and then."""
     daemon = rig.daemon
-    command = [sys.executable, "-m", "tunerd", "cluster", STUDY, "--jobs", "100000"]
+    command = [*tied(), sys.executable, "-m", "tunerd", "cluster", STUDY, "--jobs", "100000"]
     command += ["--stream-folder", str(rig.stream), "--rate", str(RATE)]
     command += ["--jobs-topic", daemon.jobs, "--recommendations-topic", daemon.recommendations]
     with (daemon.folder / "cluster.log").open("wb") as log:
