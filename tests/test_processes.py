@@ -77,6 +77,8 @@ def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:
     child.until(lambda: len(child.reports) == 2)
     first = child.tuner.pid
     assert first is not None
+    assert child.tuner.resident_bytes is not None
+    assert child.tuner.resident_bytes > 10**6
     os.kill(first, signal.SIGKILL)
     child.until(lambda: len(child.reports) == 4)
     assert child.tuner.pid not in (None, first)

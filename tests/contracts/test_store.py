@@ -24,6 +24,22 @@ from tunerd.store import OutboxMessage, Store
 from tunerd.streams.base import Position
 
 
+class TestProgress:
+    def test_it_tells_how_far_each_study_has_come(self, store: Store) -> None:
+        for name in ("b", "a", "c"):
+            add_study(store, name)
+        with store.transaction() as tx:
+            tx.add_observations("a", [observation("e1", study="a")], NOW)
+            tx.add_observations("a", [observation("e2", study="a")], LATER)
+            tx.add_observations("b", [observation("e3", study="b")], NOW)
+            tx.mark_learned("a", 1)
+        told = [
+            (one.name, one.last_sequence, one.learned_sequence, one.last_received_at)
+            for one in store.progress()
+        ]
+        assert told == [("a", 2, 1, LATER), ("b", 1, 0, NOW), ("c", 0, 0, None)]
+
+
 class TestTransactions:
     def test_an_exception_takes_everything_back(self, store: Store) -> None:
         add_study(store)

@@ -16,9 +16,11 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.core.tuning import START, TEXT, random_jobs
 from tests.servers import free_ports, wait_until
+from tunerd.metrics import Definition
 from tunerd.store import Store, StudyRow, open_store
 
 __all__ = ["PATIENCE_S", "Daemon", "events"]
@@ -138,6 +140,14 @@ class Daemon:
                 return error.code, error.read().decode()
         except (URLError, OSError):
             return 0, ""
+
+    def metric(self, metric: Definition, **labels: str) -> float | None:
+        """The value of a series; None when it is not there."""
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                if (sample.name, sample.labels) == (metric.series, labels):
+                    return sample.value
+        return None
 
     @property
     def tuner_pid(self) -> int | None:

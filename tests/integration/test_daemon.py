@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from tests.core.tuning import TEXT
 from tests.integration.daemons import Daemon, events
 from tests.servers import wait_until
 from tests.servers.kafka import KafkaServer
+from tunerd.metrics import definitions as d
 
 STARTS_S = 10.0
 """Bar: 3 s on a machine that does nothing else; tests run beside others."""
@@ -126,9 +128,14 @@ def test_a_life_on_kafka_with_the_broker_away_for_a_while(
         daemon.until(lambda: daemon.get("/readyz")[0] == 503, "it is not ready")
         assert "ingest: " in daemon.get("/readyz")[1]
         assert daemon.get("/livez")[0] == 200
+        assert daemon.metric(d.REACHABLE, stage="ingest", what="stream") == 0
+        daemon.until(lambda: math.isnan(daemon.metric(d.LAG) or 0), "nobody knows the lag")
+        assert daemon.metric(d.REACHABLE, stage="tune", what="store") == 1
     finally:
         kafka_server.start()
     daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready again")
+    assert daemon.metric(d.REACHABLE, stage="ingest", what="stream") == 1
+    daemon.until(lambda: daemon.metric(d.LAG) == 0, "the lag is known again")
     daemon.send(events(20, first=21))
     daemon.learned(40)
     # A broker that does not answer holds nobody up who wants to stop.

@@ -31,7 +31,7 @@ def test_what_a_metric_does_not_have_is_refused(
     wrong: d.Definition, labels: dict[str, str | tuple[str, ...]]
 ) -> None:
     with pytest.raises(ValueError, match=wrong.name):
-        of(wrong, **labels)
+        of(wrong, "", **labels)
 
 
 def test_only_histograms_have_quantiles() -> None:

@@ -235,6 +235,9 @@ def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> N
     assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
     assert tuning.outbox() == []
     assert len(tuning.lines.of("would recommend")) == 3
+    last = tuning.heard.of(reports.Stepped)[-1]
+    assert (last.issued, last.suggested, last.running, last.proposed) == (0, 3, 0, 3)
+    assert sum(last.candidates.values()) > 0
     tuning.run(tuning.start(), days=60)
     assert tuning.outbox() == []
 
@@ -416,6 +419,10 @@ def test_a_study_that_ended_is_silent_until_its_next_generation(tuning: Tuning) 
     known = tuning.store.study("toy")
     assert known is not None
     assert known.learned_sequence == 50
+    # Nobody tells anything of a study that is over, so that no alert goes on about it.
+    over = tuning.heard.reports.index(reports.StudyGone(study="toy"))
+    after = tuning.heard.reports[over:]
+    assert not [one for one in after if isinstance(one, reports.Standing)]
     tuning.publish(explore_share="0.4")
     tuning.run(again)
     assert [revision for _, revision, _ in tuning.outbox()] == [3, 3, 3]
@@ -508,6 +515,17 @@ def test_a_store_that_is_away_costs_a_repeat(
     tune.forget()  # as the tuner process does
     tuning.run(tune)
     assert [revision for _, revision, _ in tuning.outbox()] == [1, 1, 1]
+
+
+def test_a_study_that_is_loaded_says_how_it_stands(tuning: Tuning) -> None:
+    """After a start nobody has to wait for the next job to see what was known before it."""
+    published(tuning)
+    before = tuning.heard.of(reports.Stepped)[-1]
+    tuning.start().step()
+    (loaded,) = [one for one in tuning.heard.of(reports.Loaded) if one.sequence]
+    for name in reports.Standing.__struct_fields__:
+        assert getattr(loaded, name) == getattr(before, name), name
+    assert loaded.running == 3
 
 
 def test_one_that_lost_its_lease_writes_nothing(tuning: Tuning) -> None:
