@@ -164,7 +164,8 @@ def test_promises_are_held_against_what_came() -> None:
     key = tuner.study.context_key({"n": 8})
     advice = tuner.advise(key, None)
     tuner.promise(key, advice)
-    promised = next(c for c in advice.candidates if c.gain is not None)
+    promised = next(c for c in advice.candidates if c.gain and c.kind is not Kind.EXPLORE)
+    explored = next(c for c in advice.candidates if c.kind is Kind.EXPLORE)
     assert promised.gain is not None
     assert advice.incumbent is not None
     tuner.learn(
@@ -176,7 +177,15 @@ def test_promises_are_held_against_what_came() -> None:
                 speed=1.1 * advice.incumbent.median,
                 recommendation_id="r",
                 candidate_id=promised.candidate_id,
-            )
+            ),
+            job(
+                102,
+                {"n": 8},
+                explored.config,
+                speed=0.5 * advice.incumbent.median,
+                recommendation_id="r",
+                candidate_id=explored.candidate_id,
+            ),
         ]
     )
     ((said, came),) = tuner.gains

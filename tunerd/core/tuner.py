@@ -25,7 +25,7 @@ from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
-from tunerd.core.recommendation import Recommendation, candidate_id
+from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
@@ -366,7 +366,10 @@ class Tuner:
                 self.contexts[key].imported_at = before.imported_at
 
     def promise(self, key: str, advice: Advice) -> None:
-        """Remember what was published for a context, to compare it with what comes."""
+        """Remember what was published for a context, to compare it with what comes.
+
+        Candidates that explore promise nothing: they are run for what they teach.
+        """
         if advice.incumbent is None:
             return
         reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
@@ -375,7 +378,7 @@ class Tuner:
             {
                 c.candidate_id: Promise(c.gain.median, reference)
                 for c in advice.candidates
-                if c.gain is not None
+                if c.gain is not None and c.kind is not Kind.EXPLORE
             }
         )
         self.touched.add(key)

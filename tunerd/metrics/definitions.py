@@ -145,8 +145,8 @@ COVERAGE = _gauge(
 WINDOW = _gauge("prediction_window_observations", "Observations in that window.", STUDY)
 GAIN_PREDICTED = _gauge(
     "gain_predicted_ratio",
-    "Gain over the incumbent that candidates promised which have been run since, explore among "
-    "them; 0.04 is 4 %.",
+    "Gain over the incumbent that candidates promised which have been run since, except those that "
+    "explore; 0.04 is 4 %.",
     STUDY,
 )
 GAIN_REALISED = _gauge("gain_realised_ratio", "Gain that the same candidates showed.", STUDY)

@@ -260,8 +260,7 @@ WORTH = Row(
         Panel(
             "Do candidates gain what was promised?",
             "Shown near promised: gain over the incumbent of that moment, the mean over the latest "
-            "jobs that ran a candidate. Those that explore promise little or less than nothing, so "
-            "where they are many both lie below 0: the price of what they teach. Shown well below "
+            "jobs that ran a candidate to exploit or confirm it. Both above 0. Shown well below "
             "promised is a fault. Empty while no candidate was run, and in mode observe.",
             (
                 Query(f"max by (study) ({shown(d.GAIN_PREDICTED)})", "promised, {{study}}"),
