@@ -66,6 +66,14 @@ OUTSIDE = """
 """
 
 
+CUT = """
+() => [...document.querySelectorAll(".scroll")]
+  .filter((e) => e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.textContent.trim().slice(0, 40))
+"""
+"""Tables that have to be scrolled sideways to be read."""
+
+
 @dataclass
 class Opened:
     """A report in a window."""
@@ -107,6 +115,7 @@ def test_the_page_is_readable(window: Opened, name: str, tmp_path: Path) -> None
     )
     assert size[0] <= size[1], "the page scrolls sideways"
     assert window.look(OUTSIDE) == []
+    assert window.look(CUT) == []
     assert window.look(SMALL) == []
     assert window.look(CONTRAST) == []
 
