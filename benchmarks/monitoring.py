@@ -3,13 +3,16 @@
 A daemon tunes a simulated cluster, and a Prometheus with the configuration and the rules of
 ``deploy/`` scrapes it, with less time for everything. While all is well every panel must have
 something to show, every alert something to measure, and none may fire. Then the daemon is fed
-rubbish, starved, cut off, flooded and killed, and the alerts that are meant for that must fire.
+rubbish and nonsense, starved, cut off, flooded, left alone and killed, and the alerts that are
+meant for that must fire.
 
-``--quick`` leaves out what takes longest: being cut off, and flooded.
+``--quick`` keeps to rubbish, a tuner that stands still, and a daemon that is killed.
 """
 
 import json
+import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -28,6 +31,7 @@ from typing import Any
 from benchmarks.kit import Bars, Daemon, arguments
 from tests.servers import tied
 from tests.servers.prometheus import PrometheusServer, QueryError
+from tunerd.core.study import parse_study
 from tunerd.monitoring.alerts import Alert, Times, groups
 from tunerd.monitoring.dashboard import dashboard
 from tunerd.monitoring.rules import rule_file
@@ -38,7 +42,7 @@ EVERY_S = 0.5
 """Between scrapes."""
 QUIET_S = 40.0
 """For which no alert may fire on a daemon that is well: several times what rules wait for."""
-TIMES = Times(moment=6, stalled=15, outbox=8, window=10, hour=60, day=120)
+TIMES = Times(moment=6, stalled=15, outbox=8, window=10, hour=60, day=60)
 VARIABLES = {
     "$__rate_interval": "10s",
     "$__range": "5m",
@@ -51,6 +55,8 @@ PANELS_S = 90.0
 """How long panels may take to fill: gains need jobs that ran candidates."""
 FLOOD = 1500
 """Jobs that nobody learns: more than the 1,000 at which the alert begins."""
+NONSENSE = 700
+"""More than the window that predictions are judged on."""
 STEP = re.compile(r"\s(?:==|!=|>=|<=|>|<)\s(-?[\d.]+)$")
 ALERTS = tuple(alert for group in groups(TIMES) for alert in group.alerts)
 
@@ -126,8 +132,13 @@ def main() -> int:
         if not options.quick:
             cut_off(rig)
             tuner_dies(rig)
+            fed_nonsense(rig)
+            left_alone(rig)
+            set_aside(rig)
             flooded(rig)
         killed(rig)
+        if not options.quick:
+            restarted(rig)
         forgotten(rig)
         others = rig.prometheus.fired() - rig.caused
         bars.say("also fired", ", ".join(sorted(others)) or "none")
@@ -347,6 +358,50 @@ def tuner_dies(rig: Rig) -> None:
             time.sleep(2 * EVERY_S)  # an increase is one between two scrapes
 
 
+def fed_nonsense(rig: Rig) -> None:
+    """Jobs report a speed that has nothing to do with how they ran."""
+    metric = parse_study(shipped_study(STUDY), STUDY).objective.metric
+    rng = random.Random(1)
+    lines = []
+    for line in rig.jobs(NONSENSE):
+        job = json.loads(line)
+        if job["metrics"].get(metric):
+            job["metrics"][metric] *= math.exp(rng.gauss(0, 1.5))
+            lines.append(json.dumps(job).encode())
+    with rig.causing("nonsense", ["TunerdRankCorrelationLow", "TunerdCoverageLow"], 90):
+        rig.send(lines)
+
+
+def left_alone(rig: Rig) -> None:
+    """An operator pauses the study and forgets it, and no job comes in any more."""
+    command = [sys.executable, "-m", "tunerd", "pause", STUDY, "--why", "a look", "--yes"]
+    command += ["--settings", str(rig.daemon.file)]
+    rig.send(rig.jobs(5))
+    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 30):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def set_aside(rig: Rig) -> None:
+    """The tuner process is killed whenever it is in the middle of this study's step."""
+    log = rig.daemon.folder / "daemon.log"
+    tuner = settled(lambda: rig.daemon.tuner_pid, None)
+    os.kill(tuner, signal.SIGSTOP)
+    rig.send(rig.jobs(FLOOD))  # so that a step takes a while
+    waiting = f'tunerd_unlearned_observations{{study="{STUDY}"}}'
+    rig.daemon.wait_for(waiting, FLOOD, 120)
+    with rig.causing("killed in every step", ["TunerdStudySetAside"], 60):
+        for _ in range(6):
+            loaded = log.read_text().count("study loaded")
+            os.kill(tuner, signal.SIGKILL)
+            tuner = settled(lambda: rig.daemon.tuner_pid, tuner)
+            deadline = time.monotonic() + 20
+            while log.read_text().count("study loaded") == loaded and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if rig.daemon.metric(f'tunerd_study_set_aside{{study="{STUDY}"}}'):
+                break
+            time.sleep(0.1)
+
+
 def settled(find: Callable[[], int | None], before: int | None) -> int:
     """A process id that is not the one before."""
     deadline = time.monotonic() + 30
@@ -381,6 +436,20 @@ def killed(rig: Rig) -> None:
     assert rig.daemon.process is not None
     with rig.causing("daemon killed", ["TunerdDown"], 30):
         rig.daemon.process.kill()
+
+
+def restarted(rig: Rig) -> None:
+    """It is started anew and killed again, several times."""
+    with rig.causing("started five times", ["TunerdRestarting"], 60):
+        for _ in range(5):
+            rig.daemon.spawn()
+            rig.daemon.wait_for(
+                'tunerd_stage_last_progress_timestamp_seconds{stage="ingest"}', 1, 30
+            )
+            time.sleep(3 * EVERY_S)
+            assert rig.daemon.process is not None
+            rig.daemon.process.kill()
+            rig.daemon.process.wait()
 
 
 def forgotten(rig: Rig) -> None:
