@@ -169,7 +169,6 @@ def _variables() -> list[dict[str, Any]]:
             "multi": False,
             "includeAll": False,
             "options": [],
-            "current": {},
         },
         _variable("instance", "daemon", f"label_values({of(d.BUILD)}, instance)"),
         _variable("study", "study", f"label_values({of(d.LEARNED, of_these)}, study)"),
