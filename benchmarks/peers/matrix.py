@@ -101,10 +101,12 @@ def boosted_chance(
         return np.ones(len(asked))
     if len(ran) < FEW or not ran.any():
         return np.full(len(asked), float((ran.sum() + 1.0) / (len(ran) + 1.0)))
-    model = lightgbm.LGBMClassifier(
-        verbosity=-1, n_jobs=1, random_state=seed, deterministic=True, **for_few(len(ran))
-    )
     categories = list(categorical) if len(ran) >= MANY else []
-    model.fit(X[said], ran.astype(int), categorical_feature=categories)
-    told = model.predict_proba(asked, num_threads=1)
-    return np.asarray(told, dtype=np.float64)[:, 1]
+    # Not LGBMClassifier, which is the same and needs scikit-learn.
+    options = {"objective": "binary", "seed": seed, "num_threads": 1, "deterministic": True}
+    booster = lightgbm.train(
+        {**options, "verbosity": -1, **for_few(len(ran))},
+        lightgbm.Dataset(X[said], ran, categorical_feature=categories),
+    )
+    told = booster.predict(asked, num_threads=1)
+    return np.asarray(told, dtype=np.float64)
