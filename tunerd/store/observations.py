@@ -106,7 +106,6 @@ class ObservationReads(Reads):
             raise LookupError(f"study {study!r} has no observation with sequence {missing}")
         return [found[sequence] for sequence in sequences]
 
-
     def content_hashes(self, source: str, event_ids: Sequence[str]) -> dict[str, str]:
         """By event id, the content of those events of a source that history has."""
         found: dict[str, str] = {}
