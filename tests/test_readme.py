@@ -37,11 +37,6 @@ def test_the_scheduler_runs(tmp_path: Path) -> None:
     assert event["config"] == {"tp": 1, "micro_batch": 1, "hbm_reserved": 0.8}
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
-        assert (ROOT / target).exists(), target
-
-
 def test_the_example_settings_are_sound(tmp_path: Path) -> None:
     (tmp_path / "tunerd.toml").write_text((ROOT / "deploy" / "tunerd.toml").read_text())
     for secret in ("kafka-password", "store-password"):

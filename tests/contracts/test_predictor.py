@@ -109,8 +109,7 @@ def test_it_knows_less_far_from_the_data(kind: type[Predictor]) -> None:
     predictor = kind.fit(TOY, features, rows, seed=1)
     on_it = predictor.predict(rows).spread
     far, _ = every_candidate(features, 1 << 20)
-    # The toy objective is a straight line in log n, so that there is reason to be nearly sure.
-    assert np.median(predictor.predict(far).spread) > 1.25 * np.median(on_it)
+    assert np.median(predictor.predict(far).spread) > 1.5 * np.median(on_it)
 
 
 def test_rows_without_an_objective_teach_it_nothing(kind: type[Predictor]) -> None:

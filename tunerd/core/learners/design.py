@@ -13,6 +13,8 @@ __all__ = ["Design"]
 
 CLIP = 4.0
 """Standard deviations beyond which a column pulls no further."""
+FARTHEST = 1e6
+"""Standard deviations that stand for a value without bounds."""
 MAX_LEVELS = 64
 """Values of one category that get a column of their own, the most frequent ones."""
 
@@ -56,8 +58,12 @@ class Design:
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, width), of mean 0 and variance 1 on the data it was fitted to."""
+        return self.unclipped(X).clip(-CLIP, CLIP)
+
+    def unclipped(self, X: FloatArray) -> FloatArray:
+        """The same, however far from the data: for how far that is, not for predicting there."""
         scaled = (self._expand(X) - self.mean) * self.inverse_sd
-        return np.nan_to_num(scaled, nan=0.0).clip(-CLIP, CLIP)
+        return np.nan_to_num(scaled, nan=0.0, posinf=FARTHEST, neginf=-FARTHEST)
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values; numbers survive to the last bit."""

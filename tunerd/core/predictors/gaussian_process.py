@@ -61,8 +61,11 @@ class _Base:
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n, F) → (n,) mean; (n,) variance of the process, large where nothing is alike; and
-        (n,) leverage of the trend, large where nothing is near."""
-        mean, leverage = self.trend.predict(X)
+        (n,) leverage of the trend, large where nothing is near, and beyond the values at which
+        its columns are clipped."""
+        mean, _ = self.trend.predict(X)
+        away = self.trend.design.unclipped(X) @ self.trend.whitener
+        leverage = np.einsum("nr,nr->n", away, away)
         if self.process is None:
             return mean[:, 0], np.zeros(len(X)), leverage
         found, variance = self.process.predict(self.trend.design(X))

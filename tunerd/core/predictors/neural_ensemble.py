@@ -1,6 +1,6 @@
 """``neural_ensemble``: the paper's neural predictor (CubicML, arXiv 2409.04585, A.1.1), online.
 
-A prediction is a sum of three parts::
+A prediction is a sum of four parts::
 
     scale * networks(context, configuration)   which is better within a context, learned from pairs
     + trend(context, configuration)            ridge over logarithms on what is left: the level
@@ -39,7 +39,9 @@ STEPS = 600
 """Of a fit on a few rows; more with more rows, up to MOST_STEPS."""
 MOST_STEPS = 1_500
 FEW_VALUES = 16
+"""Values up to which a numeric column may enter as a category as well …"""
 OFTEN = 20
+"""… once each of them was seen in so many rows."""
 RATE = 1e-2
 UPDATE_STEPS = 10
 UPDATE_RATE = 1e-3
