@@ -11,7 +11,8 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status
 from tunerd.core.recommendation import Kind
-from tunerd.core.tuner import SWAP_AFTER, Tuner
+from tunerd.core.training import SWAP_AFTER
+from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
 
 

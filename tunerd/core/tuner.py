@@ -1,13 +1,12 @@
 """One study's learner: observations in, advice out. Pure; the tune stage saves and publishes.
 
 Given the same observations in the same steps, the same generation and the same seeds, the same
-advice comes out, bit for bit. Full rebuilds run aside in ``background`` and are swapped in at a
-*sequence*, not when they happen to be ready, so that the machine's speed cannot change a result.
+advice comes out, bit for bit.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.advisor import Advisor, Spaces
-from tunerd.core.arrays import IntArray
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.features.replay import Replay, sequences_at
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Ran, Scalar, Value
@@ -28,32 +25,13 @@ from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
+from tunerd.core.training import Fetch, Training, portions
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Fetch", "Learned", "Tuner"]
+__all__ = ["Learned", "Tuner"]
 
-Fetch = Callable[[Sequence[int]], Sequence[Observation]]
-"""Reads the observations with these sequences from history, in this order."""
-
-FIRST_FIT = 5
-"""Observations with an objective before the first model: five random jobs, then the model
-(findings: a start of five beats a start of fifteen)."""
-SMALL = 300
-"""Up to here a full fit takes a fraction of a second and is done on the spot."""
-GROWTH = 0.2
-"""A rebuild follows when history grew by this share since the last fit, so that what rebuilds
-cost per event stays constant."""
-MAX_GROWTH = 4_000
-"""… or by this many observations, once the sample that a rebuild sees is full."""
-SWAP_AFTER = 64
-"""Observations between the start of a rebuild and its swap. A rebuild that is not ready by then
-is waited for."""
-RECENT = 500
-"""Window that an update's correction is fitted on."""
-PORTION = 32
-"""Observations learned together at the start of a study, and from four times as many on a quarter
-of what is known: else a table of 400 old jobs would be learned whole, and none of them predicted
-first."""
+STALE = 0.2
+"""A context is searched again when history grew by this share since its last search."""
 GAINS = 200
 """Latest promised gains that are compared with what came."""
 
@@ -74,12 +52,6 @@ class Learned:
     """What was thought of each observation before it was learned."""
 
 
-@dataclass(slots=True)
-class _Rebuild:
-    started_at: int
-    future: "Future[Model]"
-
-
 @dataclass
 class Tuner:
     """Learns one study and advises on its contexts."""
@@ -90,8 +62,8 @@ class Tuner:
     """By context key, the configurations beside which nothing may be tried: for closed loops on
     a table of measured jobs."""
     features: FeatureMap = field(init=False)
-    model: Model | None = field(init=False, default=None)
-    replay: Replay = field(init=False, default_factory=Replay)
+    training: Training = field(init=False)
+    """Of the model that predicts."""
     window: Window = field(init=False, default_factory=Window)
     """Predictions made before their jobs were learned."""
     gains: deque[tuple[float, float]] = field(init=False)
@@ -106,7 +78,12 @@ class Tuner:
         self.features = FeatureMap(self.study)
         self.gains = deque(maxlen=GAINS)
         self._advisor = Advisor(self.study, self.only)
-        self._rebuild: _Rebuild | None = None
+        self.training = Training(self.study, self.features, self.background)
+
+    @property
+    def model(self) -> Model | None:
+        """What predicts, once there is enough to learn from."""
+        return self.training.model
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -119,14 +96,14 @@ class Tuner:
         first = self._expect(observations)
         judged: list[Judged] = []
         swapped = False
-        for start, end in _portions(first, observations[-1].sequence):
+        for start, end in portions(first, observations[-1].sequence):
             portion = observations[start - first : end - first + 1]
             rows = self.features.rows(portion)
             jobs = self._named(portion, rows)
             seen = judge(self.study, self.features, self.model, jobs, rows, advises)
             self._score(seen)
             self._remember(jobs, rows)
-            swapped = self._train(rows) or swapped
+            swapped = self.training.learn(rows, self.sequence) or swapped
             judged += seen
         live = dict.fromkeys(one.context_key for one in judged if not one.history)
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
@@ -140,12 +117,11 @@ class Tuner:
         self._expect(observations)
         rows = self.features.rows(observations)
         self._remember(self._named(observations, rows), rows)
-        self._replay(rows)
+        self.training.gather(rows, self.sequence)
 
     def catch_up(self) -> None:
         """Fit on what was gathered."""
-        if self._can_fit():
-            self.model = self._fit(self.replay.rows(), self.sequence)
+        self.training.catch_up(self.sequence)
 
     def _expect(self, observations: Sequence[Observation]) -> int:
         first, last = observations[0].sequence, observations[-1].sequence
@@ -211,45 +187,6 @@ class Tuner:
         if promise is not None and score is not None:
             self.gains.append((promise.gain, self.study.gain(score, promise.reference)))
 
-    def _replay(self, rows: Rows) -> None:
-        self.replay.add(rows, np.arange(self.sequence - len(rows) + 1, self.sequence + 1))
-
-    def _train(self, rows: Rows) -> bool:
-        """Let the model learn rows that were just remembered; says whether it was replaced."""
-        self._replay(rows)
-        if self._rebuild is not None and self.sequence >= self._rebuild.started_at + SWAP_AFTER:
-            self._swap(self._rebuild)
-            return True
-        on_the_spot = self.sequence <= SMALL and self._has_grown()
-        if self._can_fit() and (self.model is None or on_the_spot):
-            self.model = self._fit(self.replay.rows(), self.sequence)
-            return True
-        if self.model is not None:
-            self.model.update(rows, self.replay.recent(RECENT), self.sequence)
-            if self._rebuild is None and self._has_grown():
-                self._start_rebuild(self.sequence, self.replay.rows())
-        return False
-
-    def _can_fit(self) -> bool:
-        scored = np.isfinite(self.replay.rows().score) if self.model is None else None
-        return scored is None or int(scored.sum()) >= FIRST_FIT
-
-    def _has_grown(self) -> bool:
-        fitted_at = self.model.fitted_at if self.model else 0
-        return self.sequence - fitted_at >= max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
-
-    def _fit(self, rows: Rows, at: int) -> Model:
-        return Model.fit(self.study, self.features, rows, at)
-
-    def _start_rebuild(self, at: int, rows: Rows) -> None:
-        self._rebuild = _Rebuild(at, self.background.submit(self._fit, rows, at))
-
-    def _swap(self, rebuild: _Rebuild) -> None:
-        self.model = rebuild.future.result()
-        self._rebuild = None
-        since = self.replay.since(rebuild.started_at)
-        self.model.update(since, self.replay.recent(RECENT), self.sequence)
-
     # -- advising ---------------------------------------------------------------------------
 
     def active(self, now: datetime, within: timedelta, most: int) -> list[str]:
@@ -279,7 +216,7 @@ class Tuner:
 
     def _is_stale(self, state: ContextState) -> bool:
         learned_since = self.sequence - max(state.searched, 0)
-        return self.model is not None and learned_since >= max(20, GROWTH * state.searched)
+        return self.model is not None and learned_since >= max(20, STALE * state.searched)
 
     def advise(self, key: str, running: Recommendation | None) -> Advice:
         """Search one context and decide what to say there.
@@ -410,7 +347,7 @@ class Tuner:
             "vocabulary": self.features.dump(),
             "window": self.window.dump(),
             "gains": [list(pair) for pair in self.gains],
-            "rebuild": self._rebuild.started_at if self._rebuild else None,
+            "training": self.training.dump(),
         }
 
     @classmethod
@@ -436,43 +373,7 @@ class Tuner:
         tuner.window = Window.load(state["window"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
-        last: int = state["sequence"]
-        if parts is None:
-            tuner._refill(last, fetch)
-            return tuner
-        model = Model.load(study, tuner.features, parts)
-        tuner.model = model
-        tuner._refill(model.learned, fetch)
-        for first, to in steps:
-            if first > model.learned and to <= last:
-                for start, end in _portions(first, to):
-                    rows = tuner.features.rows(fetch(range(start, end + 1)))
-                    tuner.sequence = end
-                    tuner._replay(rows)
-                    model.update(rows, tuner.replay.recent(RECENT), end)
-        if tuner.sequence != last:
-            raise ValueError(f"steps lead to {tuner.sequence}, not to {last}")
-        started: int | None = state["rebuild"]
-        if started is not None:
-            tuner._start_rebuild(started, tuner.features.rows(fetch(_at(started))))
+        tuner.sequence = state["sequence"]
+        tuner.training = Training(study, tuner.features, background)
+        tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
-
-    def _refill(self, sequence: int, fetch: Fetch) -> None:
-        """Fill the replay as it was at a sequence."""
-        sequences = sequences_at(sequence)
-        self.sequence = sequence
-        if len(sequences):
-            self.replay.add(self.features.rows(fetch(sequences.tolist())), sequences)
-
-
-def _portions(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """First and last sequence of what is learned together of the observations of a step."""
-    while first <= last:
-        end = min(first - 1 + max(PORTION, (first - 1) // 4), last)
-        yield first, end
-        first = end + 1
-
-
-def _at(sequence: int) -> list[int]:
-    at: IntArray = sequences_at(sequence)
-    return [int(one) for one in at]
