@@ -1,8 +1,9 @@
 """Events in, recommendations out: what the messages mean, apart from how they travel.
 
-A record from the jobs topic becomes an observation or a rejection in :func:`read_job`. A job
-event may come wrapped in another format; each format is one file that recognises its records
-and unwraps them to the job event of the contract, and one line in :data:`FORMATS`.
+A record from the jobs topic becomes an observation or a rejection in :func:`read_job`, one from
+the requests topic a request or a rejection in :func:`read_request`. An event may come wrapped in
+another format; each format is one file that recognises its records and unwraps them to the event
+of the contract, and one line in :data:`FORMATS`.
 
 Missing yet: Slurm's ``jobcomp/kafka`` records, field mapping, and joining the halves that
 ``started`` and ``reported`` are reserved for.
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tunerd.core.observation import Observation
+from tunerd.core.request import Request
 from tunerd.events import cloudevents
 from tunerd.events.job import JobEvent, Limits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
@@ -24,6 +26,7 @@ from tunerd.events.rejection import (
     kib,
     rejected_record,
 )
+from tunerd.events.request import RequestEvent, read_request_content, request_schema
 from tunerd.events.values import decode_object
 
 __all__ = [
@@ -33,12 +36,15 @@ __all__ = [
     "Limits",
     "RejectedRecord",
     "Rejection",
+    "RequestEvent",
     "conflict",
     "from_bytes",
     "job_schema",
     "read_job",
+    "read_request",
     "recommendation_schema",
     "rejected_record",
+    "request_schema",
     "to_bytes",
     "unknown_study",
 ]
@@ -47,7 +53,7 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class Format(Protocol):
-    """A way to wrap a job event. Neither method raises, whatever the record holds."""
+    """A way to wrap an event. Neither method raises, whatever the record holds."""
 
     name: str
 
@@ -58,7 +64,7 @@ class Format(Protocol):
     def unwrap(
         self, content: dict[str, Any], headers: dict[str, bytes]
     ) -> dict[str, Any] | Rejection:
-        """The job event inside, in the form of the contract."""
+        """The event inside, in the form of the contract."""
         ...
 
 
@@ -66,7 +72,7 @@ FORMATS: tuple[Format, ...] = (
     cloudevents.Binary(),
     cloudevents.Structured(),
 )
-"""The first that recognises a record unwraps it; one that none does is the plain job event."""
+"""The first that recognises a record unwraps it; one that none does is the plain event."""
 
 DEFAULT_LIMITS = Limits()
 
@@ -83,8 +89,28 @@ def read_job(
     `now` has a zone; `size` is the original one in bytes of a record that the stream cut short.
     The study need not exist: see :func:`unknown_study`.
     """
+    content = _content(value, headers, size, "a job event")
+    return content if isinstance(content, Rejection) else read_content(content, now, limits)
+
+
+def read_request(
+    value: bytes | None,
+    headers: Headers,
+    now: datetime,
+    limits: Limits = DEFAULT_LIMITS,
+    size: int | None = None,
+) -> Request | Rejection:
+    """What a record of the requests topic asks. As :func:`read_job`."""
+    content = _content(value, headers, size, "a request")
+    return content if isinstance(content, Rejection) else read_request_content(content, now, limits)
+
+
+def _content(
+    value: bytes | None, headers: Headers, size: int | None, what: str
+) -> dict[str, Any] | Rejection:
+    """The event in a record, out of whatever it is wrapped in."""
     if value is None:
-        return Rejection("value", "is missing (a tombstone); a job event is a JSON object")
+        return Rejection("value", f"is missing (a tombstone); {what} is a JSON object")
     original = len(value) if size is None else size
     if original > MAX_EVENT_BYTES:
         return Rejection("value", f"{kib(original)} is more than {kib(MAX_EVENT_BYTES)}")
@@ -94,9 +120,5 @@ def read_job(
     named = {name.lower(): text for name, text in headers} if headers else {}
     for form in FORMATS:
         if form.recognises(content, named):
-            unwrapped = form.unwrap(content, named)
-            if isinstance(unwrapped, Rejection):
-                return unwrapped
-            content = unwrapped
-            break
-    return read_content(content, now, limits)
+            return form.unwrap(content, named)
+    return content

@@ -1,4 +1,4 @@
-"""Job events that travel as CloudEvents 1.0 (https://github.com/cloudevents/spec).
+"""Events that travel as CloudEvents 1.0 (https://github.com/cloudevents/spec).
 
 Structured mode: the record is a JSON envelope and our event is its ``data``. Binary mode: the
 record is our event and the envelope's attributes are ``ce_*`` headers. The envelope's id and
@@ -32,18 +32,18 @@ class Structured:
         content: dict[str, Any],
         headers: Mapping[str, bytes],  # noqa: ARG002
     ) -> dict[str, Any] | Rejection:
-        """The job event inside."""
+        """The event inside."""
         if (fault := _wrong_version(content.get("specversion"))) is not None:
             return fault
         data = content.get("data")
         if "data_base64" in content:
             data = _decoded(content["data_base64"])
         elif data is None:
-            return Rejection("data", "is missing; expected the job event, an object")
+            return Rejection("data", "is missing; expected the event, an object")
         if isinstance(data, Rejection):
             return data
         if not isinstance(data, dict):
-            return Rejection("data", f"expected the job event, an object, got {describe(data)}")
+            return Rejection("data", f"expected the event, an object, got {describe(data)}")
         return _filled(data, content.get("id"), content.get("source"))
 
 
@@ -59,7 +59,7 @@ class Binary:
     def unwrap(
         self, content: dict[str, Any], headers: Mapping[str, bytes]
     ) -> dict[str, Any] | Rejection:
-        """The job event, with what it lacks taken from the headers."""
+        """The event, with what it lacks taken from the headers."""
         attributes: dict[str, str | None] = {}
         for name in ("ce_specversion", "ce_id", "ce_source"):
             text = _text(headers.get(name))
@@ -89,7 +89,7 @@ def _decoded(data: object) -> dict[str, Any] | Rejection:
     except (binascii.Error, ValueError):
         raw = b""
     if not raw:
-        return Rejection("data_base64", "expected the job event in base64")
+        return Rejection("data_base64", "expected the event in base64")
     content = decode_object(raw)
     return Rejection("data_base64", content.reason) if isinstance(content, Rejection) else content
 

@@ -7,7 +7,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,22 @@ from tunerd.events.reasons import (
 from tunerd.events.rejection import MAX_EVENT_BYTES, Rejection
 from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, first_unstorable
 
-__all__ = ["JOB_SCHEMA", "JobEvent", "Limits", "content_hash", "job_schema", "read_content"]
+__all__ = [
+    "JOB_SCHEMA",
+    "Entries",
+    "Id",
+    "JobEvent",
+    "Limits",
+    "Name",
+    "Note",
+    "Plain",
+    "Plains",
+    "Time",
+    "content_hash",
+    "job_schema",
+    "out_of_time",
+    "read_content",
+]
 
 JOB_SCHEMA: Literal["tunerd.job/1"] = "tunerd.job/1"
 
@@ -124,7 +139,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far an event's ``finished_at`` may lie from now; None is any distance."""
+    """How far an event's time may lie from now; None is any distance."""
 
     max_future: timedelta | None = timedelta(hours=24)
     max_age: timedelta | None = timedelta(days=365)
@@ -148,7 +163,8 @@ def read_content(
         unknown = {name: value for name, value in extra.items() if name not in _FIELDS}
         if unknown and (fault := first_unstorable(unknown)) is not None:
             return fault
-    if (fault := _out_of_time(event, now, limits)) is not None:
+    limits = replace(limits, max_age=None) if event.history else limits
+    if (fault := out_of_time("finished_at", event.finished_at, now, limits)) is not None:
         return fault
     metrics = event.metrics or {}
     return Observation(
@@ -178,23 +194,23 @@ def content_hash(content: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(_encode(content)).hexdigest()
 
 
-def _out_of_time(event: JobEvent, now: datetime, limits: Limits) -> Rejection | None:
-    finished_at = event.finished_at
+def out_of_time(field: str, at: datetime, now: datetime, limits: Limits) -> Rejection | None:
+    """Why an event's time cannot be right; None where it can be."""
     try:
-        finished_at.astimezone(UTC)
+        at.astimezone(UTC)
     except OverflowError:
-        return Rejection("finished_at", "is outside the years 1 to 9999 in UTC")
-    age = now - finished_at
+        return Rejection(field, "is outside the years 1 to 9999 in UTC")
+    age = now - at
     if limits.max_future is not None and -age > limits.max_future:
         return Rejection(
-            "finished_at",
-            f"{finished_at.isoformat()} is more than {_span(limits.max_future)} ahead of now, "
+            field,
+            f"{at.isoformat()} is more than {_span(limits.max_future)} ahead of now, "
             f"{now.isoformat(timespec='seconds')}; check the sender's clock and zone",
         )
-    if limits.max_age is not None and age > limits.max_age and not event.history:
+    if limits.max_age is not None and age > limits.max_age:
         return Rejection(
-            "finished_at",
-            f"{finished_at.isoformat()} is more than {_span(limits.max_age)} before now, "
+            field,
+            f"{at.isoformat()} is more than {_span(limits.max_age)} before now, "
             f"{now.isoformat(timespec='seconds')}",
         )
     return None

@@ -1,4 +1,4 @@
-"""Words for a job event that was refused: which field, what it should be, what came instead."""
+"""Words for an event that was refused: which field, what it should be, what came instead."""
 
 import difflib
 import re
@@ -17,6 +17,7 @@ __all__ = [
     "conflict",
     "unknown_study",
     "why_invalid",
+    "why_no_request",
 ]
 
 MAX_NAME = 256
@@ -56,15 +57,27 @@ _EXPECTED = {
     "recommendation_id": _NOTE,
     "candidate_id": _NOTE,
     "history": "true, false or null",
+    "requested_at": f"{_TIME}, or null",
 }
 _FIELD_IN_ERROR = re.compile(r"required field `(\w+)`|\$\.(\w+)")
 
 
 def why_invalid(content: Mapping[str, Any], error: str) -> Rejection:
     """Why msgspec refused `content` as a job event; `error` is what it said."""
-    for special in (_why_schema, _why_type, _why_status):
-        if (fault := special(content)) is not None:
-            return fault
+    return (
+        _why_schema(content, "tunerd.job/1")
+        or _why_type(content)
+        or _why_status(content)
+        or _why_field(content, error)
+    )
+
+
+def why_no_request(content: Mapping[str, Any], error: str) -> Rejection:
+    """Why msgspec refused `content` as a request; `error` is what it said."""
+    return _why_schema(content, "tunerd.request/1") or _why_field(content, error)
+
+
+def _why_field(content: Mapping[str, Any], error: str) -> Rejection:
     found = _FIELD_IN_ERROR.search(error)
     field = (found[1] or found[2]) if found else ""
     if field not in _EXPECTED:
@@ -79,14 +92,14 @@ def why_invalid(content: Mapping[str, Any], error: str) -> Rejection:
     return Rejection(field, f"expected {_EXPECTED[field]}, got {describe(value)}")
 
 
-def _why_schema(content: Mapping[str, Any]) -> Rejection | None:
+def _why_schema(content: Mapping[str, Any], expected: str) -> Rejection | None:
     schema = content.get("schema")
-    if schema == "tunerd.job/1":
+    if schema == expected:
         return None
-    right = "expected 'tunerd.job/1'"
+    right = f"expected '{expected}'"
     if schema is None:
         return Rejection("schema", f"is missing; {right}")
-    if isinstance(schema, str) and schema.startswith("tunerd.job/"):
+    if isinstance(schema, str) and schema.startswith(expected.partition("/")[0] + "/"):
         return Rejection("schema", f"{describe(schema)} is a version not known here; {right}")
     return Rejection("schema", f"{right}, got {describe(schema)}")
 

@@ -1,0 +1,69 @@
+"""A request: somebody wants to know what to launch in a context, before a job has run there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tunerd.core.observation import Value
+
+__all__ = ["Answer", "Outcome", "Request"]
+
+
+class Outcome(StrEnum):
+    """What came of a request."""
+
+    PUBLISHED = "published"
+    """A new recommendation went out."""
+    RENEWED = "renewed"
+    """What schedulers follow already was said once more, for longer."""
+    OBSERVED = "observed"
+    """The study only observes: the recommendation is kept for those who look."""
+    PENDING = "pending"
+    """The recommendation waits for a person's approval."""
+    NOTHING = "nothing"
+    """There is nothing to say; the reason says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of a request, and where the recommendation is."""
+
+    outcome: Outcome
+    context_key: str
+    reason: str
+    """For a person."""
+    revision: int | None = None
+    """Of the message on the topic that answers; None where none went out."""
+    recommendation_id: str | None = None
+
+    def dump(self) -> dict[str, object]:
+        """As JSON values."""
+        return {
+            "outcome": self.outcome.value,
+            "context_key": self.context_key,
+            "reason": self.reason,
+            "revision": self.revision,
+            "recommendation_id": self.recommendation_id,
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Answer":
+        """Build from what :meth:`dump` gave."""
+        return cls(**{**state, "outcome": Outcome(state["outcome"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question. Unique by source and event id."""
+
+    study: str
+    source: str
+    event_id: str
+    context: Mapping[str, Value]
+    """As it was sent: what the study cannot use counts as missing, as in a job."""
+    requested_at: datetime | None = None
+    """When it was asked, where the sender says so."""
+    user: str | None = None
+    content_hash: str = ""
