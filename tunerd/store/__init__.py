@@ -18,11 +18,13 @@ from tunerd.store.observations import Added
 from tunerd.store.outbox import OutboxDepth, OutboxMessage
 from tunerd.store.overview import StudyOverview
 from tunerd.store.recommendations import RecommendationRow
+from tunerd.store.requests import Asked, RequestRow
 from tunerd.store.store import Store, Transaction, open_store
 from tunerd.store.studies import Generation, Published, StudyRow
 
 __all__ = [
     "Added",
+    "Asked",
     "CheckpointRow",
     "Command",
     "ContextRow",
@@ -34,6 +36,7 @@ __all__ = [
     "OutboxMessage",
     "Published",
     "RecommendationRow",
+    "RequestRow",
     "Store",
     "StudyOverview",
     "StudyRow",

@@ -23,6 +23,7 @@ from tunerd.store.overview import OverviewReads
 from tunerd.store.positions import PositionReads, PositionWrites
 from tunerd.store.predictions import PredictionReads, PredictionWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
+from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.schema import check_schema, upgrade_schema
 from tunerd.store.studies import Published, StudyReads, StudyWrites
 
@@ -40,6 +41,7 @@ class Transaction(
     RecommendationWrites,
     LeaseWrites,
     CommandWrites,
+    RequestWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
 
@@ -55,6 +57,7 @@ class Store(
     RecommendationReads,
     LeaseReads,
     CommandReads,
+    RequestReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""
 

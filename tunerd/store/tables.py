@@ -26,6 +26,7 @@ __all__ = [
     "positions",
     "predictions",
     "recommendations",
+    "requests",
     "studies",
     "study_states",
     "tune_steps",
@@ -265,6 +266,32 @@ commands = sa.Table(
 )
 _pending = commands.c.finished_at.is_(None)
 sa.Index("ix_commands_pending", commands.c.study, sqlite_where=_pending, postgresql_where=_pending)
+
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    _study(),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("content_hash", sa.Text, nullable=False),
+    sa.Column("username", sa.Text),
+    sa.Column("context", sa.Text, nullable=False),
+    sa.Column("requested_at", Instant),
+    sa.Column("received_at", Instant, nullable=False),
+    sa.Column("answered_at", Instant),
+    sa.Column("answer", sa.Text),
+    sa.UniqueConstraint("source", "event_id"),
+    sqlite_autoincrement=True,
+)
+_unanswered = requests.c.answered_at.is_(None)
+sa.Index(
+    "ix_requests_unanswered",
+    requests.c.study,
+    sqlite_where=_unanswered,
+    postgresql_where=_unanswered,
+)
+sa.Index("ix_requests_study_answered_at", requests.c.study, requests.c.answered_at)
 
 leases = sa.Table(
     "leases",

@@ -3,11 +3,48 @@
 Revision ID: 0003
 """
 
+import sqlalchemy as sa
+from alembic import op
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+INSTANT = sa.Text().with_variant(sa.TIMESTAMP(timezone=True), "postgresql")
+
 
 def upgrade() -> None:
     """Add what each room keeps."""
+    _requests()
+
+
+def _requests() -> None:
+    """What was asked, until it is answered and a while longer."""
+    op.create_table(
+        "requests",
+        sa.Column("id", SERIAL, autoincrement=True, nullable=False),
+        sa.Column("study", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("content_hash", sa.Text(), nullable=False),
+        sa.Column("username", sa.Text()),
+        sa.Column("context", sa.Text(), nullable=False),
+        sa.Column("requested_at", INSTANT),
+        sa.Column("received_at", INSTANT, nullable=False),
+        sa.Column("answered_at", INSTANT),
+        sa.Column("answer", sa.Text()),
+        sa.ForeignKeyConstraint(["study"], ["studies.name"], name="fk_requests_study_studies"),
+        sa.PrimaryKeyConstraint("id", name="pk_requests"),
+        sa.UniqueConstraint("source", "event_id", name="uq_requests_source_event_id"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index(
+        "ix_requests_unanswered",
+        "requests",
+        ["study"],
+        sqlite_where=sa.text("answered_at IS NULL"),
+        postgresql_where=sa.text("answered_at IS NULL"),
+    )
+    op.create_index("ix_requests_study_answered_at", "requests", ["study", "answered_at"])

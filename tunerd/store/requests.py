@@ -1,0 +1,174 @@
+"""What was asked: each request once, until it is answered and a while longer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.core.request import Answer, Request
+from tunerd.store.access import Reads, Writes
+from tunerd.store.tables import requests, studies
+from tunerd.store.texts import from_json, text_problem, to_json
+
+__all__ = ["Asked", "RequestReads", "RequestRow", "RequestWrites"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A request as it was kept, and what came of it."""
+
+    id: int
+    """In the order in which they came in."""
+    request: Request
+    received_at: datetime
+    answered_at: datetime | None
+    answer: Answer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What became of a batch."""
+
+    fresh: tuple[int, ...]
+    """Ids of the new ones."""
+    duplicates: int
+    """How many were known already, with the same content; dropped."""
+    conflicts: tuple[Request, ...]
+    """Those whose id is known with other content; not kept."""
+
+
+class RequestReads(Reads):
+    """Looking at requests."""
+
+    def requests(self, study: str | None = None, *, limit: int = 1000) -> list[RequestRow]:
+        """Those that wait for an answer, the oldest first."""
+        statement = (
+            sa.select(requests)
+            .where(requests.c.answered_at.is_(None))
+            .order_by(requests.c.id)
+            .limit(limit)
+        )
+        if study is not None:
+            statement = statement.where(requests.c.study == study)
+        with self._reading() as connection:
+            return list(map(_row, connection.execute(statement)))
+
+    def requests_waiting(self) -> dict[str, int]:
+        """How many wait for an answer, by study."""
+        statement = (
+            sa.select(requests.c.study, sa.func.count().label("waiting"))
+            .where(requests.c.answered_at.is_(None))
+            .group_by(requests.c.study)
+        )
+        with self._reading() as connection:
+            return {row.study: row.waiting for row in connection.execute(statement)}
+
+    def request(self, number: int) -> RequestRow | None:
+        """One request."""
+        statement = sa.select(requests).where(requests.c.id == number)
+        with self._reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            return None if row is None else _row(row)
+
+
+class RequestWrites(RequestReads, Writes):
+    """Asking and answering."""
+
+    def add_requests(self, batch: Sequence[Request], now: datetime) -> Asked:
+        """Keep what is new.
+
+        Raises:
+            LookupError: the store has no such study.
+            ValueError: a request holds what the store cannot keep; events are validated before
+                they come here.
+        """
+        if not batch:
+            return Asked((), 0, ())
+        # Two instances that lock the same studies cannot wait in a circle: in the order of names.
+        names = sorted({one.study for one in batch})
+        found = self._connection.execute(
+            sa.select(studies.c.name)
+            .where(studies.c.name.in_(names))
+            .order_by(studies.c.name)
+            .with_for_update(key_share=True)
+        ).scalars()
+        if missing := set(names).difference(found):
+            raise LookupError(f"study {min(missing)!r} is not in the store; publish it first")
+        fresh: list[int] = []
+        conflicts: list[Request] = []
+        for one in batch:
+            number = self._add(one, now)
+            if number is not None:
+                fresh.append(number)
+            elif self._content(one) != one.content_hash:
+                conflicts.append(one)
+        duplicates = len(batch) - len(fresh) - len(conflicts)
+        return Asked(tuple(fresh), duplicates, tuple(conflicts))
+
+    def answer_request(self, number: int, answer: Answer, now: datetime) -> None:
+        """Say what came of a request; the first answer stays."""
+        self._connection.execute(
+            sa.update(requests)
+            .where(requests.c.id == number, requests.c.answered_at.is_(None))
+            .values(answered_at=now, answer=to_json(answer.dump(), "an answer"))
+        )
+
+    def prune_requests(self, study: str, before: datetime) -> int:
+        """Drop those that were answered before a time; returns how many. One that comes again
+        later counts as new, and is answered again."""
+        return self._connection.execute(
+            sa.delete(requests).where(
+                requests.c.study == study,
+                requests.c.answered_at.is_not(None),
+                requests.c.answered_at < before,
+            )
+        ).rowcount
+
+    def _add(self, one: Request, now: datetime) -> int | None:
+        texts = (one.study, one.source, one.event_id, one.user or "", one.content_hash)
+        if problem := text_problem(texts):
+            raise ValueError(f"request {one.event_id!r} of {one.source!r} {problem}")
+        statement = (
+            self._database.insert(requests)
+            .values(
+                study=one.study,
+                source=one.source,
+                event_id=one.event_id,
+                content_hash=one.content_hash,
+                username=one.user,
+                context=to_json(one.context, "a context"),
+                requested_at=one.requested_at,
+                received_at=now,
+            )
+            .on_conflict_do_nothing(index_elements=["source", "event_id"])
+            .returning(requests.c.id)
+        )
+        number = self._connection.execute(statement).scalar_one_or_none()
+        return None if number is None else int(number)
+
+    def _content(self, one: Request) -> str | None:
+        statement = sa.select(requests.c.content_hash).where(
+            requests.c.source == one.source, requests.c.event_id == one.event_id
+        )
+        content: str | None = self._connection.execute(statement).scalar_one_or_none()
+        return content
+
+
+def _row(row: sa.Row[Any]) -> RequestRow:
+    return RequestRow(
+        id=row.id,
+        request=Request(
+            study=row.study,
+            source=row.source,
+            event_id=row.event_id,
+            context=from_json(row.context),
+            requested_at=row.requested_at,
+            user=row.username,
+            content_hash=row.content_hash,
+        ),
+        received_at=row.received_at,
+        answered_at=row.answered_at,
+        answer=None if row.answer is None else Answer.load(from_json(row.answer)),
+    )
