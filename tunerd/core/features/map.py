@@ -57,6 +57,11 @@ class FeatureMap:
             {s.name: [str(choice) for choice in s.choices] for s in categories}, vocabulary
         )
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What the columns come from: context features, lookups, parameters, derived values."""
+        return tuple(self._sources)
+
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories as JSON values, for the constructor."""
         return self._vocabulary.dump()

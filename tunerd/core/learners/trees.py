@@ -150,6 +150,12 @@ class Trees:
         """(n, F) → (n,): sums of leaves; for ``binary`` the probability of 1."""
         return np.asarray(self._booster.predict(X, num_threads=1), dtype=np.float64)
 
+    def contributions(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, F + 1): what each column adds to a prediction (SHAP), and last what is
+        expected without any. Rows sum to the prediction, before a ``binary`` link."""
+        found = self._booster.predict(X, pred_contrib=True, num_threads=1)
+        return np.asarray(found, dtype=np.float64)
+
 
 class Forest:
     """Several boosters that answer side by side."""
@@ -160,6 +166,11 @@ class Forest:
     def predict(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, members)."""
         return np.stack([trees.predict(X) for trees in self.members], axis=1)
+
+    def contributions(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, F + 1): :meth:`Trees.contributions`, the mean of all members."""
+        found: FloatArray = np.mean([trees.contributions(X) for trees in self.members], axis=0)
+        return found
 
     def dump(self) -> bytes:
         """Texts of all members behind their digest."""

@@ -1,0 +1,18 @@
+"""Why a model predicts what it predicts: what matters overall, and in one recommendation.
+
+Values are changed, and one looks at what the model then says; so any predictor can be asked. Of
+``boosted_trees`` LightGBM itself says what each value adds (SHAP).
+"""
+
+from tunerd.core.explain.changes import Change, Changed, explain_change
+from tunerd.core.explain.overall import Matters, Method, Overall, explain_overall
+
+__all__ = [
+    "Change",
+    "Changed",
+    "Matters",
+    "Method",
+    "Overall",
+    "explain_change",
+    "explain_overall",
+]
