@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tunerd.metrics import MOST_STUDIES, Metrics, metrics_page
 from tunerd.reports import (
+    Answered,
+    Asked,
     Backlog,
     Began,
     Ingested,
@@ -27,6 +29,7 @@ from tunerd.reports import (
     StudyGone,
     TunerReplaced,
     TunerSize,
+    Unanswered,
     Unreachable,
     dump_report,
     load_report,
@@ -37,6 +40,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 REPORTS: list[Report] = [
     Ingested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"not JSON": 1}, seconds=0.2),
     Lagging(records=7),
+    Asked(accepted={"a": 2}, duplicates=1, rejected={"study": 1}, seconds=0.01),
+    Unanswered(requests=3),
+    Answered(study="a", outcomes={"published": 1, "nothing": 1}, seconds=(0.2, 0.4)),
     Stepped(
         study="a",
         observations=3,
@@ -101,7 +107,14 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_ingest_rejected_total", ("not JSON",)): 1,
         ("tunerd_observations_total", ("b",)): 1,
         ("tunerd_ingest_batch_seconds_count", ()): 1,
+        ("tunerd_ingest_rejected_total", ("study",)): 1,
         ("tunerd_stream_lag_records", ()): 7,
+        ("tunerd_requests_total", ("accepted",)): 2,
+        ("tunerd_requests_total", ("duplicate",)): 1,
+        ("tunerd_requests_total", ("rejected",)): 1,
+        ("tunerd_requests_unanswered", ()): 3,
+        ("tunerd_requests_answered_total", ("published", "a")): 1,
+        ("tunerd_request_answer_seconds_count", ()): 2,
         ("tunerd_learned_sequence", ("a",)): 3,
         ("tunerd_unlearned_observations", ("a",)): 6,
         ("tunerd_last_observation_timestamp_seconds", ("a",)): 99,

@@ -1,9 +1,9 @@
 """The daemon: which stages run where, and the order of side effects.
 
-The parent keeps ingest, publish and HTTP, each in a thread, and supervises one tuner process. A
-stage that fails for a reason outside (broker or database away) waits and goes on; any other
-exception is a fault of ours and ends the process with status 1: what is committed is committed,
-and a fresh start goes on from there.
+The parent keeps ingest, requests, publish and HTTP, each in a thread, and supervises one tuner
+process. A stage that fails for a reason outside (broker or database away) waits and goes on; any
+other exception is a fault of ours and ends the process with status 1: what is committed is
+committed, and a fresh start goes on from there.
 """
 
 import gc
@@ -33,6 +33,7 @@ from tunerd.settings import Settings, load_settings
 from tunerd.stages import Stage
 from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
+from tunerd.stages.requests import Requests
 from tunerd.store import Store, folder_guard, open_store
 from tunerd.streams import open_stream
 from tunerd.streams.base import Content, Stream, TopicSpec
@@ -40,7 +41,7 @@ from tunerd.systemd import Systemd
 
 __all__ = ["STAGES", "run"]
 
-STAGES = ("ingest", "tune", "publish")
+STAGES = ("ingest", "requests", "tune", "publish")
 
 STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
 
@@ -172,18 +173,14 @@ class _Daemon:
     def _start_loops(self, open_until_end: ExitStack, store: Store, stream: Stream) -> None:
         settings = self.settings
         loops: list[Stage] = []
+        group = settings.stream.kafka.group or settings.name
+        reading = (settings.ingest, self.metrics, _now, time.monotonic)
         if "ingest" in self.stages:
-            self.ingest = Ingest(
-                stream,
-                store,
-                settings.topics,
-                settings.stream.kafka.group or settings.name,
-                settings.ingest,
-                self.metrics,
-                _now,
-                time.monotonic,
-            )
+            self.ingest = Ingest(stream, store, settings.topics, group, *reading)
             loops.append(self.ingest)
+        if "requests" in self.stages:
+            # A group of its own: a member of the jobs' group must not be fenced by this one.
+            loops.append(Requests(stream, store, settings.topics, f"{group}.requests", *reading))
         if "publish" in self.stages:
             loops.append(
                 Publish(
@@ -257,8 +254,10 @@ class _Daemon:
             self.guard.check()
             waiting = store.outbox_depths().values()
             progress = store.progress() if tuner is not None else ()
+            asked = sum(store.requests_waiting().values())
         except StoreUnavailableError:
             self.metrics.hear(reports.Outbox(waiting=None))  # the stages say what is wrong
+            self.metrics.hear(reports.Unanswered(requests=None))
             return
         except AlreadyRunningError as error:
             self.log.error("another daemon took the store while it was away", problem=str(error))
@@ -268,6 +267,7 @@ class _Daemon:
         oldest_s = max(((_now() - one.oldest_at).total_seconds() for one in waiting), default=0.0)
         unsent = sum(one.unsent for one in waiting)
         self.metrics.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
+        self.metrics.hear(reports.Unanswered(requests=asked))
         for one in progress:
             self.metrics.hear(
                 reports.Backlog(
@@ -381,6 +381,7 @@ def stream_of(settings: Settings) -> Stream:
     topics = settings.topics
     specs = [
         TopicSpec(topics.jobs, Content.EVENT),
+        TopicSpec(topics.requests, Content.EVENT),
         TopicSpec(topics.recommendations, Content.JSON, compacted=True),
         TopicSpec(topics.rejected, Content.BYTES),
     ]

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 import msgspec
 
 __all__ = [
+    "Answered",
+    "Asked",
     "Backlog",
     "Began",
     "Ingested",
@@ -31,13 +33,14 @@ __all__ = [
     "StudyGone",
     "TunerReplaced",
     "TunerSize",
+    "Unanswered",
     "Unreachable",
     "Unsendable",
     "dump_report",
     "load_report",
 ]
 
-Stage = Literal["ingest", "tune", "publish"]
+Stage = Literal["ingest", "requests", "tune", "publish"]
 
 
 class Ingested(msgspec.Struct, frozen=True, kw_only=True, tag="ingested"):
@@ -51,6 +54,34 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True, tag="ingested"):
     """Records by kind of reason (a few words, not the whole reason)."""
     seconds: float
     """From having the records until the commit."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked"):
+    """A batch of requests was committed."""
+
+    accepted: dict[str, int] = {}
+    """New requests by study."""
+    duplicates: int = 0
+    rejected: dict[str, int] = {}
+    """Records by kind of reason."""
+    seconds: float
+    """From having the records until the commit."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
+    """Requests were answered: the transaction with their answers was committed."""
+
+    study: str
+    outcomes: dict[str, int] = {}
+    """How many, by outcome: published, renewed, observed, pending, nothing."""
+    seconds: tuple[float, ...] = ()
+    """Of each, from coming in until then."""
+
+
+class Unanswered(msgspec.Struct, frozen=True, kw_only=True, tag="unanswered"):
+    """How many requests wait for an answer; ``None`` when nobody can say."""
+
+    requests: int | None
 
 
 class Lagging(msgspec.Struct, frozen=True, kw_only=True, tag="lagging"):
@@ -224,6 +255,9 @@ class StudyGone(msgspec.Struct, frozen=True, kw_only=True, tag="study_gone"):
 
 Report = (
     Ingested
+    | Asked
+    | Answered
+    | Unanswered
     | Lagging
     | Loaded
     | Stepped

@@ -8,7 +8,7 @@ from tunerd.cli.options import read_settings, settings_option
 
 __all__ = ["run"]
 
-STAGES = ("ingest", "tune", "publish")
+STAGES = ("ingest", "requests", "tune", "publish")
 
 
 def _stages(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from tunerd.core.request import Outcome
 from tunerd.events import JobEvent
 
 __all__ = ["DEFINITIONS", "OTHER", "Definition", "Label"]
@@ -69,9 +70,10 @@ class Definition:
 
 
 STUDY = Label("study")
-STAGE = Label("stage", ("ingest", "tune", "publish"))
+STAGE = Label("stage", ("ingest", "requests", "tune", "publish"))
 OUTCOME = Label("outcome", ("accepted", "duplicate", "rejected"))
 REASON = Label("reason", ("value", *JobEvent.__struct_encode_fields__), "field that is wrong")
+ANSWER = Label("outcome", tuple(Outcome))
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
@@ -110,6 +112,14 @@ LAST_OBSERVATION = _gauge(
     "When the last observation came in, in seconds since 1970.",
     STUDY,
 )
+
+# -- requests -------------------------------------------------------------------------------
+REQUESTS = _counter("requests", "Records of the requests topic by what became of them.", OUTCOME)
+UNANSWERED = _gauge(
+    "requests_unanswered", "Requests that wait for an answer; NaN while nobody can say."
+)
+ANSWERED = _counter("requests_answered", "Requests answered, by what came of them.", STUDY, ANSWER)
+ANSWER_S = _seconds("request_answer", "From a request's coming in until its answer was committed.")
 
 # -- tune -----------------------------------------------------------------------------------
 LEARNED = _counter("learned_observations", "Observations learned.", STUDY)

@@ -104,6 +104,9 @@ class Metrics:
         self._hear: Mapping[type, Callable[[Any], None]] = {
             reports.Ingested: self._ingested,
             reports.Lagging: self._lagging,
+            reports.Asked: self._asked,
+            reports.Unanswered: self._unanswered,
+            reports.Answered: self._answered,
             reports.Loaded: self._loaded,
             reports.Stepped: self._stepped,
             reports.Backlog: self._backlog,
@@ -141,7 +144,7 @@ class Metrics:
             if one.kind == "counter" and not one.of_a_study:
                 for values in one.known():
                     self._count(0, one, *values)
-        for gauge in (d.LAG, d.WAITING, d.OLDEST, d.TUNER_SIZE):
+        for gauge in (d.LAG, d.UNANSWERED, d.WAITING, d.OLDEST, d.TUNER_SIZE):
             self._show(None, gauge)  # 0 would claim that somebody looked
 
     def _count(self, number: float, of: Definition, *values: str) -> None:
@@ -168,6 +171,24 @@ class Metrics:
 
     def _lagging(self, report: reports.Lagging) -> None:
         self._show(report.records, d.LAG)
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def _asked(self, report: reports.Asked) -> None:
+        for reason, count in report.rejected.items():
+            self._count(count, d.REJECTED, self._reason(reason))
+        self._count(sum(report.accepted.values()), d.REQUESTS, "accepted")
+        self._count(report.duplicates, d.REQUESTS, "duplicate")
+        self._count(sum(report.rejected.values()), d.REQUESTS, "rejected")
+
+    def _unanswered(self, report: reports.Unanswered) -> None:
+        self._show(report.requests, d.UNANSWERED)
+
+    def _answered(self, report: reports.Answered) -> None:
+        for outcome, count in report.outcomes.items():
+            self._count(count, d.ANSWERED, self._study(report.study), outcome)
+        for seconds in report.seconds:
+            self._observe(seconds, d.ANSWER_S)
 
     # -- tune -------------------------------------------------------------------------------
 

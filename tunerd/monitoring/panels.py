@@ -359,6 +359,25 @@ DOING = Row(
             low=0,
         ),
         Panel(
+            "How long does somebody who asks wait for an answer?",
+            "Two seconds at most, from a request's coming in until its answer is committed.",
+            _quantiles(d.ANSWER_S, "answer"),
+            "s",
+            low=0,
+            empty="nobody asked",
+        ),
+        Panel(
+            "What comes of requests?",
+            "As many answered as come in. Nothing: there was nothing to say, and the answer says "
+            "why. Many that wait: the tuner is busy or away.",
+            (
+                Query(_rate(d.REQUESTS, "outcome"), "{{outcome}}"),
+                Query(_rate(d.ANSWERED, "outcome"), "answered: {{outcome}}"),
+                Query(f"sum({shown(d.UNANSWERED)})", "wait"),
+            ),
+            low=0,
+        ),
+        Panel(
             "How much memory does it take?",
             "Level after some hours. The daemon up to 200 MiB; the tuner more, with studies and "
             "history.",

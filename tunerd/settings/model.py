@@ -144,6 +144,8 @@ class TopicSettings(Section):
 
     jobs: TopicName = "tunerd.jobs"
     """Finished jobs come in here."""
+    requests: TopicName = "tunerd.requests"
+    """Questions come in here: what should be launched in this context?"""
     recommendations: TopicName = "tunerd.recommendations"
     """Recommendations go out here, keyed by context; compacted."""
     rejected: TopicName = "tunerd.rejected"
@@ -153,8 +155,10 @@ class TopicSettings(Section):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        if len({self.jobs, self.recommendations, self.rejected}) < 3:
-            raise ValueError("jobs, recommendations and rejected should be three different topics")
+        if len({self.jobs, self.requests, self.recommendations, self.rejected}) < 4:
+            raise ValueError(
+                "jobs, requests, recommendations and rejected should be four different topics"
+            )
         return self
 
 

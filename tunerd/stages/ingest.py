@@ -9,21 +9,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import structs
 
 from tunerd import reports
 from tunerd.core.observation import Observation
+from tunerd.core.request import Request
 from tunerd.errors import LostPartitionError
 from tunerd.events import Limits, Rejection, conflict, read_job, rejected_record, unknown_study
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.store import OutboxMessage, Store, Transaction
 from tunerd.streams.base import Position, Record, Source, Stream
 
-__all__ = ["Ingest"]
+__all__ = ["Event", "Ingest", "Taken"]
 
 POLL_S = 0.2
 """Longest wait for records in one step; part of how fast a stop is."""
 STUDIES_AGE_S = 2.0
 """How old the list of known studies may be before an event for an unknown one asks again."""
+
+Event = Observation | Request
+"""What a record was found to say."""
 
 Place = tuple[str, str, str]
 """Cluster, topic and partition."""
@@ -33,16 +40,28 @@ Place = tuple[str, str, str]
 class _Batch:
     """Records that were read, and what they turned out to be."""
 
-    observations: Mapping[str, Sequence[tuple[Observation, Record]]]
+    events: Mapping[str, Sequence[tuple[Event, Record]]]
     """By study."""
     rejections: Sequence[tuple[Rejection, Record]]
     positions: Mapping[Place, Position]
     """After the batch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of the events of a batch for one study."""
+
+    fresh: int
+    duplicates: int
+    conflicts: Sequence[Event]
+
+
 @dataclass
 class Ingest:
-    """The stage. Owns its source; shares the store."""
+    """The stage. Owns its source; shares the store.
+
+    :class:`~tunerd.stages.requests.Requests` reads another topic in the same way.
+    """
 
     stream: Stream
     store: Store
@@ -81,18 +100,11 @@ class Ingest:
         self._unsaved = None
         self._positions.update(batch.positions)
         self._source.commit(list(batch.positions.values()))
-        self.listener.hear(
-            reports.Ingested(
-                accepted=report.accepted,
-                duplicates=report.duplicates,
-                rejected=report.rejected,
-                seconds=self.clock() - started,
-            )
-        )
+        self.listener.hear(structs.replace(report, seconds=self.clock() - started))
         return True
 
     def lag(self) -> int | None:
-        """Records on the jobs topic that are not ingested yet, as far as the stream knows."""
+        """Records on the topic that are not ingested yet, as far as the stream knows."""
         return None if self._source is None else self._source.lag()
 
     def close(self) -> None:
@@ -101,11 +113,35 @@ class Ingest:
             self._source.close()
             self._source = None
 
+    # -- what is read -----------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        """Where the records are."""
+        return self.topics.jobs
+
+    def read(self, record: Record, now: datetime, limits: Limits) -> Event | Rejection:
+        """What a record says."""
+        return read_job(record.value, record.headers, now, limits, record.size)
+
+    def take(self, tx: Transaction, study: str, events: Sequence[Any], now: datetime) -> Taken:
+        """Keep what is new of one study's events."""
+        added = tx.add_observations(study, events, now)
+        return Taken(len(added.fresh), added.duplicates, added.conflicts)
+
+    def report(
+        self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
+    ) -> reports.Ingested | reports.Asked:
+        """What to say of a batch."""
+        return reports.Ingested(
+            accepted=accepted, duplicates=duplicates, rejected=rejected, seconds=0.0
+        )
+
     # -- reading ----------------------------------------------------------------------------
 
     def _read(self) -> _Batch | None:
         if self._source is None:
-            self._source = self.stream.source(self.topics.jobs, self.group, self._restore)
+            self._source = self.stream.source(self.topic, self.group, self._restore)
         records = self._source.poll(POLL_S, self.settings.batch_records)
         return self._sort(records) if records else None
 
@@ -126,20 +162,20 @@ class Ingest:
             max_future=timedelta(hours=self.settings.max_future_hours),
             max_age=timedelta(days=self.settings.max_age_days),
         )
-        observations: dict[str, list[tuple[Observation, Record]]] = {}
+        events: dict[str, list[tuple[Event, Record]]] = {}
         rejections: list[tuple[Rejection, Record]] = []
         latest: dict[Place, Record] = {}
         for record in records:
-            read = read_job(record.value, record.headers, now, limits, record.size)
-            if isinstance(read, Observation) and not self._knows(read.study):
+            read = self.read(record, now, limits)
+            if not isinstance(read, Rejection) and not self._knows(read.study):
                 read = unknown_study(read.study, self._studies)
-            if isinstance(read, Observation):
-                observations.setdefault(read.study, []).append((read, record))
-            else:
+            if isinstance(read, Rejection):
                 rejections.append((read, record))
+            else:
+                events.setdefault(read.study, []).append((read, record))
             latest[record.cluster, record.topic, record.partition] = record
         positions = {place: record.position for place, record in latest.items()}
-        return _Batch(observations, rejections, positions)
+        return _Batch(events, rejections, positions)
 
     def _knows(self, study: str) -> bool:
         if study in self._studies:
@@ -151,7 +187,7 @@ class Ingest:
 
     # -- saving -----------------------------------------------------------------------------
 
-    def _save(self, tx: Transaction, batch: _Batch) -> reports.Ingested:
+    def _save(self, tx: Transaction, batch: _Batch) -> reports.Ingested | reports.Asked:
         for place, position in batch.positions.items():
             tx.expect_position(self._positions.get(place), position)
         now = self.now()
@@ -159,23 +195,21 @@ class Ingest:
         duplicates = 0
         rejections = list(batch.rejections)
         # In the order of names: two instances that lock the same studies cannot wait in a circle.
-        for study in sorted(batch.observations):
-            pairs = batch.observations[study]
-            added = tx.add_observations(study, [one for one, _ in pairs], now)
-            if added.fresh:
-                accepted[study] = len(added.fresh)
-            duplicates += added.duplicates
-            if added.conflicts:
+        for study in sorted(batch.events):
+            pairs = batch.events[study]
+            taken = self.take(tx, study, [one for one, _ in pairs], now)
+            if taken.fresh:
+                accepted[study] = taken.fresh
+            duplicates += taken.duplicates
+            if taken.conflicts:
                 records = {id(one): record for one, record in pairs}
                 rejections += [
                     (conflict(one.event_id, one.source), records[id(one)])
-                    for one in added.conflicts
+                    for one in taken.conflicts
                 ]
         tx.enqueue(*[self._message(rejection, record, now) for rejection, record in rejections])
         kinds = Counter(_kind(rejection) for rejection, _ in rejections)
-        return reports.Ingested(
-            accepted=accepted, duplicates=duplicates, rejected=dict(kinds), seconds=0.0
-        )
+        return self.report(accepted, duplicates, dict(kinds))
 
     def _message(self, rejection: Rejection, record: Record, now: datetime) -> OutboxMessage:
         rejected = rejected_record(

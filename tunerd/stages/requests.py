@@ -1,0 +1,54 @@
+"""Requests: from the requests topic into the store, where the tune stage finds and answers them.
+
+It reads as ingest does: one transaction takes a batch's requests, its rejections and the new
+positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tunerd import reports
+from tunerd.core.request import Request
+from tunerd.events import Limits, Rejection, read_request
+from tunerd.stages.ingest import Ingest, Taken
+from tunerd.store import Transaction
+from tunerd.streams.base import Record
+
+__all__ = ["Requests"]
+
+
+@dataclass
+class Requests(Ingest):
+    """The stage. A thread of its own: a question must not wait behind a backlog of jobs."""
+
+    name: str = "requests"
+
+    @property
+    def topic(self) -> str:
+        """Where the records are."""
+        return self.topics.requests
+
+    def read(self, record: Record, now: datetime, limits: Limits) -> Request | Rejection:
+        """What a record says."""
+        return read_request(record.value, record.headers, now, limits, record.size)
+
+    def take(
+        self,
+        tx: Transaction,
+        study: str,  # noqa: ARG002
+        events: Sequence[Any],
+        now: datetime,
+    ) -> Taken:
+        """Keep what is new of one study's requests."""
+        asked = tx.add_requests(events, now)
+        return Taken(len(asked.fresh), asked.duplicates, asked.conflicts)
+
+    def report(
+        self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
+    ) -> reports.Asked:
+        """What to say of a batch."""
+        return reports.Asked(
+            accepted=accepted, duplicates=duplicates, rejected=rejected, seconds=0.0
+        )
