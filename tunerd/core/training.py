@@ -2,25 +2,27 @@
 the rebuilds.
 
 Every portion of jobs updates the model at constant cost. Full rebuilds run aside in a background
-executor and are swapped in at a *sequence*, not when they happen to be ready, so that the
-machine's speed cannot change a result.
+executor, and whether one takes over is decided at a *sequence*, not when it happens to be ready,
+so that the machine's speed cannot change a result.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tunerd.core.arrays import IntArray
+from tunerd.core.arrays import FloatArray
+from tunerd.core.contest import Contest, Told, contest
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.features.replay import Replay, sequences_at
+from tunerd.core.history import Regime, days, faded, within
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
-__all__ = ["SWAP_AFTER", "Fetch", "Training", "portions"]
+__all__ = ["SOON", "SWAP_AFTER", "Built", "Fetch", "Training", "Why", "portions"]
 
 Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 """Reads the observations with these sequences from history, in this order."""
@@ -29,15 +31,18 @@ FIRST_FIT = 5
 """Observations with an objective before the first model: five random jobs, then the model
 (findings: a start of five beats a start of fifteen)."""
 SMALL = 300
-"""Up to here a full fit takes a fraction of a second and is done on the spot."""
+"""Up to here a full fit takes a fraction of a second and is done on the spot, without a comparison:
+a fifth of so few jobs is too few to tell, and the new model has seen more."""
 GROWTH = 0.2
 """A rebuild follows when history grew by this share since the last fit, so that what rebuilds
 cost per event stays constant."""
 MAX_GROWTH = 4_000
 """… or by this many observations, once the sample that a rebuild sees is full."""
 SWAP_AFTER = 64
-"""Observations between the start of a rebuild and its swap. A rebuild that is not ready by then
-is waited for."""
+"""Observations between the start of a rebuild and the decision. A rebuild that is not ready by
+then is waited for."""
+SOON = 24
+"""… after drift, when every job on the old model costs more."""
 RECENT = 500
 """Window that an update's correction is fitted on."""
 PORTION = 32
@@ -46,75 +51,213 @@ of what is known: else a table of 400 old jobs would be learned whole, and none 
 first."""
 
 
+MOST_REGIMES = 8
+"""Latest ends of regimes that fits remember."""
+
+Why = Literal["first", "grown", "drift", "generation", "back", "latest"]
+"""Why a model was built or put in place: ``first``, there was none; ``grown``, history has grown;
+``drift``, jobs behave differently; ``generation``, the study has changed; ``back`` and ``latest``,
+an operator said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A model that was built, or taken up again, and what became of it."""
+
+    why: Why
+    fitted_at: int
+    """Sequence of the last job that its fit could see."""
+    decided_at: int
+    """Sequence at which it took over or was turned down."""
+    took_over: bool
+    contest: Contest | None = None
+    """How it compared with the one that served; None without a comparison."""
+
+
+@dataclass(slots=True)
+class _Challenger:
+    """A model in the background, and what it said of each job since its fit before learning it."""
+
+    model: Model
+    told: Told
+
+    def meet(self, rows: Rows, recent: Rows, at: int) -> "_Challenger":
+        """Predict rows, then learn them."""
+        self.told = self.told.joined(_told(self.model, rows))
+        self.model.update(rows, recent, at)
+        return self
+
+
 @dataclass(slots=True)
 class _Rebuild:
     started_at: int
-    future: "Future[Model]"
+    decide_at: int
+    why: Why
+    future: "Future[_Challenger]"
+    """The challenger as it is after the latest portion."""
+    told: Told
+    """What the champion said of each job since ``started_at``."""
+    ends: list[int]
+    """Last sequences of the portions since."""
+
+    def dump(self) -> dict[str, object]:
+        return {
+            "started_at": self.started_at,
+            "decide_at": self.decide_at,
+            "why": self.why,
+            "mean": self.told.mean.tolist(),
+            "spread": self.told.spread.tolist(),
+            "ends": self.ends,
+        }
 
 
 @dataclass
 class Training:
-    """Holds a study's model and trains it. Rows come in the order of their sequences."""
+    """Holds a study's model and trains it. Rows come in the order of their sequences.
+
+    The model that serves is the *champion*. A rebuild makes a *challenger*: both predict, then
+    learn, the jobs that come in between the start of the rebuild and the decision
+    (:mod:`tunerd.core.contest`). The challenger's side of that runs in the background too.
+    """
 
     study: Study
     features: FeatureMap
     background: Executor
     model: Model | None = field(init=False, default=None)
-    """The one that serves."""
+    """The champion."""
     replay: Replay = field(init=False, default_factory=Replay)
+    pinned: bool = field(init=False, default=False)
+    """Whether an operator went back to a model: nothing replaces it."""
+    regimes: tuple[Regime, ...] = field(init=False, default=())
+    """What every fit and update takes into account."""
+    built: list[Built] = field(init=False, default_factory=list)
+    """What became of models since it was last saved; whoever saves empties it."""
+    _attempted_at: int = field(init=False, default=0)
+    """Where the last rebuild was started."""
     _rebuild: _Rebuild | None = field(init=False, default=None)
 
-    def gather(self, rows: Rows, sequence: int) -> None:
-        """Keep rows, the last of which is ``sequence``, without learning them."""
-        self.replay.add(rows, np.arange(sequence - len(rows) + 1, sequence + 1))
+    def gather(self, rows: Rows, finished: FloatArray, sequence: int) -> None:
+        """Keep rows, the last of which is ``sequence``, without learning them. ``finished`` is
+        when their jobs ended, in days."""
+        self.replay.add(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
 
-    def learn(self, rows: Rows, sequence: int) -> bool:
+    def learn(self, rows: Rows, finished: FloatArray, sequence: int) -> bool:
         """Let the model learn rows, the last of which is ``sequence``; says whether it was
         replaced."""
-        self.gather(rows, sequence)
-        if self._rebuild is not None and sequence >= self._rebuild.started_at + SWAP_AFTER:
-            self._swap(self._rebuild, sequence)
+        self.gather(rows, finished, sequence)
+        if self.model is None:
+            return self._fit_now(sequence, "first")
+        if sequence <= SMALL and self._has_grown(sequence) and self._fit_now(sequence, "grown"):
             return True
-        on_the_spot = sequence <= SMALL and self._has_grown(sequence)
-        if self._can_fit() and (self.model is None or on_the_spot):
-            self.model = self._fit(self.replay.rows(), sequence)
-            return True
-        if self.model is not None:
-            self.model.update(rows, self.replay.recent(RECENT), sequence)
-            if self._rebuild is None and self._has_grown(sequence):
-                self._start_rebuild(sequence, self.replay.rows())
+        recent = self._recent()
+        if self._rebuild is not None:
+            self._meet(self._rebuild, rows, recent, sequence)
+        self.model.update(rows, recent, sequence)
+        if self._rebuild is not None and sequence >= self._rebuild.decide_at:
+            return self._decide(self._rebuild, sequence)
+        if self._rebuild is None and self._has_grown(sequence):
+            self._start(sequence, "grown", SWAP_AFTER)
         return False
 
     def catch_up(self, sequence: int) -> None:
-        """Fit on what was gathered up to ``sequence``."""
-        if self._can_fit():
-            self.model = self._fit(self.replay.rows(), sequence)
+        """Fit on what was gathered up to ``sequence``, for a new generation."""
+        self._fit_now(sequence, "generation")
 
-    def _can_fit(self) -> bool:
-        scored = np.isfinite(self.replay.rows().score) if self.model is None else None
-        return scored is None or int(scored.sum()) >= FIRST_FIT
+    def begin(self, regime: Regime, sequence: int) -> bool:
+        """Jobs behave differently since a while: rebuild with the new regime in front, now or
+        aside. Says whether a checkpoint is due: updates count otherwise from here on.
 
-    def _has_grown(self, sequence: int) -> bool:
-        fitted_at = self.model.fitted_at if self.model else 0
-        return sequence - fitted_at >= max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
+        A rebuild under way is given up for it. A pinned model learns on, with the new jobs in
+        front, and stays.
+        """
+        self.regimes = (*self.regimes, regime)[-MOST_REGIMES:]
+        if self.model is None:
+            return False
+        if self.pinned or (sequence <= SMALL and self._fit_now(sequence, "drift")):
+            return True
+        self._start(sequence, "drift", SOON)
+        return True
+
+    def take_up(self, model: Model, why: Why, sequence: int, *, pinned: bool) -> None:
+        """Put an earlier model of this generation in place and let it learn what it has missed,
+        as far as that is among the latest jobs. A rebuild under way is given up."""
+        self._rebuild = None
+        self.model, self.pinned = model, pinned
+        missed = self.replay.since(model.learned).rows
+        if len(missed):
+            model.update(missed, self._recent(), sequence)
+        self.built.append(Built(why, model.fitted_at, sequence, took_over=True))
+
+    # -- fitting ----------------------------------------------------------------------------
+
+    def _fit_now(self, sequence: int, why: Why) -> bool:
+        rows = self._all()
+        if int(np.isfinite(rows.score).sum()) < FIRST_FIT:
+            return False
+        self.model, self._rebuild = self._fit(rows, sequence), None
+        self.built.append(Built(why, sequence, sequence, took_over=True))
+        return True
 
     def _fit(self, rows: Rows, at: int) -> Model:
         return Model.fit(self.study, self.features, rows, at)
 
-    def _start_rebuild(self, at: int, rows: Rows) -> None:
-        self._rebuild = _Rebuild(at, self.background.submit(self._fit, rows, at))
+    def _all(self) -> Rows:
+        """What a fit sees."""
+        sample = self.replay.sample()
+        inside = np.flatnonzero(within(sample, self.study.history))
+        return faded(sample, self.study.history, self.regimes).take(inside)
 
-    def _swap(self, rebuild: _Rebuild, sequence: int) -> None:
-        self.model = rebuild.future.result()
+    def _recent(self) -> Rows:
+        """What an update sees beside the new rows: faded, but without a window, because new jobs
+        may have ended long ago."""
+        return faded(self.replay.recent(RECENT), self.study.history, self.regimes)
+
+    def _has_grown(self, sequence: int) -> bool:
+        if self.pinned:
+            return False
+        fitted_at = self.model.fitted_at if self.model else 0
+        attempted = max(fitted_at, self._attempted_at)
+        return sequence - attempted >= max(FIRST_FIT, min(GROWTH * attempted, MAX_GROWTH))
+
+    # -- champion and challenger ------------------------------------------------------------
+
+    def _start(self, at: int, why: Why, jobs: int) -> None:
+        """Begin a rebuild on what is known at ``at``, to be decided after so many more jobs."""
+        future = self.background.submit(_challenger, self._fit, self._all(), at)
+        self._rebuild = _Rebuild(at, at + jobs, why, future, NOTHING, [])
+        self._attempted_at = at
+
+    def _meet(self, rebuild: _Rebuild, rows: Rows, recent: Rows, sequence: int) -> None:
+        """Let both predict rows that neither has learned; the challenger learns them, too."""
+        assert self.model is not None
+        rebuild.told = rebuild.told.joined(_told(self.model, rows))
+        self._follow(rebuild, rows, recent, sequence)
+
+    def _follow(self, rebuild: _Rebuild, rows: Rows, recent: Rows, sequence: int) -> None:
+        before = rebuild.future
+        rebuild.future = self.background.submit(_meet, before, rows, recent, sequence)
+        rebuild.ends.append(sequence)
+
+    def _decide(self, rebuild: _Rebuild, sequence: int) -> bool:
         self._rebuild = None
-        since = self.replay.since(rebuild.started_at)
-        self.model.update(since, self.replay.recent(RECENT), sequence)
+        challenger = rebuild.future.result()
+        jobs = self.replay.since(rebuild.started_at).rows
+        found = contest(jobs.context_key, jobs.score, rebuild.told, challenger.told)
+        self.built.append(Built(rebuild.why, rebuild.started_at, sequence, found.won, found))
+        if found.won:
+            self.model = challenger.model
+        return found.won
 
     # -- keeping ----------------------------------------------------------------------------
 
     def dump(self) -> dict[str, object]:
-        """Everything but the model, as JSON values; see :meth:`restore`."""
-        return {"rebuild": self._rebuild.started_at if self._rebuild else None}
+        """Everything but the model and :attr:`built`, as JSON values; see :meth:`restore`."""
+        return {
+            "pinned": self.pinned,
+            "regimes": [regime.dump() for regime in self.regimes],
+            "attempted_at": self._attempted_at,
+            "rebuild": self._rebuild.dump() if self._rebuild else None,
+        }
 
     def restore(
         self,
@@ -128,31 +271,68 @@ class Training:
 
         ``parts`` is the last checkpoint of the model (:meth:`Model.dump`), None if there was
         none; ``steps`` are the (first, last) sequences of the steps, oldest first, of which those
-        after the checkpoint are learned again.
+        after the checkpoint are learned again. A comparison under way is made again as it went.
         """
+        self.pinned = state["pinned"]
+        self.regimes = tuple(map(Regime.load, state["regimes"]))
+        self._attempted_at = state["attempted_at"]
         if parts is None:
             self._refill(last, fetch)
             return
-        model = Model.load(self.study, self.features, parts)
-        self.model = model
-        self._refill(model.learned, fetch)
-        for first, to in steps:
-            if first > model.learned and to <= last:
-                for start, end in portions(first, to):
-                    rows = self.features.rows(fetch(range(start, end + 1)))
-                    self.gather(rows, end)
-                    model.update(rows, self.replay.recent(RECENT), end)
+        self.model = model = Model.load(self.study, self.features, parts)
+        behind = model.learned
+        ends = [end for step in steps if step[0] > behind for _, end in portions(*step)]
+        ends = [end for end in ends if end <= last]
+        under_way: Mapping[str, Any] | None = state["rebuild"]
+        if under_way is None:
+            self._refill(behind, fetch)
+        else:
+            # What came before the checkpoint is not learned again by the champion, but the
+            # challenger, which is in no checkpoint, meets it again.
+            self._refill(min(behind, under_way["started_at"]), fetch)
+            ends = sorted({*ends, *under_way["ends"]} | {under_way["started_at"]})
+        at = min(behind, under_way["started_at"]) if under_way else behind
+        for end in ends:
+            if end > at:
+                observations = fetch(range(at + 1, end + 1))
+                rows = self.features.rows(observations)
+                self.gather(rows, days(observations), end)
+                recent = self._recent()
+                if end > behind:
+                    model.update(rows, recent, end)
+                if self._rebuild is not None:
+                    self._follow(self._rebuild, rows, recent, end)
+                at = end
+            if under_way is not None and end == under_way["started_at"]:
+                self._start(end, under_way["why"], under_way["decide_at"] - end)
         if model.learned != last:
             raise ValueError(f"steps lead to {model.learned}, not to {last}")
-        started: int | None = state["rebuild"]
-        if started is not None:
-            self._start_rebuild(started, self.features.rows(fetch(_at(started))))
+        if under_way is not None:
+            assert self._rebuild is not None
+            self._rebuild.told = Told(np.array(under_way["mean"]), np.array(under_way["spread"]))
 
     def _refill(self, sequence: int, fetch: Fetch) -> None:
         """Fill the replay as it was at a sequence."""
         sequences = sequences_at(sequence)
         if len(sequences):
-            self.replay.add(self.features.rows(fetch(sequences.tolist())), sequences)
+            observations = fetch(sequences.tolist())
+            self.replay.add(self.features.rows(observations), sequences, days(observations))
+
+
+NOTHING = Told(np.empty(0), np.empty(0))
+
+
+def _challenger(fit: Callable[[Rows, int], Model], rows: Rows, at: int) -> _Challenger:
+    return _Challenger(fit(rows, at), NOTHING)
+
+
+def _meet(before: "Future[_Challenger]", rows: Rows, recent: Rows, sequence: int) -> _Challenger:
+    return before.result().meet(rows, recent, sequence)
+
+
+def _told(model: Model, rows: Rows) -> Told:
+    outlook = model.outlook(rows)
+    return Told(outlook.mean, outlook.spread)
 
 
 def portions(first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -161,8 +341,3 @@ def portions(first: int, last: int) -> Iterator[tuple[int, int]]:
         end = min(first - 1 + max(PORTION, (first - 1) // 4), last)
         yield first, end
         first = end + 1
-
-
-def _at(sequence: int) -> list[int]:
-    at: IntArray = sequences_at(sequence)
-    return [int(one) for one in at]

@@ -18,6 +18,7 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.history import days
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Ran, Scalar, Value
@@ -103,7 +104,7 @@ class Tuner:
             seen = judge(self.study, self.features, self.model, jobs, rows, advises)
             self._score(seen)
             self._remember(jobs, rows)
-            swapped = self.training.learn(rows, self.sequence) or swapped
+            swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
             judged += seen
         live = dict.fromkeys(one.context_key for one in judged if not one.history)
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
@@ -117,7 +118,7 @@ class Tuner:
         self._expect(observations)
         rows = self.features.rows(observations)
         self._remember(self._named(observations, rows), rows)
-        self.training.gather(rows, self.sequence)
+        self.training.gather(rows, days(observations), self.sequence)
 
     def catch_up(self) -> None:
         """Fit on what was gathered."""

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.features.replay import LATEST, SAMPLED, Replay, sequences_at
+from tunerd.core.features.replay import LATEST, SAMPLED, Replay, Sample, sequences_at
 from tunerd.core.features.rows import Rows
 
 
@@ -21,8 +21,10 @@ def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:
     )
 
 
-def assert_holds(rows: Rows, sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    wanted = rows_of(sequences)
+def assert_holds(sample: Sample, sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    rows, wanted = sample.rows, rows_of(sequences)
+    np.testing.assert_array_equal(sample.sequences, sequences)
+    np.testing.assert_array_equal(sample.finished, sequences / 10)
     np.testing.assert_array_equal(rows.X, wanted.X)
     np.testing.assert_array_equal(rows.score, wanted.score)
     np.testing.assert_array_equal(rows.ran_weight, wanted.ran_weight)
@@ -42,10 +44,10 @@ def test_what_is_kept_depends_on_the_last_sequence_alone(
     last = 0
     for size in batches:
         sequences = np.arange(last + 1, last + size + 1)
-        replay.add(rows_of(sequences), sequences)
+        replay.add(rows_of(sequences), sequences, sequences / 10)
         last += size
         kept = sequences_at(last, latest, sampled)
-        assert_holds(replay.rows(), kept)
+        assert_holds(replay.sample(), kept)
         assert len(replay) == len(kept) == min(last, latest + sampled)
     assert_holds(replay.recent(latest), np.arange(max(last - latest, 0) + 1, last + 1))
     assert_holds(replay.recent(1), np.array([last]))
@@ -56,13 +58,13 @@ def test_recovery_may_add_the_sample_at_once() -> None:
     """A replay filled from ``sequences_at`` goes on as the one that saw everything."""
     seen, recovered = Replay(10, 15), Replay(10, 15)
     everything = np.arange(1, 101)
-    seen.add(rows_of(everything), everything)
+    seen.add(rows_of(everything), everything, everything / 10)
     sample = sequences_at(80, 10, 15)
-    recovered.add(rows_of(sample), sample)
+    recovered.add(rows_of(sample), sample, sample / 10)
     rest = np.arange(81, 101)
-    recovered.add(rows_of(rest), rest)
-    assert_holds(recovered.rows(), sequences_at(100, 10, 15))
-    assert_holds(seen.rows(), sequences_at(100, 10, 15))
+    recovered.add(rows_of(rest), rest, rest / 10)
+    assert_holds(recovered.sample(), sequences_at(100, 10, 15))
+    assert_holds(seen.sample(), sequences_at(100, 10, 15))
 
 
 def test_older_observations_are_kept_evenly() -> None:
@@ -75,7 +77,7 @@ def test_older_observations_are_kept_evenly() -> None:
 
 
 def test_nothing_added_is_no_rows() -> None:
-    assert len(Replay().rows()) == 0
-    assert len(Replay().recent(5)) == 0
-    assert len(Replay().since(3)) == 0
+    assert len(Replay().sample().rows) == 0
+    assert len(Replay().recent(5).rows) == 0
+    assert len(Replay().since(3).rows) == 0
     assert len(sequences_at(0)) == 0

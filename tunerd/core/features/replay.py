@@ -10,13 +10,14 @@ its context: drift is the business of the latest ones.
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 
-__all__ = ["LATEST", "SAMPLED", "Replay", "sequences_at"]
+__all__ = ["LATEST", "SAMPLED", "Replay", "Sample", "sequences_at"]
 
 LATEST = 2_000
 """Observations kept because they are new."""
@@ -26,6 +27,17 @@ background; prediction gains little from more (findings: τ .971 at 10,000 synth
 
 _Kept = tuple[int, FloatArray, str]
 """Sequence, packed row, context key."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows, and which observations they are."""
+
+    rows: Rows
+    sequences: IntArray
+    """(n,) ascending."""
+    finished: FloatArray
+    """(n,) when the jobs ended, in days of any one calendar."""
 
 
 def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) -> IntArray:
@@ -52,9 +64,11 @@ class Replay:
     def __len__(self) -> int:
         return len(self._newest) + len(self._older)
 
-    def add(self, rows: Rows, sequences: IntArray) -> None:
+    def add(self, rows: Rows, sequences: IntArray, finished: FloatArray) -> None:
         """Add rows in the order of their sequences, which continue those added before."""
-        packed = np.column_stack([rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight])
+        packed = np.column_stack(
+            [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, finished]
+        )
         for i, (sequence, key) in enumerate(zip(sequences.tolist(), rows.context_key, strict=True)):
             # A copy of its own: a view would keep the whole batch in memory for one row.
             self._newest.append((sequence, packed[i].copy(), key))
@@ -66,34 +80,36 @@ class Replay:
             else:
                 heapq.heappushpop(self._older, (-place, kept))
 
-    def rows(self) -> Rows:
+    def sample(self) -> Sample:
         """Everything kept, in order of sequence. A copy: safe to hand to another thread."""
         older = sorted((kept for _, kept in self._older), key=lambda kept: kept[0])
         return _unpack([*older, *self._newest])
 
-    def recent(self, count: int) -> Rows:
+    def recent(self, count: int) -> Sample:
         """The latest ``count`` rows, at most ``latest`` of them."""
         newest = reversed(self._newest)
         return _unpack([kept for _, kept in zip(range(count), newest, strict=False)][::-1])
 
-    def since(self, sequence: int) -> Rows:
+    def since(self, sequence: int) -> Sample:
         """Rows above ``sequence``, as far as they are among the latest."""
         last = self._newest[-1][0] if self._newest else sequence
         return self.recent(max(last - sequence, 0))
 
 
-def _unpack(kept: Sequence[_Kept]) -> Rows:
+def _unpack(kept: Sequence[_Kept]) -> Sample:
     if not kept:
-        return Rows.empty()
+        return Sample(Rows.empty(), np.empty(0, np.int64), np.empty(0))
     packed = np.stack([row for _, row, _ in kept])
-    return Rows(
-        X=np.ascontiguousarray(packed[:, :-4]),
-        score=packed[:, -4].copy(),
-        ran=packed[:, -3].copy(),
-        ran_weight=packed[:, -2].copy(),
+    rows = Rows(
+        X=np.ascontiguousarray(packed[:, :-5]),
+        score=packed[:, -5].copy(),
+        ran=packed[:, -4].copy(),
+        ran_weight=packed[:, -3].copy(),
         context_key=tuple(key for _, _, key in kept),
-        weight=packed[:, -1].copy(),
+        weight=packed[:, -2].copy(),
     )
+    sequences = np.array([sequence for sequence, _, _ in kept], dtype=np.int64)
+    return Sample(rows, sequences, packed[:, -1].copy())
 
 
 def _hash(sequences: IntArray) -> IntArray:

@@ -17,6 +17,7 @@ from tunerd.core.study.parts import (
     ContextFeature,
     Derived,
     Guard,
+    HistoryOptions,
     Objective,
     Parameter,
     PredictorOptions,
@@ -68,6 +69,7 @@ class _Compiler:
                 **{**table.search.model_dump(), "seeds": tuple(table.search.seeds)}
             ),
             "predictor": PredictorOptions(**table.predictor.model_dump()),
+            "history": HistoryOptions(**table.history.model_dump()),
             "mapping": table.mapping,
         }
 

@@ -15,6 +15,7 @@ __all__ = [
     "BucketTable",
     "FeatureTable",
     "GuardTable",
+    "HistoryTable",
     "ObjectiveTable",
     "ParameterTable",
     "PredictorTable",
@@ -156,6 +157,26 @@ class PredictorTable(Table):
     seed: Seed = Field(default=0, description="Seed of what is random in learning.")
 
 
+class HistoryTable(Table):
+    """How much of history counts when a model is built. Ages are relative to the newest job, never
+    to a clock. What is known of single configurations, incumbents among them, does not age."""
+
+    window_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=36_500,
+        description="Jobs that ended more days before the newest one are left out. Without it all"
+        " of history counts.",
+    )
+    half_life_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=36_500,
+        description="The speed of a job that ended so many days before the newest one counts half,"
+        " of one twice as old a quarter. Whether it ran at all counts in full.",
+    )
+
+
 class StudyFile(Table):
     """A study: an objective, a context, parameters, and the rules between them."""
 
@@ -218,6 +239,10 @@ class StudyFile(Table):
     )
     predictor: PredictorTable = Field(
         default_factory=PredictorTable, description="Options of the predictor."
+    )
+    history: HistoryTable = Field(
+        default_factory=HistoryTable,
+        description="How much of history counts when a model is built.",
     )
     mapping: MappingTable = Field(
         default_factory=MappingTable,

@@ -17,6 +17,7 @@ __all__ = [
     "ContextFeature",
     "Derived",
     "Guard",
+    "HistoryOptions",
     "Objective",
     "Parameter",
     "PredictorOptions",
@@ -184,3 +185,11 @@ class PredictorOptions:
     members: int
     trees: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """How much of history counts when a model is built (study file: ``[history]``)."""
+
+    window_days: float | None = None
+    half_life_days: float | None = None

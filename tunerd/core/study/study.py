@@ -17,6 +17,7 @@ from tunerd.core.study.parts import (
     ContextFeature,
     Derived,
     Guard,
+    HistoryOptions,
     Objective,
     Parameter,
     PredictorOptions,
@@ -46,6 +47,7 @@ class Study:
     baselines: tuple[Baseline, ...]
     search: SearchOptions
     predictor: PredictorOptions
+    history: HistoryOptions
     mapping: MappingTable
     """How to read tables of old jobs."""
     text: str

@@ -1,0 +1,75 @@
+"""How much of history counts in a fit: windows, half-lives, and regimes that have ended.
+
+Everything is relative to the newest job that is looked at, never to a clock: the same jobs count
+the same whenever they are learned.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.features.replay import Sample
+from tunerd.core.features.rows import Rows
+from tunerd.core.observation import Observation
+from tunerd.core.study.parts import HistoryOptions
+
+__all__ = ["Regime", "days", "faded", "within"]
+
+LEAST = 1e-3
+"""What a faded row still weighs: enough to say which way is up where nothing newer does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Since when jobs behave differently, and where."""
+
+    since: int
+    """Sequence of its first job."""
+    keys: tuple[str, ...] | None = None
+    """Contexts in which it began; None for all of them."""
+    before: float = 0.1
+    """What a job from before it weighs there."""
+
+    def dump(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Regime":
+        """Build from what :meth:`dump` gave."""
+        keys = state["keys"]
+        return cls(state["since"], None if keys is None else tuple(keys), state["before"])
+
+
+def days(observations: Sequence[Observation]) -> FloatArray:
+    """(n,) when the jobs ended, in days since 1970."""
+    return np.array([one.finished_at.timestamp() / 86_400 for one in observations], np.float64)
+
+
+def within(sample: Sample, options: HistoryOptions) -> BoolArray:
+    """(n,) which rows are in the study's window."""
+    if options.window_days is None or len(sample.rows) == 0:
+        return np.ones(len(sample.rows), bool)
+    inside: BoolArray = sample.finished >= sample.finished.max() - options.window_days
+    return inside
+
+
+def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime]) -> Rows:
+    """Let each row's score weigh by its age, and by whether a newer regime has begun where it
+    comes from. What a job says about whether its configuration runs does not fade."""
+    rows = sample.rows
+    if len(rows) == 0 or (options.half_life_days is None and not regimes):
+        return rows
+    factor = np.ones(len(rows))
+    if options.half_life_days is not None:
+        age = sample.finished.max() - sample.finished
+        factor = np.exp2(-age / options.half_life_days)
+    for regime in regimes:
+        before = sample.sequences < regime.since
+        if regime.keys is not None:
+            before &= np.isin(np.array(rows.context_key), np.array(regime.keys))
+        factor = np.where(before, factor * regime.before, factor)
+    return replace(rows, weight=rows.weight * np.maximum(factor, LEAST))
