@@ -1,0 +1,191 @@
+"""Who is promoted, who is withdrawn, and how often that is wrong however often one looks."""
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunerd.core.evidence import Estimate, Evidence, Trial
+from tunerd.core.introduction import ESTABLISHED, PROMOTE, Introduction
+from tunerd.core.observation import Ran
+from tunerd.core.sequential import log_odds, raised, start
+
+ALPHA = math.exp(-PROMOTE)
+
+
+@dataclass(frozen=True)
+class Tried:
+    candidate_id: str
+    trial: Trial
+    estimate: Estimate
+    expected: Estimate | None = None
+
+
+class Context:
+    """One context whose jobs are looked at after each of them."""
+
+    def __init__(self, incumbent: float = 0.0) -> None:
+        self.evidence, self.introduction = Evidence(), Introduction()
+        self.sequence = 0
+        for _ in range(ESTABLISHED):
+            self.ran("old", incumbent)
+
+    def ran(self, name: str, score: float | None, ran: Ran = Ran.YES) -> str | None:
+        self.sequence += 1
+        self.evidence.add(name, {"x": name}, score, ran, unasked=False, sequence=self.sequence)
+        self.introduction.see(name, score, self.sequence)
+        return self.settle()
+
+    def settle(self, profiling: bool = False) -> str | None:
+        rivals = [
+            Tried(name, trial, Estimate(trial.mean, 0.05 / math.sqrt(trial.runs)))
+            for name, trial in self.evidence.measured()
+        ]
+        return self.introduction.settle(
+            rivals, 0.8, profiling=profiling, sequence=self.sequence, at="now"
+        )
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        return [(one.candidate_id, one.outcome) for one in self.introduction.verdicts]
+
+
+@pytest.mark.parametrize("law", ["normal", "student", "stragglers", "lucky"])
+def test_what_is_no_better_rarely_wins_however_often_one_looks(law: str) -> None:
+    """Capital of who bets against a true claim, looked at after each of 200 steps."""
+    rng = np.random.default_rng(1)
+    draws = {
+        "normal": lambda n: rng.standard_normal(n),
+        "student": lambda n: rng.standard_t(3, n) / math.sqrt(3),
+        "stragglers": lambda n: 1.0 - rng.exponential(1.0, n),
+        "lucky": lambda n: rng.exponential(1.0, n) - 1.0,
+    }[law]
+    won = 0
+    for _ in range(500):
+        logs, most = start(), 0.0
+        for z in draws(200):
+            logs = raised(logs, float(z))
+            most = max(most, log_odds(logs))
+        won += most >= PROMOTE
+    assert won / 500 <= ALPHA + 0.01
+
+
+@pytest.mark.parametrize("law", ["normal", "student"])
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.15])
+def test_a_configuration_that_is_no_better_is_rarely_promoted(law: str, noise: float) -> None:
+    """With noise that has to be found out, and one job in ten for the challenger."""
+    rng = np.random.default_rng(3)
+    promoted = 0
+    runs = 150
+    for _ in range(runs):
+        context = Context(0.0)
+        for i in range(300):
+            luck = rng.standard_normal() if law == "normal" else rng.standard_t(3) / math.sqrt(3)
+            name = "new" if i % 10 == 0 else "old"
+            context.ran(name, noise * float(luck))
+            if context.introduction.verdicts:
+                break
+        promoted += ("new", "promoted") in context.outcomes
+    assert promoted / runs <= ALPHA + 0.03
+
+
+def test_a_clearly_better_one_is_promoted_after_few_runs() -> None:
+    rng = np.random.default_rng(0)
+    runs = []
+    for _ in range(50):
+        context = Context(float(rng.normal(0, 0.02)))
+        for i in range(600):
+            new = i % 10 == 0
+            context.ran("new" if new else "old", 0.1 * new + float(rng.normal(0, 0.02)))
+            if context.introduction.incumbent == "new":
+                break
+        assert context.introduction.incumbent == "new"
+        runs.append(context.introduction.verdicts[0].runs)
+        assert context.introduction.verdicts[0].gain == pytest.approx(0.1, abs=0.06)
+        assert context.introduction.verdicts[0].cost < 0
+    assert np.median(runs) <= 6
+
+
+def test_a_clearly_worse_one_is_withdrawn_and_stays_away() -> None:
+    rng = np.random.default_rng(0)
+    context = Context()
+    for i in range(200):
+        new = i % 10 == 0
+        context.ran("new" if new else "old", -0.3 * new + float(rng.normal(0, 0.02)))
+    assert context.outcomes == [("new", "withdrawn")]
+    assert context.introduction.verdicts[0].runs <= 3
+    assert context.introduction.verdicts[0].cost > 0.2
+    assert "new" not in context.introduction.duels
+
+
+def test_a_cluster_that_slows_down_promotes_and_withdraws_nobody() -> None:
+    rng = np.random.default_rng(5)
+    context = Context()
+    for i in range(400):
+        level = 0.0 if i < 200 else -0.25
+        context.ran("new" if i % 10 == 0 else "old", level + float(rng.normal(0, 0.02)))
+    assert context.introduction.incumbent == "old"
+    assert context.introduction.noise < 0.04
+    assert "promoted" not in {outcome for _, outcome in context.outcomes}
+
+
+def test_what_was_fast_in_its_test_and_is_slow_after_it_gives_way_to_the_former() -> None:
+    rng = np.random.default_rng(7)
+    context = Context()
+    slow = 0
+    for i in range(400):
+        name = context.introduction.incumbent if i % 10 else "new"
+        fast = name == "new" and "new" not in dict(context.outcomes)
+        worth = 0.05 if fast else -0.3 if name == "new" else 0.0
+        slow += name == "new" and not fast and i % 10 > 0
+        context.ran(str(name), worth + float(rng.normal(0, 0.02)))
+    assert context.introduction.incumbent == "old"
+    assert ("new", "returned") in context.outcomes
+    assert slow <= 10
+
+
+def test_what_fails_is_withdrawn_at_once() -> None:
+    context = Context()
+    context.ran("new", 0.2)
+    context.ran("old", 0.0)
+    context.ran("new", None, Ran.NO)
+    assert context.outcomes == [("new", "failed")]
+
+
+def test_while_a_campaign_profiles_the_best_estimate_is_the_incumbent() -> None:
+    context = Context()
+    for _ in range(3):
+        context.ran("new", 0.2)  # the incumbent does not run beside it: nothing to compare
+    assert context.introduction.incumbent == "old"
+    assert context.settle(profiling=True) == "new"
+
+
+def test_drift_opens_closed_questions_again() -> None:
+    context = Context()
+    for i in range(20):
+        context.ran("new" if i % 5 == 0 else "old", -0.3 * (i % 5 == 0))
+    assert "new" in context.introduction.closed
+    context.introduction.reopen()
+    assert not context.introduction.closed
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    jobs=st.lists(st.tuples(st.sampled_from(["old", "a", "b"]), st.floats(-2, 2)), max_size=60),
+    cut=st.integers(0, 60),
+)
+def test_saved_and_loaded_it_goes_on_exactly_as_it_was(
+    jobs: list[tuple[str, float]], cut: int
+) -> None:
+    whole, halved = Context(), Context()
+    for i, (name, score) in enumerate(jobs):
+        whole.ran(name, score)
+        if i == cut:
+            state = json.loads(json.dumps(halved.introduction.dump()))
+            halved.introduction = Introduction.load(state)
+        halved.ran(name, score)
+    assert whole.introduction == halved.introduction

@@ -1,0 +1,443 @@
+"""How a new configuration gets into a context, and how it gets out again.
+
+Jobs of an everyday context mostly run the incumbent. Everything else that runs there is a
+*challenger*: its jobs are held against those of the incumbent that ran at the same time, so that
+whatever slows the whole cluster cancels. A test that may be looked at after every job
+(:mod:`.sequential`) promotes it to incumbent or withdraws it. A new incumbent is on *probation*: it
+is held against the level of the one before, which comes back when it does not keep up. Each ends
+with a verdict, which says what the introduction cost and won.
+
+Where the incumbent itself has hardly been run, or a campaign profiles the context, nothing is held
+against it: there the best estimate is the incumbent. Constant time and bounded state per job.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any, Literal, Protocol, TypeVar
+
+from tunerd.core.evidence import PRIOR_NOISE, Estimate, Trial
+from tunerd.core.sequential import log_odds, raised, start
+
+__all__ = [
+    "ESTABLISHED",
+    "Challenge",
+    "Duel",
+    "Introduction",
+    "Measured",
+    "Probation",
+    "Verdict",
+    "elect",
+]
+
+REPEATS = 2
+"""Runs that an elected incumbent has at least, where any configuration has as many."""
+ESTABLISHED = 3
+"""Runs after which an incumbent has to be beaten in a test. Before, the best estimate counts."""
+LEAST_RUNS = 3
+"""Runs before a promotion, however good they were: the cluster is not the same every hour."""
+PROMOTE = math.log(20)
+"""One in twenty configurations that are no better may win, however long they run."""
+WITHDRAW = math.log(5)
+"""A configuration that is no worse and is withdrawn costs a chance, and no job."""
+HOPELESS = 0.1
+"""Probability to be better below which a challenger is given up."""
+MOST_RUNS = 30
+"""Runs after which a challenger is given up whose difference nobody can tell."""
+PROBATION = 40
+"""Jobs for which a new incumbent is held against the level of the one before."""
+MOST_DUELS = 32
+MOST_CLOSED = 128
+MOST_VERDICTS = 32
+NOISE_MEMORY = 0.98
+"""Weight of the noise that was seen one job ago; about 50 jobs count."""
+PRIOR_RUNS = 3.0
+"""Differences that the prior noise counts as."""
+OUTLIER = 4.0
+"""Standard deviations at which a difference says no more about the usual noise."""
+
+_NORMAL = NormalDist()
+
+
+class Measured(Protocol):
+    """A configuration that was tried in the context (``decide.Rival``)."""
+
+    @property
+    def candidate_id(self) -> str: ...
+    @property
+    def trial(self) -> Trial: ...
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def expected(self) -> Estimate | None: ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+@dataclass(slots=True)
+class _Open:
+    """Jobs since the last comparison."""
+
+    runs: int = 0
+    total: float = 0.0
+
+    def add(self, score: float) -> None:
+        self.runs += 1
+        self.total += score
+
+
+@dataclass(slots=True)
+class Duel:
+    """A challenger beside the incumbent. Everything in scores."""
+
+    since: int
+    """Sequence of its first job."""
+    runs: int = 0
+    better: list[float] = field(default_factory=start)
+    """Capital of who bets that it is better than the incumbent."""
+    worse: list[float] = field(default_factory=start)
+    weight: float = 0.0
+    difference: float = 0.0
+    """Mean difference to the incumbent of the same time."""
+    level: float = 0.0
+    """Of the incumbent at those times."""
+    mean: float = 0.0
+    squares: float = 0.0
+    """Of its own runs (Welford), for how stable it is."""
+    cost: float = 0.0
+    """Sum over its jobs of what the incumbent would have been ahead; negative when it won."""
+    own: _Open = field(default_factory=_Open)
+    other: _Open = field(default_factory=_Open)
+
+    def ran(self, score: float) -> None:
+        """One job of the challenger."""
+        self.runs += 1
+        step = score - self.mean
+        self.mean += step / self.runs
+        self.squares += step * (score - self.mean)
+        self.own.add(score)
+
+    def compare(self, noise: float) -> None:
+        """Settle the jobs since the last comparison, once both sides have some."""
+        own, other = self.own, self.other
+        if not (own.runs and other.runs):
+            return
+        difference = own.total / own.runs - other.total / other.runs
+        steadiness = self.noise(noise)
+        z = difference / math.sqrt(steadiness**2 / own.runs + noise**2 / other.runs)
+        self.better = raised(self.better, z)
+        self.worse = raised(self.worse, -z)
+        weight = own.runs * other.runs / (own.runs + other.runs)
+        self.weight += weight
+        self.difference += (difference - self.difference) * weight / self.weight
+        self.level += (other.total / other.runs - self.level) * weight / self.weight
+        self.cost -= own.runs * difference
+        self.own, self.other = _Open(), _Open()
+
+    def noise(self, usual: float) -> float:
+        """Standard deviation of one of its runs: never less than what is usual here, more for a
+        configuration that is fast at one time and slow at another."""
+        own = (PRIOR_RUNS * usual**2 + self.squares) / (PRIOR_RUNS + max(self.runs - 1, 0))
+        return max(usual, math.sqrt(own))
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Duel":
+        """Build from ``asdict``."""
+        return cls(**{**state, "own": _Open(**state["own"]), "other": _Open(**state["other"])})
+
+
+@dataclass(slots=True)
+class Probation:
+    """A new incumbent beside the level of the one before."""
+
+    former: str
+    level: float
+    """What the former one gave at the time of the duel."""
+    runs: int = 0
+    worse: list[float] = field(default_factory=start)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an introduction ended."""
+
+    candidate_id: str
+    outcome: Literal["promoted", "withdrawn", "given_up", "failed", "returned"]
+    """Promoted to incumbent; withdrawn because it is worse; given up because nobody can tell;
+    failed to run; returned: promoted before, did not keep up, and the former one is back."""
+    sequence: int
+    at: str
+    """When the job ended that decided it, ISO 8601; empty where nobody knows."""
+    runs: int
+    gain: float
+    """Difference to the incumbent as measured, in scores."""
+    cost: float
+    """Sum over its jobs of what the incumbent would have been ahead, in scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What is believed of a challenger's difference to the incumbent, in scores."""
+
+    candidate_id: str
+    mean: float
+    sd: float
+    runs: int
+
+    @property
+    def better(self) -> float:
+        """Probability to be better than the incumbent."""
+        return _NORMAL.cdf(self.mean / max(self.sd, 1e-9))
+
+    @property
+    def worth(self) -> float:
+        """Expected improvement over the incumbent."""
+        sd = max(self.sd, 1e-9)
+        z = self.mean / sd
+        return self.mean * _NORMAL.cdf(z) + sd * _NORMAL.pdf(z)
+
+
+@dataclass(slots=True)
+class Introduction:
+    """What is being introduced in one context."""
+
+    incumbent: str | None = None
+    """Candidate id; None before anything was measured."""
+    established: bool = False
+    """Whether it has to be beaten in a test."""
+    scale: float = 1.0
+    """What a relative noise of 1 is in scores."""
+    last: float | None = None
+    """Score of the incumbent's latest job."""
+    noise_squares: float = 0.0
+    noise_weight: float = 0.0
+    duels: dict[str, Duel] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)
+    """Withdrawn or given up: candidate id → sequence."""
+    probation: Probation | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    """The latest ones."""
+
+    # -- learning ---------------------------------------------------------------------------
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one run, from differences of the incumbent's successive jobs: a
+        cluster that got slower as a whole makes no noise."""
+        prior = (PRIOR_NOISE * self.scale) ** 2
+        total = PRIOR_RUNS * prior + self.noise_squares
+        return math.sqrt(total / (PRIOR_RUNS + self.noise_weight))
+
+    def see(self, candidate_id: str, score: float | None, sequence: int) -> None:
+        """Take in one live job; ``score`` is None when it has none or broke a guard."""
+        if self.incumbent is None or not self.established:
+            return
+        if candidate_id != self.incumbent:
+            if candidate_id not in self.closed:
+                self._challenger_ran(candidate_id, score, sequence)
+        elif score is not None:
+            self._incumbent_ran(score)
+
+    def _challenger_ran(self, candidate_id: str, score: float | None, sequence: int) -> None:
+        duel = self.duels.get(candidate_id)
+        if duel is None:
+            duel = self.duels[candidate_id] = Duel(sequence)
+            if len(self.duels) > MOST_DUELS:
+                fewest = min(self.duels, key=lambda one: (self.duels[one].runs, one))
+                del self.duels[fewest]
+        if score is not None:
+            duel.ran(score)
+            duel.compare(self.noise)
+
+    def _incumbent_ran(self, score: float) -> None:
+        noise = self.noise
+        for duel in self.duels.values():
+            duel.other.add(score)
+            duel.compare(noise)
+        if self.probation is not None:
+            self.probation.runs += 1
+            behind = (self.probation.level - score) / noise
+            self.probation.worse = raised(self.probation.worse, behind)
+        if self.last is not None:
+            step = min(abs(score - self.last), OUTLIER * math.sqrt(2) * noise)
+            self.noise_squares = NOISE_MEMORY * self.noise_squares + step**2 / 2
+            self.noise_weight = NOISE_MEMORY * self.noise_weight + 1.0
+        self.last = score
+
+    def reopen(self) -> None:
+        """Begin anew: what was found out may no longer hold (drift)."""
+        self.duels.clear()
+        self.closed.clear()
+        self.probation = None
+
+    # -- settling ---------------------------------------------------------------------------
+
+    def settle(
+        self,
+        rivals: Sequence[Measured],
+        min_feasible: float,
+        *,
+        profiling: bool,
+        sequence: int,
+        at: str = "",
+        scale: float = 1.0,
+    ) -> str | None:
+        """Draw the consequences of what was seen; says who is the incumbent.
+
+        ``rivals`` are all configurations that may be run and were measured. With ``profiling`` a
+        campaign is under way: the best estimate is the incumbent.
+        """
+        self.scale = scale
+        known = {r.candidate_id: r for r in rivals if r.trial.run_share >= min_feasible}
+        now = (sequence, at)
+        self._drop_failed({r.candidate_id for r in rivals}, known, now)
+        current = known.get(self.incumbent or "")
+        if profiling or current is None or current.trial.runs < ESTABLISHED:
+            best = elect(list(known.values()))
+            if best is None or best.candidate_id != self.incumbent:
+                self._install(best.candidate_id if best else None)
+            self.established = best is not None and best.trial.runs >= ESTABLISHED
+            return self.incumbent
+        self.established = True
+        self._end_probation(known, now)
+        self._promote(known, now)
+        self._withdraw(rivals, now)
+        return self.incumbent
+
+    def challenges(self, rivals: Sequence[Measured]) -> list[Challenge]:
+        """What is open, the most promising first."""
+        by_id = {r.candidate_id: r for r in rivals}
+        current = by_id.get(self.incumbent or "")
+        if current is None:
+            return []
+        found = [
+            self._challenge(rival, current)
+            for rival in rivals
+            if rival is not current and rival.candidate_id not in self.closed
+        ]
+        return sorted(found, key=lambda one: (-one.worth, one.candidate_id))
+
+    def _challenge(self, rival: Measured, current: Measured) -> Challenge:
+        """A duel's difference, drawn towards the expected one; of what had no duel, the difference
+        of the estimates, which are drawn already."""
+        duel = self.duels.get(rival.candidate_id)
+        if duel is None or not duel.weight:
+            return Challenge(
+                rival.candidate_id,
+                rival.estimate.mean - current.estimate.mean,
+                math.hypot(rival.estimate.sd, current.estimate.sd),
+                rival.trial.runs,
+            )
+        mean, precision = 0.0, 1.0 / (PRIOR_NOISE * self.scale) ** 2
+        if rival.expected is not None and current.expected is not None:
+            mean = rival.expected.mean - current.expected.mean
+            sd = math.hypot(rival.expected.sd, current.expected.sd)
+            precision = 1.0 / max(sd, 1e-3 * self.scale) ** 2
+        own = duel.weight / duel.noise(self.noise) ** 2
+        total = precision + own
+        difference = (precision * mean + own * duel.difference) / total
+        return Challenge(rival.candidate_id, difference, math.sqrt(1.0 / total), duel.runs)
+
+    def _install(self, candidate_id: str | None) -> None:
+        self.incumbent = candidate_id
+        self.duels.clear()
+        self.probation = None
+        self.last = None
+
+    def _drop_failed(
+        self, measured: set[str], known: Mapping[str, Measured], now: tuple[int, str]
+    ) -> None:
+        for cid in [cid for cid in self.duels if cid in measured and cid not in known]:
+            self._close(cid, "failed", now)
+
+    def _end_probation(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+        probation, failing = self.probation, self.incumbent
+        if probation is None or failing is None:
+            return
+        if probation.former in known and log_odds(probation.worse) >= PROMOTE:
+            lost = self.last if self.last is not None else probation.level
+            self._install(probation.former)
+            self.closed[failing] = now[0]
+            gain = lost - probation.level
+            self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
+        elif probation.runs >= PROBATION or probation.former not in known:
+            self.probation = None
+
+    def _promote(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+        won = [
+            (log_odds(duel.better), cid)
+            for cid, duel in self.duels.items()
+            if cid in known and duel.runs >= LEAST_RUNS and log_odds(duel.better) >= PROMOTE
+        ]
+        if not won:
+            return
+        _, winner = max(won)
+        former = self.incumbent
+        assert former is not None
+        duel = self.duels[winner]
+        self._say(_verdict(winner, "promoted", now, duel))
+        self._install(winner)
+        self.established = True
+        self.probation = Probation(former, duel.level)
+
+    def _withdraw(self, rivals: Sequence[Measured], now: tuple[int, str]) -> None:
+        """Take back what is worse, or most likely so, and what nobody will ever tell apart."""
+        hopeless = {c.candidate_id for c in self.challenges(rivals) if c.better < HOPELESS}
+        for cid, duel in list(self.duels.items()):
+            if duel.weight and (cid in hopeless or log_odds(duel.worse) >= WITHDRAW):
+                self._close(cid, "withdrawn", now)
+            elif duel.weight and duel.runs >= MOST_RUNS:
+                self._close(cid, "given_up", now)
+
+    def _close(
+        self,
+        candidate_id: str,
+        outcome: Literal["withdrawn", "given_up", "failed"],
+        now: tuple[int, str],
+    ) -> None:
+        self._say(_verdict(candidate_id, outcome, now, self.duels.pop(candidate_id)))
+        self.closed[candidate_id] = now[0]
+        while len(self.closed) > MOST_CLOSED:
+            del self.closed[next(iter(self.closed))]
+
+    def _say(self, verdict: Verdict) -> None:
+        self.verdicts = [*self.verdicts[1 - MOST_VERDICTS :], verdict]
+
+    # -- keeping ----------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Introduction":
+        """Build from what :meth:`dump` gave."""
+        probation = state["probation"]
+        return cls(
+            **{
+                **state,
+                "duels": {cid: Duel.load(one) for cid, one in state["duels"].items()},
+                "closed": dict(state["closed"]),
+                "probation": None if probation is None else Probation(**probation),
+                "verdicts": [Verdict(**one) for one in state["verdicts"]],
+            }
+        )
+
+
+def elect(rivals: Sequence[M]) -> M | None:
+    """The best cautious estimate: mean less one standard deviation, so that a second and third run
+    of a good one count for it. One run makes no incumbent while another configuration has two: what
+    was measured once and looked best is mostly luck."""
+    repeated = [r for r in rivals if r.trial.runs >= REPEATS]
+    return max(repeated or rivals, key=lambda r: r.estimate.mean - r.estimate.sd, default=None)
+
+
+def _verdict(
+    candidate_id: str,
+    outcome: Literal["promoted", "withdrawn", "given_up", "failed"],
+    now: tuple[int, str],
+    duel: Duel,
+) -> Verdict:
+    return Verdict(candidate_id, outcome, *now, duel.runs, duel.difference, duel.cost)
