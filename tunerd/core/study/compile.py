@@ -16,6 +16,7 @@ from tunerd.core.study.parts import (
     Constraint,
     ContextFeature,
     Derived,
+    DriftOptions,
     Guard,
     HistoryOptions,
     Objective,
@@ -70,6 +71,7 @@ class _Compiler:
             ),
             "predictor": PredictorOptions(**table.predictor.model_dump()),
             "history": HistoryOptions(**table.history.model_dump()),
+            "drift": DriftOptions(**table.drift.model_dump()),
             "mapping": table.mapping,
         }
 

@@ -13,6 +13,7 @@ from tunerd.core.study.shapes import Number, Seed, Table, Text, Value
 __all__ = [
     "BaselineTable",
     "BucketTable",
+    "DriftTable",
     "FeatureTable",
     "GuardTable",
     "HistoryTable",
@@ -177,6 +178,22 @@ class HistoryTable(Table):
     )
 
 
+class DriftTable(Table):
+    """What is done about jobs that no longer are as they were."""
+
+    quiet_jobs: int = Field(
+        default=10_000,
+        ge=100,
+        le=100_000_000,
+        description="Budget of false alarms: one in so many jobs while nothing changes, at most.",
+    )
+    act: bool = Field(
+        default=True,
+        description="Whether a drift of speed or ranks makes a new model, with the jobs since in"
+        " front, and wider bands; else it is only told.",
+    )
+
+
 class StudyFile(Table):
     """A study: an objective, a context, parameters, and the rules between them."""
 
@@ -243,6 +260,10 @@ class StudyFile(Table):
     history: HistoryTable = Field(
         default_factory=HistoryTable,
         description="How much of history counts when a model is built.",
+    )
+    drift: DriftTable = Field(
+        default_factory=DriftTable,
+        description="What is done about jobs that no longer are as they were.",
     )
     mapping: MappingTable = Field(
         default_factory=MappingTable,

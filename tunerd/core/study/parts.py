@@ -16,6 +16,7 @@ __all__ = [
     "Constraint",
     "ContextFeature",
     "Derived",
+    "DriftOptions",
     "Guard",
     "HistoryOptions",
     "Objective",
@@ -193,3 +194,11 @@ class HistoryOptions:
 
     window_days: float | None = None
     half_life_days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriftOptions:
+    """What is done about drift (study file: ``[drift]``)."""
+
+    quiet_jobs: int = 10_000
+    act: bool = True

@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from tunerd.core.expressions import FUNCTIONS
 from tunerd.core.study.file import (
     BaselineTable,
+    DriftTable,
     FeatureTable,
     GuardTable,
     HistoryTable,
@@ -79,6 +80,7 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
     "[search]": (SearchTable, "All optional."),
     "[predictor]": (PredictorTable, "All optional."),
     "[history]": (HistoryTable, "All optional."),
+    "[drift]": (DriftTable, "All optional; [Drift](drift.md) says what it is about."),
     "[mapping]": (MappingTable, "All optional; [Importing old jobs](import.md) has examples."),
     "mapping.columns.NAME, mapping.measured_s and mapping.gpus as a table": (ColumnTable, ""),
     "mapping.finished_at as a table": (TimeTable, ""),

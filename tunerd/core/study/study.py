@@ -16,6 +16,7 @@ from tunerd.core.study.parts import (
     Constraint,
     ContextFeature,
     Derived,
+    DriftOptions,
     Guard,
     HistoryOptions,
     Objective,
@@ -48,6 +49,7 @@ class Study:
     search: SearchOptions
     predictor: PredictorOptions
     history: HistoryOptions
+    drift: DriftOptions
     mapping: MappingTable
     """How to read tables of old jobs."""
     text: str

@@ -1,0 +1,80 @@
+"""Whether more jobs fail than was to be expected of what they ran.
+
+Each job's chance to fail was known before it: from its configuration's earlier jobs, else from the
+model of what runs; both are held against how often such jobs did fail here. What is watched for are
+odds three and ten times as high, in each context and over the study; nobody is woken because fewer
+jobs fail.
+"""
+
+import math
+
+from tunerd.core.drift.here import FAILURE_ALTERNATIVES, Cell
+
+__all__ = ["Failures", "failure_gains"]
+
+ODDS = (3.0, 10.0)
+assert len(ODDS) == FAILURE_ALTERNATIVES
+BINS = 8
+PRIOR = 4.0
+"""Jobs that a chance as it was told counts as, against how often such jobs failed."""
+MEMORY = 400.0
+LEAST, MOST = 0.005, 0.98
+WEIGHT = 1.0
+"""Jobs that the model's word counts as beside a configuration's own."""
+
+
+class Failures:
+    """How chances to fail that were told compare with what came. Bounded."""
+
+    def __init__(self) -> None:
+        self._bins = [[0.0, 0.0] for _ in range(2 * BINS)]
+        """Jobs and their failures, by what was told: first jobs of a configuration, then others."""
+
+    def chance(self, cell: Cell | None, feasible: float | None) -> tuple[float, int]:
+        """Chance to fail of a job, and what it was told by."""
+        told = 1.0 - feasible if feasible is not None else self.usual
+        said = 0 if cell is None else cell.ran + cell.failed
+        first = not said
+        if cell is not None and said:
+            told = (cell.failed + WEIGHT * told) / (said + WEIGHT)
+        told = min(max(told, LEAST), MOST)
+        place = int(told * BINS) + (0 if first else BINS)
+        jobs, failed = self._bins[place]
+        return min(max((failed + PRIOR * told) / (jobs + PRIOR), LEAST), MOST), place
+
+    @property
+    def usual(self) -> float:
+        """Share of all jobs that failed."""
+        jobs = sum(one[0] for one in self._bins)
+        return (sum(one[1] for one in self._bins) + 0.5) / (jobs + 5.0)
+
+    def learn(self, place: int, *, failed: bool) -> None:
+        """Take in what came."""
+        one = self._bins[place]
+        if one[0] >= MEMORY:
+            one[1] *= (MEMORY - 1.0) / one[0]
+            one[0] = MEMORY - 1.0
+        one[0] += 1.0
+        one[1] += failed
+
+    def dump(self) -> list[list[float]]:
+        """State as JSON values."""
+        return [list(one) for one in self._bins]
+
+    @classmethod
+    def load(cls, state: list[list[float]]) -> "Failures":
+        """Build from what :meth:`dump` gave."""
+        failures = cls()
+        failures._bins = [list(one) for one in state]
+        return failures
+
+
+def failure_gains(chance: float, *, failed: bool) -> list[float]:
+    """Log likelihood ratios of a job's outcome under higher odds."""
+    gains = []
+    for odds in ODDS:
+        raised = chance * odds / (1.0 - chance + chance * odds)
+        gains.append(
+            math.log(raised / chance) if failed else math.log1p(-raised) - math.log1p(-chance)
+        )
+    return gains

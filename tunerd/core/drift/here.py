@@ -1,0 +1,157 @@
+"""What the watch remembers of one context: its configurations' levels, its latest jobs, its rises.
+
+A configuration's *level* is the mean score of its jobs so far, begun by what the predictor expected
+of the first. A job's error against it has variance σ²·(1 + 1/jobs) and, while nothing changes, owes
+nothing to earlier errors (Helmert's residuals), whatever the predictor learns meanwhile. Errors of
+a predictor that learns shrink, hang together and forget the very change that is looked for.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
+
+from tunerd.core.drift.rise import Moment, Rise
+
+__all__ = ["FAILURE_ALTERNATIVES", "SPEED_ALTERNATIVES", "Cell", "Here", "Lately"]
+
+SPEED_ALTERNATIVES = 6
+FAILURE_ALTERNATIVES = 2
+MOST_CELLS = 256
+"""Configurations remembered; the one that ran longest ago falls out."""
+LATELY = 48
+"""Latest jobs remembered: a change is found after about ten."""
+MEMORY = 50.0
+"""Jobs that a level counts as at most."""
+
+
+@dataclass(slots=True)
+class Cell:
+    """One configuration."""
+
+    weight: float = 0.0
+    """Jobs that the level counts as; below one before the first."""
+    level: float = 0.0
+    """In scores."""
+    ran: int = 0
+    failed: int = 0
+
+    def learn(self, score: float) -> None:
+        """Move the level."""
+        self.weight = min(self.weight + 1.0, MEMORY)
+        self.level += (score - self.level) / self.weight
+
+
+class Lately(NamedTuple):
+    """A job that was scored."""
+
+    sequence: int
+    finished_at: float
+    cell: str
+    score: float
+
+
+@dataclass(slots=True)
+class Here:
+    """The watch's memory of one context. Bounded; saved with the context."""
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    """By the beginning of a candidate id, the one that ran last at the end."""
+    lately: deque[Lately] = field(default_factory=lambda: deque(maxlen=LATELY))
+    speed: Rise = field(default_factory=lambda: Rise(SPEED_ALTERNATIVES))
+    failing: Rise = field(default_factory=lambda: Rise(FAILURE_ALTERNATIVES))
+    jobs: int = 0
+    mean: float = 0.0
+    """Of the scores."""
+    errors: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """Repeats, and the sum of their squared errors: this context's own noise."""
+    fresh: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """First jobs of configurations, and their mean error: the predictor's bias here."""
+    lean: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """How the latest jobs lean together: what is left when that is gone tells configurations
+    apart."""
+
+    def cell(self, name: str) -> Cell:
+        """A configuration's cell; it is now the one that ran last."""
+        cell = self.cells.pop(name, None) or Cell()
+        self.cells[name] = cell
+        if len(self.cells) > MOST_CELLS:
+            del self.cells[next(iter(self.cells))]
+        return cell
+
+    def scored(self, name: str, score: float, at: Moment) -> None:
+        """A job's score is known now."""
+        self.lately.append(Lately(*at, name, score))
+        self.jobs += 1
+        self.mean += (score - self.mean) / min(self.jobs, MEMORY)
+
+    def before(self, since: int) -> dict[str, tuple[float, float]]:
+        """Weight and level of configurations as they were before a sequence."""
+        found = {name: (cell.weight, cell.level) for name, cell in self.cells.items()}
+        for one in reversed(self.lately):
+            if one.sequence >= since and one.cell in found:
+                weight, level = found[one.cell]
+                left = weight - 1.0
+                found[one.cell] = (
+                    (left, level + (level - one.score) / left) if left > 1e-9 else (0.0, 0.0)
+                )
+        return found
+
+    def moved(self, since: int) -> float | None:
+        """By how much scores moved at a sequence, configuration by configuration."""
+        before = self.before(since)
+        found = [
+            one.score - before[one.cell][1]
+            for one in self.lately
+            if one.sequence >= since and before.get(one.cell, (0.0, 0.0))[0] > 0
+        ]
+        return median(found) if found else None
+
+    def begin_again(self, since: int, moved: float | None) -> None:
+        """Count levels from a sequence on. What configurations were worth before still tells how
+        they differ: it stays as half a job, ``moved`` along with the others, or goes when it tells
+        nothing (None)."""
+        before = self.before(since)
+        for name, cell in self.cells.items():
+            weight, level = before[name]
+            kept = moved is not None and weight > 0
+            cell.weight = 0.5 if kept else 0.0
+            cell.level = level + (moved or 0.0) if kept else 0.0
+        for one in self.lately:
+            if one.sequence >= since and one.cell in self.cells:
+                self.cells[one.cell].learn(one.score)
+        self.speed.reset()
+        self.lean = [0.0, 0.0]
+
+    def dump(self) -> dict[str, Any]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {
+            "cells": [[k, c.weight, c.level, c.ran, c.failed] for k, c in self.cells.items()],
+            "lately": [list(one) for one in self.lately],
+            "speed": self.speed.dump(),
+            "failing": self.failing.dump(),
+            "jobs": self.jobs,
+            "mean": self.mean,
+            "errors": list(self.errors),
+            "fresh": list(self.fresh),
+            "lean": list(self.lean),
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Here":
+        """Build from what :meth:`dump` gave; nothing for nothing."""
+        if not state:
+            return cls()
+        here = cls(
+            cells={name: Cell(*cell) for name, *cell in state["cells"]},
+            speed=Rise.load(SPEED_ALTERNATIVES, state["speed"]),
+            failing=Rise.load(FAILURE_ALTERNATIVES, state["failing"]),
+            jobs=state["jobs"],
+            mean=state["mean"],
+            errors=list(state["errors"]),
+            fresh=list(state["fresh"]),
+            lean=list(state["lean"]),
+        )
+        here.lately.extend(Lately(*one) for one in state["lately"])
+        return here

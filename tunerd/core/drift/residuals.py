@@ -1,0 +1,180 @@
+"""A job's error in units of what errors are usually: near a standard normal while nothing changes.
+
+Two kinds of jobs say something about speed. A *repeat* is measured against its configuration's own
+level (:mod:`.here`); a *first* job of a configuration against what the predictor said, whose bias
+in this context and whose idea of its own spread are taken out. What tunerd itself chose for looking
+good is expected to fall short (a searcher hunts the predictor's errors, and luck), so such jobs say
+nothing before their configuration has been seen a few times.
+
+Scales start by themselves and are held against outliers; nothing is said before they are known.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tunerd.core.drift.here import Here
+from tunerd.core.drift.rise import Moment
+
+__all__ = ["CLIP", "Scales", "Vote"]
+
+CLIP = 3.0
+"""No job says more than this: one that was measured wrongly is not a drift."""
+CLIP_FIRST = 2.0
+ENOUGH_REPEATS = 12
+ENOUGH_FIRST = 12
+ENOUGH_HERE = 3
+"""Jobs of a context before the predictor's word counts there."""
+CHOSEN = 3.0
+"""Jobs that the configuration of a follower must count as."""
+MEMORY = 500.0
+PRIOR_HERE = 20.0
+"""Repeats that the study's noise counts as in a context's own."""
+MOST_HERE = 200.0
+FLOOR = 0.01
+"""Noise is at least this share of how much scores differ within contexts: where jobs repeat to the
+last digit, any change at all would be infinitely unlikely."""
+NORMAL = math.sqrt(math.pi / 2)
+"""Standard deviations in a normal's mean absolute error."""
+
+
+class Vote(NamedTuple):
+    """What one job says about speed."""
+
+    u: float
+    """Standardised error, clipped; positive is faster than before."""
+    lean: float
+    """The same, less how the context's other latest jobs lean: what is this configuration's."""
+    repeat: bool
+
+
+@dataclass(slots=True)
+class _Scale:
+    """Mean absolute size, as a standard deviation."""
+
+    jobs: float = 0.0
+    size: float = 0.0
+
+    @property
+    def sd(self) -> float:
+        return NORMAL * self.size
+
+    def learn(self, error: float, enough: int) -> None:
+        if self.jobs >= enough:
+            error = min(error, 4.0 * self.sd)
+        self.jobs = min(self.jobs + 1.0, MEMORY)
+        self.size += (error - self.size) / self.jobs
+
+
+class Scales:
+    """The study's scales. Bounded; part of the watch's state."""
+
+    def __init__(self) -> None:
+        self._repeat = _Scale()
+        self._first = _Scale()
+        self._scores = _Scale()
+
+    def judge(
+        self,
+        here: Here,
+        name: str,
+        score: float,
+        predicted: tuple[float, float] | None,
+        at: Moment,
+        *,
+        chosen: bool,
+    ) -> Vote | None:
+        """Measure a job against what was known before it, then learn it.
+
+        Args:
+            here: its context.
+            name: its configuration.
+            score: what came.
+            predicted: mean and spread that the predictor gave it.
+            at: which job it is.
+            chosen: whether tunerd had it run.
+
+        Returns:
+            None where it says nothing.
+        """
+        cell = here.cell(name)
+        vote = None
+        if cell.weight > 0:
+            vote = self._repeated(here, cell.weight, score - cell.level)
+            if chosen and cell.weight < CHOSEN:
+                vote = None
+        elif predicted is not None:
+            z = (score - predicted[0]) / max(predicted[1], 1e-12)
+            vote = None if chosen else self._seen_first(here, z)
+            if not chosen and self._first.jobs >= ENOUGH_FIRST:
+                cell.weight, cell.level = self._trust(predicted[1]), predicted[0]
+        if here.jobs:
+            self._scores.learn(abs(score - here.mean), ENOUGH_REPEATS)
+        cell.learn(score)
+        here.scored(name, score, at)
+        if vote is None:
+            return None
+        return Vote(vote[0], _leaning(here, vote[0]), vote[1])
+
+    def _repeated(self, here: Here, weight: float, error: float) -> tuple[float, bool] | None:
+        error /= math.sqrt(1.0 + 1.0 / weight)
+        u = None
+        if self._repeat.jobs >= ENOUGH_REPEATS:
+            u = error / self.noise(here)
+        self._repeat.learn(abs(error), ENOUGH_REPEATS)
+        held = max(min(error, CLIP * self._repeat.sd), -CLIP * self._repeat.sd)
+        jobs, squares = here.errors
+        if jobs >= MOST_HERE:
+            squares *= (MOST_HERE - 1.0) / jobs
+            jobs = MOST_HERE - 1.0
+        here.errors = [jobs + 1.0, squares + held * held]
+        return None if u is None else (max(-CLIP, min(u, CLIP)), True)
+
+    def _seen_first(self, here: Here, z: float) -> tuple[float, bool] | None:
+        u = None
+        jobs, mean = here.fresh
+        if self._first.jobs >= ENOUGH_FIRST and here.jobs >= ENOUGH_HERE:
+            # Self-started (findings): less the mean so far, drawn to 0.
+            left = (z / self._first.sd - mean * jobs / (jobs + 2.0)) if self._first.sd > 0 else 0.0
+            u = left * math.sqrt((jobs + 2.0) / (jobs + 3.0))
+        if self._first.sd > 0:
+            jobs = min(jobs + 1.0, MEMORY)
+            held = max(-CLIP, min(z / self._first.sd, CLIP))
+            here.fresh = [jobs, mean + (held - mean) / jobs]
+        self._first.learn(abs(z), ENOUGH_FIRST)
+        return None if u is None else (max(-CLIP_FIRST, min(u, CLIP_FIRST)), False)
+
+    def noise(self, here: Here) -> float:
+        """Standard deviation of a repeat in a context."""
+        study = self._repeat.sd
+        jobs, squares = here.errors
+        own = math.sqrt((PRIOR_HERE * study * study + squares) / (PRIOR_HERE + jobs))
+        return max(own, FLOOR * self._scores.sd, 1e-12)
+
+    def _trust(self, spread: float) -> float:
+        """Jobs that a prediction is worth as the beginning of a level."""
+        noise = self._repeat.sd**2
+        error = (spread * self._first.sd) ** 2
+        return min(max(noise / max(error - noise, 1e-12), 0.02), 0.9)
+
+    def dump(self) -> list[float]:
+        """State as JSON values."""
+        scales = (self._repeat, self._first, self._scores)
+        return [value for one in scales for value in (one.jobs, one.size)]
+
+    @classmethod
+    def load(cls, state: list[float]) -> "Scales":
+        """Build from what :meth:`dump` gave."""
+        scales = cls()
+        a, b, c, d, e, f = state
+        scales._repeat, scales._first, scales._scores = _Scale(a, b), _Scale(c, d), _Scale(e, f)
+        return scales
+
+
+def _leaning(here: Here, u: float) -> float:
+    """The vote less how the context leans, which it then tells."""
+    jobs, mean = here.lean
+    left = (u - mean * jobs / (jobs + 1.0)) * math.sqrt((jobs + 1.0) / (jobs + 2.0))
+    jobs = min(jobs + 1.0, 6.0)
+    here.lean = [jobs, mean + (u - mean) / jobs]
+    return left
