@@ -14,6 +14,7 @@ from tunerd.store.learned import (
     TuneStep,
 )
 from tunerd.store.leases import Lease, study_lease
+from tunerd.store.models import ModelVersion
 from tunerd.store.observations import Added
 from tunerd.store.outbox import OutboxDepth, OutboxMessage
 from tunerd.store.overview import StudyOverview
@@ -32,6 +33,7 @@ __all__ = [
     "Generation",
     "InstanceGuard",
     "Lease",
+    "ModelVersion",
     "OutboxDepth",
     "OutboxMessage",
     "Published",

@@ -17,6 +17,7 @@ from tunerd.store.engine import Database
 from tunerd.store.guard import InstanceGuard, store_guard
 from tunerd.store.learned import LearnedReads, LearnedWrites
 from tunerd.store.leases import LeaseReads, LeaseWrites
+from tunerd.store.models import ModelReads, ModelWrites
 from tunerd.store.observations import ObservationReads, ObservationWrites
 from tunerd.store.outbox import OutboxReads, OutboxWrites
 from tunerd.store.overview import OverviewReads
@@ -37,6 +38,7 @@ class Transaction(
     PositionWrites,
     StudyWrites,
     LearnedWrites,
+    ModelWrites,
     PredictionWrites,
     RecommendationWrites,
     LeaseWrites,
@@ -53,6 +55,7 @@ class Store(
     PositionReads,
     StudyReads,
     LearnedReads,
+    ModelReads,
     PredictionReads,
     RecommendationReads,
     LeaseReads,

@@ -21,6 +21,7 @@ __all__ = [
     "generations",
     "leases",
     "metadata",
+    "models",
     "observations",
     "outbox",
     "positions",
@@ -227,6 +228,21 @@ checkpoints = sa.Table(
     sa.Column("created_at", Instant, nullable=False),
     # Last: SQLite reads a row from the front, and nobody who asks for the time wants the blob.
     sa.Column("blob", sa.LargeBinary, nullable=False),
+)
+
+models = sa.Table(
+    "models",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("checkpoint", sa.Text),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("fitted_sequence", sa.BigInteger, nullable=False),
+    sa.Column("decided_sequence", sa.BigInteger, nullable=False),
+    sa.Column("took_over", sa.Boolean, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("decided_at", Instant, nullable=False),
 )
 
 # Beside `studies`, not in it: ingest rewrites that row with every batch.

@@ -17,7 +17,31 @@ INSTANT = sa.Text().with_variant(sa.TIMESTAMP(timezone=True), "postgresql")
 
 def upgrade() -> None:
     """Add what each room keeps."""
+    _models()
     _requests()
+
+
+def _models() -> None:
+    """Every model that was built, and what became of it."""
+    op.create_table(
+        "models",
+        sa.Column(
+            "study",
+            sa.Text(),
+            sa.ForeignKey("studies.name", name="fk_models_study_studies"),
+            nullable=False,
+        ),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("checkpoint", sa.Text()),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("fitted_sequence", sa.BigInteger(), nullable=False),
+        sa.Column("decided_sequence", sa.BigInteger(), nullable=False),
+        sa.Column("took_over", sa.Boolean(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("decided_at", INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("study", "version", name="pk_models"),
+    )
 
 
 def _requests() -> None:
