@@ -1,0 +1,240 @@
+"""The model that serves: who takes over, what comes back, and that it all survives a crash."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.core.tuning import TEXT, Inline, job, random_jobs, study, true_speed
+from tunerd.core.history import Regime
+from tunerd.core.model import Model
+from tunerd.core.observation import Observation
+from tunerd.core.study import Study, parse_study
+from tunerd.core.training import SOON, SWAP_AFTER, Built
+from tunerd.core.tuner import Tuner
+
+JOBS = random_jobs(560)
+
+
+def learn(tuner: Tuner, jobs: Sequence[Observation], size: int = 10) -> list[Built]:
+    """Learn in steps; returns what became of models."""
+    for i in range(0, len(jobs), size):
+        tuner.learn(jobs[i : i + size])
+    return drained(tuner)
+
+
+def drained(tuner: Tuner) -> list[Built]:
+    found = list(tuner.training.built)
+    tuner.training.built.clear()
+    return found
+
+
+def saved(tuner: Tuner) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(json.dumps(tuner.dump()))
+    return loaded
+
+
+def under_way(tuner: Tuner) -> Any:
+    return saved(tuner)["training"]["rebuild"]
+
+
+def restored(
+    tuner: Tuner, parts: dict[str, bytes], jobs: Sequence[Observation], size: int = 10
+) -> Tuner:
+    ends = range(0, tuner.sequence, size)
+    return Tuner.restore(
+        tuner.study,
+        Inline(),
+        saved(tuner),
+        {k: json.loads(json.dumps(s.dump())) for k, s in tuner.contexts.items()},
+        parts,
+        [(end + 1, min(end + size, tuner.sequence)) for end in ends],
+        lambda sequences: [jobs[s - 1] for s in sequences],
+    )
+
+
+def model_of(tuner: Tuner) -> Model:
+    assert tuner.model is not None
+    return tuner.model
+
+
+def comparing(jobs: Sequence[Observation] = JOBS) -> tuple[Tuner, int]:
+    """A tuner in whose study a comparison is about to begin with the next step, and where."""
+    tuner, at = Tuner(study(), Inline()), 0
+    while under_way(tuner) is None:
+        tuner.learn(jobs[at : at + 10])
+        at += 10
+    drained(tuner)
+    return tuner, at
+
+
+def test_small_studies_are_fitted_on_the_spot_and_larger_ones_compared() -> None:
+    built = learn(Tuner(study(), Inline()), JOBS)
+    assert (built[0].why, built[0].contest) == ("first", None)
+    assert all(one.took_over and one.why == "grown" for one in built[1:] if one.decided_at <= 300)
+    compared = [one for one in built if one.contest is not None]
+    assert compared
+    for one in compared:
+        assert one.contest is not None
+        assert one.decided_at - one.fitted_at in range(SWAP_AFTER, SWAP_AFTER + 10)
+        assert one.contest.jobs > 0.8 * SWAP_AFTER
+        assert one.took_over == one.contest.won
+
+
+@pytest.mark.parametrize("checkpoint", ["before", "within"])
+@pytest.mark.parametrize("more", [0, 3, 6])
+def test_a_comparison_survives_a_crash_at_any_step(checkpoint: str, more: int) -> None:
+    tuner, at = comparing()
+    parts = model_of(tuner).dump()
+    for i in range(more):
+        tuner.learn(JOBS[at + 10 * i : at + 10 * i + 10])
+        if checkpoint == "within" and i == 1:
+            parts = model_of(tuner).dump()
+    at += 10 * more
+    assert under_way(tuner) is not None
+    again = restored(tuner, parts, JOBS)
+    assert saved(again) == saved(tuner)
+    before = model_of(tuner)
+    for i in range(at, at + 120, 10):
+        assert tuner.learn(JOBS[i : i + 10]) == again.learn(JOBS[i : i + 10])
+    assert drained(tuner) == drained(again)
+    assert saved(tuner) == saved(again)
+    assert model_of(tuner).dump() == model_of(again).dump()
+    assert model_of(tuner) is not before or under_way(tuner) is None
+
+
+def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_again() -> None:
+    """What it learned from was mixed up by a study whose window reaches back an hour: five dozen
+    jobs against all of them."""
+    whole, short = Tuner(study(), Inline()), Tuner(narrow(), Inline())
+    learn(whole, JOBS[:340])
+    rng = np.random.default_rng(0)
+    # The champion has seen everything; the challengers see the latest few jobs, which say nothing.
+    learn(short, JOBS[:300])
+    confused = [noisy(one, rng) for one in JOBS[300:440]]
+    built = learn(short, confused)
+    built += learn(short, renumbered(random_jobs(150, seed=3), short.sequence + 1))
+    verdicts = [one for one in built if one.contest is not None]
+    turned_down = [one for one in verdicts if not one.took_over]
+    assert turned_down
+    first = turned_down[0]
+    assert first.contest is not None
+    assert first.contest.by in ("ranks", "errors")
+    later = [one.fitted_at for one in verdicts if one.fitted_at > first.fitted_at]
+    assert all(at >= first.fitted_at * 1.2 for at in later)
+
+
+def narrow() -> Study:
+    return parse_study(TEXT + "[history]\nwindow_days = 0.05\n")
+
+
+def noisy(one: Observation, rng: np.random.Generator) -> Observation:
+    """The same job, whose speed says nothing."""
+    if "speed" not in one.metrics:
+        return one
+    return msgspec.structs.replace(one, metrics={"speed": float(np.exp(rng.normal(6, 1)))})
+
+
+def renumbered(jobs: Sequence[Observation], first: int) -> list[Observation]:
+    return [
+        msgspec.structs.replace(one, sequence=first + i, event_id=f"r{first + i}")
+        for i, one in enumerate(jobs)
+    ]
+
+
+# -- an operator's word ------------------------------------------------------------------------
+
+
+def test_a_pinned_model_learns_on_and_is_not_replaced() -> None:
+    tuner = Tuner(study(), Inline())
+    learn(tuner, JOBS[:100])
+    early = model_of(tuner).dump()
+    learn(tuner, JOBS[100:310])
+    old = Model.load(tuner.study, tuner.features, early)
+    tuner.training.take_up(old, "back", tuner.sequence, pinned=True)
+    (back,) = drained(tuner)
+    assert (back.why, back.fitted_at, back.decided_at) == ("back", old.fitted_at, 310)
+    assert learn(tuner, JOBS[310:]) == []
+    assert model_of(tuner).fitted_at == back.fitted_at
+    assert model_of(tuner).learned == 560
+    again = restored(tuner, model_of(tuner).dump(), JOBS)
+    assert saved(again) == saved(tuner)
+    assert again.training.pinned
+
+
+# -- how much of history counts ----------------------------------------------------------------
+
+
+def changed(count: int, first: int, days_later: float) -> list[Observation]:
+    """Jobs of a later time, when ``y = "c"`` is no longer fast but slow."""
+    found = []
+    for one in random_jobs(count, seed=9, first=first):
+        if "speed" in one.metrics and one.config["y"] == "c":
+            one = msgspec.structs.replace(
+                one, metrics={"speed": one.metrics["speed"] * float(np.exp(-0.6))}
+            )
+        found.append(
+            msgspec.structs.replace(one, finished_at=one.finished_at + timedelta(days=days_later))
+        )
+    return found
+
+
+def likes_c(tuner: Tuner) -> float:
+    """By how much the model expects ``c`` to be faster than ``a``, on a log scale."""
+    pair = [
+        job(
+            1,
+            {"n": 8},
+            {"x": 4, "y": y, "z": True},
+            speed=true_speed({"n": 8}, {"x": 4, "y": y, "z": True}),
+        )
+        for y in "ca"
+    ]
+    c, a = model_of(tuner).outlook(tuner.features.rows(pair)).mean
+    return float(c - a)
+
+
+def refitted(text: str, jobs: Sequence[Observation]) -> Tuner:
+    tuner = Tuner(parse_study(text), Inline())
+    tuner.gather(jobs)
+    tuner.catch_up()
+    return tuner
+
+
+def test_jobs_outside_the_window_and_old_ones_count_less() -> None:
+    jobs = [*random_jobs(200), *changed(60, first=201, days_later=100)]
+    everything = likes_c(refitted(TEXT, jobs))
+    window = likes_c(refitted(TEXT + "[history]\nwindow_days = 50\n", jobs))
+    fading = likes_c(refitted(TEXT + "[history]\nhalf_life_days = 20\n", jobs))
+    assert everything > 0.0  # three old jobs to each new one
+    assert window < -0.1  # the truth is -0.3
+    assert fading < everything - 0.1
+
+
+def test_a_window_is_counted_from_the_newest_job_whatever_the_order() -> None:
+    old, new = random_jobs(200), changed(60, first=1, days_later=100)
+    jobs = [*new, *renumbered(old, 61)]  # an import of older jobs, afterwards
+    assert likes_c(refitted(TEXT + "[history]\nwindow_days = 50\n", jobs)) < -0.1
+
+
+def test_a_new_regime_counts_in_front_at_once_and_from_then_on() -> None:
+    tuner = Tuner(study(), Inline())
+    learn(tuner, JOBS[:340])
+    before = likes_c(tuner)
+    late = changed(160, first=341, days_later=0)
+    learn(tuner, late[:30])
+    assert tuner.training.begin(Regime(since=341, before=0.02), tuner.sequence)
+    built = learn(tuner, late[30:])
+    (drift,) = [one for one in built if one.why == "drift"]
+    assert drift.fitted_at == 370
+    assert drift.decided_at in range(370 + SOON, 370 + SOON + 10)
+    assert before > 0.2
+    assert likes_c(tuner) < 0.0
+    parts = model_of(tuner).dump()
+    again = restored(tuner, parts, [*JOBS[:340], *late])
+    assert again.training.regimes == tuner.training.regimes
+    assert saved(again) == saved(tuner)
