@@ -9,7 +9,7 @@ import numpy as np
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Held, Prospect, Rival, Wanted, decide
-from tunerd.core.evidence import estimates
+from tunerd.core.evidence import Estimate, estimates
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Scalar, Value
@@ -125,8 +125,10 @@ class Advisor:
         model: Model | None,
         features: FeatureMap,
         running: Recommendation | None,
+        overrated: float = 0.0,
     ) -> Advice:
-        """Search one context and decide what to say there; begins the next campaign round.
+        """Search one context and decide what to say there; begins the next campaign round, and
+        draws the consequences of what is being introduced (``ContextState.introduction``).
 
         The same arguments give the same advice.
 
@@ -145,6 +147,16 @@ class Advisor:
             prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
         allowed, barred = desk.rivals()
         baseline, given_up = desk.baseline()
+        profiling = state.campaign is not None
+        wanted = desk.wanted(prospects, rng)
+        state.introduction.settle(
+            allowed,
+            self.study.min_feasible,
+            profiling=profiling,
+            sequence=sequence,
+            at=state.last_job_at.isoformat() if state.last_job_at else "",
+            scale=desk.scale(allowed),
+        )
         return decide(
             self.study,
             state.evidence,
@@ -152,8 +164,10 @@ class Advisor:
             prospects,
             baseline,
             running,
-            desk.wanted(prospects, rng),
+            wanted,
             Held(tuple(one.named for one in self.orders.limits(key)), barred, given_up),
+            state.introduction,
+            overrated,
         )
 
 
@@ -215,8 +229,7 @@ class _Desk:
             return [], []
         trials = [trial for _, trial, _ in inside]
         own = np.array([trial.mean for trial in trials])
-        scale = 1.0 if self.study.objective.scale == "log" else float(np.mean(np.abs(own)))
-        noise = self.state.evidence.noise(scale)
+        noise = self.state.evidence.noise(self._scale(own))
         if self.model is None:
             expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
             feasible = np.ones(len(own))
@@ -224,9 +237,14 @@ class _Desk:
             seen = self.outlook(np.stack([code for _, _, code in inside]))
             expected, spread, feasible = seen.mean, seen.spread, seen.feasible
         beliefs = estimates(trials, noise, expected, spread)
+        alone: Sequence[Estimate | None] = [None] * len(own)
+        if self.model is not None:
+            alone = list(map(Estimate, expected.tolist(), spread.tolist()))
         found = [
-            Rival(cid, trial, belief, float(p))
-            for (cid, trial, _), belief, p in zip(inside, beliefs, feasible, strict=True)
+            Rival(cid, trial, belief, float(p), guess)
+            for (cid, trial, _), belief, p, guess in zip(
+                inside, beliefs, feasible, alone, strict=True
+            )
         ]
         if self.space is self.whole:
             return found, []
@@ -235,6 +253,15 @@ class _Desk:
             [rival for rival, keep in zip(found, kept, strict=True) if keep],
             [rival for rival, keep in zip(found, kept, strict=True) if not keep],
         )
+
+    def scale(self, rivals: Sequence[Rival]) -> float:
+        """What a relative noise of 1 is in scores."""
+        return self._scale(np.array([rival.trial.mean for rival in rivals]))
+
+    def _scale(self, scores: FloatArray) -> float:
+        if self.study.objective.scale == "log" or not len(scores):
+            return 1.0
+        return float(np.mean(np.abs(scores)))
 
     def baseline(self) -> tuple[dict[str, Value] | None, bool]:
         """What people launch here without tunerd, completed by what is pinned and by what unasked

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from tunerd.core.campaign import Campaign
 from tunerd.core.evidence import Evidence
+from tunerd.core.introduction import Introduction
 from tunerd.core.observation import Scalar
 
 __all__ = ["ContextState", "Promise"]
@@ -30,6 +31,7 @@ class ContextState:
 
     context: dict[str, Scalar]
     evidence: Evidence = field(default_factory=Evidence)
+    introduction: Introduction = field(default_factory=Introduction)
     last_job_at: datetime | None = None
     """Latest job or request; a context without any for a while is no longer active."""
     imported_at: datetime | None = None
@@ -63,6 +65,7 @@ class ContextState:
         return {
             "context": self.context,
             "evidence": self.evidence.dump(),
+            "introduction": self.introduction.dump(),
             "last_job_at": _text(self.last_job_at),
             "imported_at": _text(self.imported_at),
             "waiting_since": self.waiting_since,
@@ -78,6 +81,7 @@ class ContextState:
         context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
         waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
         promised, declined = state["promised"], state.get("declined")
+        introduction = state.get("introduction")
         assert isinstance(context, dict)
         assert isinstance(evidence, dict)
         assert isinstance(waiting, int)
@@ -87,6 +91,9 @@ class ContextState:
         return cls(
             context=context,
             evidence=Evidence.load(evidence),
+            introduction=Introduction.load(introduction)
+            if isinstance(introduction, dict)
+            else Introduction(),
             last_job_at=_instant(at),
             imported_at=_instant(state.get("imported_at")),
             waiting_since=waiting,

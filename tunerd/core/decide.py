@@ -1,8 +1,11 @@
 """From evidence, scored candidates and what already runs to what is worth saying in one context.
 
-Pure: everything it looks at is in its arguments. Depth that is still missing (sequential tests,
-a calibrated lower bound before anything is promoted, limits per user) is named in
-``docs/architecture.md``.
+Pure: everything it looks at is in its arguments. Two situations differ. Where jobs mostly run an
+established incumbent, candidates are introduced carefully: those that are being tested first
+(*confirm*), then those whose gain is certain by the calibrated lower bound (*exploit*), then those
+that are only there to teach something (*explore*), each kind with its part of ``explore_share``.
+Where there is none yet, or a campaign profiles the context, what is learned per job counts: the
+search's candidates as they come, with even shares.
 """
 
 import hashlib
@@ -15,7 +18,9 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.evidence import Estimate, Evidence, Trial
+from tunerd.core.introduction import Challenge, Introduction, elect
 from tunerd.core.observation import Value
+from tunerd.core.reasons import reason_for
 from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
 from tunerd.core.study import Study
 
@@ -44,12 +49,20 @@ MAX_CANDIDATES = 5
 the first pick fails in one context for every method); with many, none gets enough jobs."""
 CLOSE = 0.5
 """Distance at which two configurations are hardly alike; two random ones are √2 apart."""
-REPEATS = 2
-"""Runs that an incumbent has at least, where any configuration has as many."""
-MOST_LIMITS = 3
-"""Limits that a reason names."""
 CONFIRM_RUNS = 3
 """Runs after which a configuration is known and needs no more confirming."""
+MAX_SERVED = 4
+"""Candidates beside an established incumbent: every job of one is one that the others wait for."""
+MAX_TESTED = 2
+"""Of them, those that were run before and are being tested."""
+LIKELY = 0.3
+"""Probability to be better from which on what was run is run again."""
+WEIGHTS: Mapping[Kind, tuple[float, ...]] = {
+    Kind.CONFIRM: (4.0, 2.0),
+    Kind.EXPLOIT: (2.0,),
+    Kind.EXPLORE: (1.0,),
+}
+"""Parts of the explore share, of the first and the following candidates of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class Rival:
     trial: Trial
     estimate: Estimate
     feasible: float
+    expected: Estimate | None = None
+    """What the predictor alone says; None before there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +104,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What operators' limits hold back in this context."""
+    """What limits hold back in this context."""
 
     limits: tuple[str, ...] = ()
     """As a reason names them."""
@@ -120,27 +135,36 @@ def decide(
     running: Recommendation | None = None,
     wanted: Wanted | None = None,
     held: Held = Held(),
+    introduction: Introduction | None = None,
+    overrated: float = 0.0,
 ) -> Advice:
     """Choose candidates, shares and incumbent for one context.
 
     ``rivals`` are the measured configurations of the space, ``prospects`` what the search found,
     best acquisition first, ``running`` the recommendation that schedulers follow at the moment.
+    ``introduction`` is settled already; without one the best estimate is the incumbent.
+    ``overrated`` is by how much chosen candidates gained less than was predicted of them, as a
+    share: lower bounds are lower by it.
     """
-    incumbent = _incumbent(study, rivals)
-    confirm = _to_confirm(study, rivals, incumbent)
-    # Once each: what was drawn at random may have been found by the search as well.
-    distinct = {p.candidate_id: p for p in reversed(prospects)}
-    fresh = [
-        p
-        for p in prospects
-        if p is distinct[p.candidate_id]
-        and p.candidate_id not in evidence.trials
-        and (p.feasible is None or p.feasible >= study.min_feasible)
-    ]
-    chosen = _choose(fresh, running, MAX_CANDIDATES - len(confirm))
-    candidates = [_confirming(study, rival, incumbent) for rival in confirm]
-    candidates += [_proposing(study, prospect, incumbent) for prospect in chosen]
-    candidates = _share(candidates, study.explore_share)
+    usable = [r for r in rivals if r.trial.run_share >= study.min_feasible]
+    if introduction is None:
+        incumbent = elect(usable)
+    else:
+        incumbent = next((r for r in usable if r.candidate_id == introduction.incumbent), None)
+    fresh = _fresh(study, evidence, prospects, incumbent)
+    if introduction is not None and introduction.established and incumbent is not None:
+        tested = _tested(study, usable, introduction)
+        confirming = [_confirming(study, r, incumbent, overrated, c) for r, c in tested]
+        chosen = _choose(fresh, running, MAX_SERVED - max(len(tested), 1))
+        proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
+        proposed.sort(key=lambda one: one.kind is not Kind.EXPLOIT)
+        candidates = _weighed([*confirming, *proposed], study.explore_share)
+    else:
+        confirm = _to_confirm(study, usable, incumbent)
+        chosen = _choose(fresh, running, MAX_CANDIDATES - len(confirm))
+        candidates = [_confirming(study, rival, incumbent, overrated) for rival in confirm]
+        candidates += [_proposing(study, p, incumbent, overrated) for p in chosen]
+        candidates = _share(candidates, study.explore_share)
     if wanted is not None:
         candidates = _with_wanted(study, candidates, wanted, incumbent)
     return Advice(
@@ -148,10 +172,29 @@ def decide(
         incumbent=_stated(study, incumbent),
         incumbent_id=incumbent.candidate_id if incumbent else None,
         baseline=baseline,
-        reason=_reason(evidence, incumbent, candidates, wanted)
-        + _held_back(study, held, incumbent),
+        reason=reason_for(
+            study, evidence, incumbent, candidates, wanted, held, introduction, overrated
+        ),
         round=wanted.round if wanted else None,
     )
+
+
+def _fresh(
+    study: Study, evidence: Evidence, prospects: Sequence[Prospect], incumbent: Rival | None
+) -> list[Prospect]:
+    """What was not tried here and most likely runs. Where nothing has run yet and nothing is
+    likely to, what is likeliest: something must be tried."""
+    # Once each: what was drawn at random may have been found by the search as well.
+    distinct = {p.candidate_id: p for p in reversed(prospects)}
+    untried = [
+        p
+        for p in prospects
+        if p is distinct[p.candidate_id] and p.candidate_id not in evidence.trials
+    ]
+    fresh = [p for p in untried if p.feasible is None or p.feasible >= study.min_feasible]
+    if fresh or incumbent is not None:
+        return fresh
+    return sorted(untried, key=lambda p: -(p.feasible or 0.0))
 
 
 def says_the_same(advice: Advice, running: Recommendation) -> bool:
@@ -182,13 +225,17 @@ def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> lis
     )
 
 
-def _incumbent(study: Study, rivals: Sequence[Rival]) -> Rival | None:
-    """The configuration with the best cautious estimate: mean less one standard deviation, so
-    that a second and third run of a good one count for it. One run makes no incumbent while
-    another configuration has two: what was measured once and looked best is mostly luck."""
-    running = [r for r in rivals if r.trial.run_share >= study.min_feasible]
-    repeated = [r for r in running if r.trial.runs >= REPEATS]
-    return max(repeated or running, key=lambda r: r.estimate.mean - r.estimate.sd, default=None)
+def _tested(
+    study: Study, usable: Sequence[Rival], introduction: Introduction
+) -> list[tuple[Rival, Challenge]]:
+    """What was run beside the incumbent and may well be better."""
+    by_id = {r.candidate_id: r for r in usable if r.feasible >= study.min_feasible}
+    open_questions = [
+        (by_id[challenge.candidate_id], challenge)
+        for challenge in introduction.challenges(usable)
+        if challenge.candidate_id in by_id and challenge.better >= LIKELY
+    ]
+    return open_questions[:MAX_TESTED]
 
 
 def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) -> list[Rival]:
@@ -199,7 +246,6 @@ def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) 
         for r in rivals
         if r is not incumbent
         and r.trial.runs < CONFIRM_RUNS
-        and r.trial.run_share >= study.min_feasible
         and r.feasible >= study.min_feasible
         and r.estimate.mean > incumbent.estimate.mean
     ]
@@ -245,6 +291,20 @@ def _share(candidates: Sequence[Candidate], total: float) -> list[Candidate]:
     return [replace(c, rank=i + 1, share=each) for i, c in enumerate(candidates)]
 
 
+def _weighed(candidates: Sequence[Candidate], total: float) -> list[Candidate]:
+    """Divide ``total`` in proportion to what each candidate's kind weighs."""
+    parts: list[float] = []
+    for i, candidate in enumerate(candidates):
+        before = sum(one.kind is candidate.kind for one in candidates[:i])
+        weights = WEIGHTS[candidate.kind]
+        parts.append(weights[min(before, len(weights) - 1)])
+    shares = [math.floor(1e6 * total * part / sum(parts)) / 1e6 for part in parts]
+    return [
+        replace(c, rank=i + 1, share=share)
+        for i, (c, share) in enumerate(zip(candidates, shares, strict=True))
+    ]
+
+
 def _with_wanted(
     study: Study, candidates: Sequence[Candidate], wanted: Wanted, incumbent: Rival | None
 ) -> list[Candidate]:
@@ -257,15 +317,16 @@ def _with_wanted(
     return [replace(c, rank=i + 1) for i, c in enumerate([*asked, *rest])]
 
 
-def _proposing(study: Study, prospect: Prospect, incumbent: Rival | None) -> Candidate:
+def _proposing(
+    study: Study, prospect: Prospect, incumbent: Rival | None, overrated: float = 0.0
+) -> Candidate:
     gain = None
     if prospect.mean is not None:
-        gain = _gain(study, Estimate(prospect.mean, prospect.spread), incumbent)
-    better = gain is not None and gain.median > 0
+        gain = _gain(study, Estimate(prospect.mean, prospect.spread), incumbent, overrated)
     return Candidate(
         candidate_id=prospect.candidate_id,
         rank=1,
-        kind=Kind.EXPLOIT if better else Kind.EXPLORE,
+        kind=Kind.EXPLOIT if gain is not None and gain.low > 0 else Kind.EXPLORE,
         share=0.0,
         config=prospect.config,
         predicted=None
@@ -276,7 +337,17 @@ def _proposing(study: Study, prospect: Prospect, incumbent: Rival | None) -> Can
     )
 
 
-def _confirming(study: Study, rival: Rival, incumbent: Rival | None) -> Candidate:
+def _confirming(
+    study: Study,
+    rival: Rival,
+    incumbent: Rival | None,
+    overrated: float = 0.0,
+    challenge: Challenge | None = None,
+) -> Candidate:
+    gain = _gain(study, rival.estimate, incumbent, overrated)
+    if challenge is not None and incumbent is not None:
+        against = incumbent.estimate.mean
+        gain = _gain_by(study, challenge.mean, challenge.sd, against, overrated)
     return Candidate(
         candidate_id=rival.candidate_id,
         rank=1,
@@ -285,7 +356,7 @@ def _confirming(study: Study, rival: Rival, incumbent: Rival | None) -> Candidat
         config=rival.trial.config,
         predicted=_predicted(study, rival.estimate),
         feasible=round(rival.feasible, 4),
-        gain=_gain(study, rival.estimate, incumbent),
+        gain=gain,
     )
 
 
@@ -304,13 +375,18 @@ def _predicted(study: Study, belief: Estimate) -> Predicted:
     return Predicted(median=median, low=low, high=high, band=BAND)
 
 
-def _gain(study: Study, belief: Estimate, incumbent: Rival | None) -> Gain | None:
+def _gain(study: Study, belief: Estimate, incumbent: Rival | None, overrated: float) -> Gain | None:
     if incumbent is None:
         return None
+    difference = belief.mean - incumbent.estimate.mean
     sd = math.hypot(belief.sd, incumbent.estimate.sd)
+    return _gain_by(study, difference, sd, incumbent.estimate.mean, overrated)
+
+
+def _gain_by(study: Study, difference: float, sd: float, against: float, overrated: float) -> Gain:
     return Gain(
-        median=study.gain(belief.mean, incumbent.estimate.mean),
-        low=study.gain(belief.mean - _Z * sd, incumbent.estimate.mean),
+        median=study.gain(against + difference, against),
+        low=study.gain(against + difference - _Z * sd, against) - overrated,
     )
 
 
@@ -330,50 +406,3 @@ def _instructions(said: Advice | Recommendation) -> list[object]:
         None if said.baseline is None else dict(said.baseline),
         said.round,
     ]
-
-
-def _reason(
-    evidence: Evidence,
-    incumbent: Rival | None,
-    candidates: Sequence[Candidate],
-    wanted: Wanted | None,
-) -> str:
-    jobs = f"{evidence.jobs} job{'' if evidence.jobs == 1 else 's'} in this context"
-    if wanted is not None:
-        runs = sum(missing for _, missing in wanted.prospects)
-        what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
-        return f"Profiling round {wanted.round}: {runs} runs still wanted of {what}; {jobs}."
-    if not candidates:
-        return f"Nothing new is worth trying; {jobs}."
-    if all(c.predicted is None for c in candidates):
-        return f"Random start: nothing to predict from yet; {jobs}."
-    first = candidates[0]
-    if incumbent is None:
-        return f"First guesses from what other contexts showed; {jobs}."
-    gain = first.gain
-    if gain is None:  # pragma: no cover - an incumbent and a prediction always give a gain
-        return jobs
-    against = f"the incumbent ({incumbent.trial.runs} runs)"
-    how = f"{gain.median:+.1%} against {against}, {gain.low:+.1%} at the low end"
-    if first.kind is Kind.CONFIRM:
-        return f"Runs again what looked better: {how}; {jobs}."
-    if first.kind is Kind.EXPLOIT:
-        return f"Predicted better: {how}; {jobs}."
-    return f"Keep the incumbent; candidates are there to learn from: {how}; {jobs}."
-
-
-def _held_back(study: Study, held: Held, incumbent: Rival | None) -> str:
-    """What to add to a reason where operators have set limits."""
-    if not held.limits:
-        return ""
-    named = ", ".join(held.limits[:MOST_LIMITS])
-    more = len(held.limits) - MOST_LIMITS
-    said = f" Limits here: {named}{f' and {more} more' if more > 0 else ''}."
-    best = _incumbent(study, held.rivals)
-    if best is not None and incumbent is None:
-        said += " All that was measured here breaks them."
-    elif best is not None and incumbent is not None:
-        gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
-        if gain > 0:
-            said += f" They rule out a measured configuration that is {gain:.1%} better."
-    return said + (" They rule out the baseline." if held.baseline else "")

@@ -175,6 +175,8 @@ class Tuner:
         )
         if not observation.history:
             self._compare(observation, state, score)
+            usable = None if ran is Ran.NO else score
+            state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not Ran.UNKNOWN:
                 state.campaign.count(cid)
         finished = observation.finished_at
@@ -300,6 +302,7 @@ class Tuner:
                 before = ContextState.load(state)
                 self.contexts[key].campaign = before.campaign
                 self.contexts[key].promised = before.promised
+                self.contexts[key].introduction = before.introduction
                 self.contexts[key].declined = before.declined
                 self.contexts[key].imported_at = before.imported_at
 

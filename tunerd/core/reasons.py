@@ -1,0 +1,126 @@
+"""Why a recommendation says what it says, in words for a person."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tunerd.core.evidence import Evidence
+from tunerd.core.introduction import Introduction, Verdict, elect
+from tunerd.core.recommendation import Candidate, Kind
+from tunerd.core.study import Study
+
+if TYPE_CHECKING:
+    from tunerd.core.decide import Held, Rival, Wanted
+
+__all__ = ["reason_for"]
+
+MOST_LIMITS = 3
+"""Limits that a reason names."""
+WORTH_SAYING = 0.001
+"""Overrating below this is not mentioned."""
+
+_OUTCOMES = {
+    "promoted": "The incumbent was promoted after {runs}, in which it was {gain} ahead.",
+    "withdrawn": "Last withdrawn: a configuration that was {gain} in {runs}.",
+    "given_up": "Last given up: a configuration that {runs} could not tell from the incumbent.",
+    "failed": "Last withdrawn: a configuration that often does not run.",
+    "returned": "The incumbent is back: what had replaced it did not keep up over {runs}.",
+}
+
+
+def reason_for(
+    study: Study,
+    evidence: Evidence,
+    incumbent: "Rival | None",
+    candidates: Sequence[Candidate],
+    wanted: "Wanted | None",
+    held: "Held",
+    introduction: Introduction | None = None,
+    overrated: float = 0.0,
+) -> str:
+    """The reason of one recommendation."""
+    parts = [_why(evidence, incumbent, candidates, wanted, overrated)]
+    if introduction is not None and introduction.verdicts and incumbent is not None:
+        parts.append(_verdict(study, introduction.verdicts[-1]))
+    parts += _held_back(study, held, incumbent)
+    return " ".join(parts)
+
+
+def _why(
+    evidence: Evidence,
+    incumbent: "Rival | None",
+    candidates: Sequence[Candidate],
+    wanted: "Wanted | None",
+    overrated: float,
+) -> str:
+    jobs = f"{_jobs(evidence.jobs)} in this context"
+    if wanted is not None:
+        runs = sum(missing for _, missing in wanted.prospects)
+        what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
+        return f"Profiling round {wanted.round}: {runs} runs still wanted of {what}; {jobs}."
+    if not candidates:
+        kept = "" if incumbent is None else "Keep the incumbent: "
+        nothing = "nothing new is worth trying" if kept else "Nothing new is worth trying"
+        return f"{kept}{nothing}; {jobs}."
+    if all(c.predicted is None for c in candidates):
+        return f"Random start: nothing to predict from yet; {jobs}."
+    if incumbent is None:
+        return f"First guesses from what other contexts showed; {jobs}."
+    best = _telling(candidates)
+    if best is None or best.gain is None:  # pragma: no cover - there is an incumbent
+        return f"{jobs}."
+    against = f"the incumbent ({incumbent.trial.runs} runs)"
+    how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
+    if overrated >= WORTH_SAYING:
+        how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
+    if best.kind is Kind.CONFIRM:
+        return f"Tests what may be better before it may become the incumbent: {how}; {jobs}."
+    if best.kind is Kind.EXPLOIT:
+        return f"Predicted better: {how}; {jobs}."
+    return (
+        "Keep the incumbent: no gain is certain to be above zero, candidates are there to learn"
+        f" from; the best of them {how}; {jobs}."
+    )
+
+
+def _telling(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The candidate that a reason speaks of."""
+    for kind in (Kind.CONFIRM, Kind.EXPLOIT, Kind.EXPLORE):
+        same = [c for c in candidates if c.kind is kind and c.gain is not None]
+        if same:
+            return max(same, key=lambda c: c.gain.median if c.gain else -math.inf)
+    return None
+
+
+def _verdict(study: Study, last: Verdict) -> str:
+    gain = study.gain(last.gain, 0.0) if study.objective.scale == "log" else None
+    text = _OUTCOMES[last.outcome]
+    if gain is None:
+        text = text.replace(", in which it was {gain} ahead", "").replace("{gain}", "worse")
+    else:
+        shown = f"{gain:+.1%}" if last.outcome != "promoted" else f"{gain:.1%}"
+        text = text.replace("{gain}", shown)
+    return text.replace("{runs}", f"{last.runs} run{'' if last.runs == 1 else 's'}")
+
+
+def _held_back(study: Study, held: "Held", incumbent: "Rival | None") -> list[str]:
+    """What to add to a reason where limits are set."""
+    if not held.limits:
+        return []
+    named = ", ".join(held.limits[:MOST_LIMITS])
+    more = len(held.limits) - MOST_LIMITS
+    said = [f"Limits here: {named}{f' and {more} more' if more > 0 else ''}."]
+    best = elect([r for r in held.rivals if r.trial.run_share >= study.min_feasible])
+    if best is not None and incumbent is None:
+        said.append("All that was measured here breaks them.")
+    elif best is not None and incumbent is not None:
+        gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
+        if gain > 0:
+            said.append(f"They rule out a measured configuration that is {gain:.1%} better.")
+    if held.baseline:
+        said.append("They rule out the baseline.")
+    return said
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'' if count == 1 else 's'}"
