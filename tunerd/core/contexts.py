@@ -8,6 +8,7 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.evidence import Evidence
 from tunerd.core.introduction import Introduction
 from tunerd.core.observation import Scalar
+from tunerd.core.recommendation import Kind
 
 __all__ = ["ContextState", "Promise"]
 
@@ -23,6 +24,9 @@ class Promise:
     """Relative to the incumbent of that moment; 0.04 is 4 % better."""
     reference: float
     """That incumbent's score."""
+    kind: Kind = Kind.EXPLOIT
+    """Candidates that explore promise nothing; what was predicted of them is compared all the
+    same."""
 
 
 @dataclass(slots=True)
@@ -71,7 +75,9 @@ class ContextState:
             "waiting_since": self.waiting_since,
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
-            "promised": {cid: [p.gain, p.reference] for cid, p in self.promised.items()},
+            "promised": {
+                cid: [p.gain, p.reference, p.kind.value] for cid, p in self.promised.items()
+            },
             "declined": self.declined,
         }
 
@@ -99,7 +105,10 @@ class ContextState:
             waiting_since=waiting,
             searched=searched,
             campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
-            promised={cid: Promise(gain, reference) for cid, (gain, reference) in promised.items()},
+            promised={
+                cid: Promise(gain, reference, Kind(*kind) if kind else Kind.EXPLOIT)
+                for cid, (gain, reference, *kind) in promised.items()
+            },
             declined=declined,
         )
 

@@ -35,6 +35,10 @@ STALE = 0.2
 """A context is searched again when history grew by this share since its last search."""
 GAINS = 200
 """Latest promised gains that are compared with what came."""
+PRIOR_GAPS = 10
+"""Candidates that came out as predicted, before any did."""
+MOST_GAP = 0.5
+"""One job that went wrong says no more than this about how much predictions are overrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Tuner:
     """Predictions made before their jobs were learned."""
     gains: deque[tuple[float, float]] = field(init=False)
     """(promised, realised) gain over the incumbent of candidates that jobs followed."""
+    gaps: deque[float] = field(init=False)
+    """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
     touched: set[str] = field(init=False, default_factory=set)
     """Contexts that changed since they were last saved; whoever saves empties it."""
@@ -78,6 +84,7 @@ class Tuner:
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
         self.gains = deque(maxlen=GAINS)
+        self.gaps = deque(maxlen=GAINS)
         self._advisor = Advisor(self.study, self.only)
         self.training = Training(self.study, self.features, self.background)
 
@@ -188,7 +195,11 @@ class Tuner:
         """What was promised of a job's candidate beside what came."""
         promise = state.promised.get(job.candidate_id or "")
         if promise is not None and score is not None:
-            self.gains.append((promise.gain, self.study.gain(score, promise.reference)))
+            realised = self.study.gain(score, promise.reference)
+            if promise.kind is not Kind.EXPLORE:
+                self.gains.append((promise.gain, realised))
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain - realised)
 
     # -- advising ---------------------------------------------------------------------------
 
@@ -231,7 +242,16 @@ class Tuner:
         state.waiting_since = 0
         state.searched = self.sequence
         self.touched.add(key)
-        return self._advisor.advise(key, state, self.sequence, self.model, self.features, running)
+        return self._advisor.advise(
+            key, state, self.sequence, self.model, self.features, running, self.overrated
+        )
+
+    @property
+    def overrated(self) -> float:
+        """By how much chosen candidates gained less than was predicted of them: a searcher finds
+        the predictor's errors. A share, never below 0; drawn to 0 while there are few."""
+        worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
+        return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
 
     def cancel_campaign(self, key: str) -> int | None:
         """End the campaign of a context; says how many runs its round still missed, None when
@@ -307,19 +327,16 @@ class Tuner:
                 self.contexts[key].imported_at = before.imported_at
 
     def promise(self, key: str, advice: Advice) -> None:
-        """Remember what was published for a context, to compare it with what comes.
-
-        Candidates that explore promise nothing: they are run for what they teach.
-        """
+        """Remember what was published for a context, to compare it with what comes."""
         if advice.incumbent is None:
             return
         reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
         assert reference is not None
         self.contexts[key].promise(
             {
-                c.candidate_id: Promise(c.gain.median, reference)
+                c.candidate_id: Promise(c.gain.median, reference, c.kind)
                 for c in advice.candidates
-                if c.gain is not None and c.kind is not Kind.EXPLORE
+                if c.gain is not None
             }
         )
         self.touched.add(key)
@@ -351,6 +368,7 @@ class Tuner:
             "vocabulary": self.features.dump(),
             "window": self.window.dump(),
             "gains": [list(pair) for pair in self.gains],
+            "gaps": list(self.gaps),
             "training": self.training.dump(),
         }
 
@@ -376,6 +394,7 @@ class Tuner:
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = Window.load(state["window"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
+        tuner.gaps.extend(state.get("gaps", ()))
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = Training(study, tuner.features, background)
