@@ -12,7 +12,7 @@ looked at for parameters; contexts are nobody's choice.
 import math
 import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +34,10 @@ LEAST_SHIFT = 0.3
 """Total variation below which nobody is told: three in ten jobs are others."""
 WIDER = 1.25
 """Distances of windows are not quite normal, and windows overlap."""
-MOST_VALUES = 64
+LEAST_SD = 0.03
+SETTLES = 800
+"""Jobs after a shift that belong to it."""
+MOST_VALUES, OTHERS = 64, 16
 MOST_FEATURES = 100
 NEW_JOBS, NEW_WITHIN = 5, 100
 """A value is new where so many of so many jobs have it and none before them: one of a context that
@@ -63,126 +66,170 @@ class Shift(NamedTuple):
 
 
 class _Shares:
-    """One feature."""
+    """One feature. Values are kept by a code; those beyond the first :data:`MOST_VALUES` share
+    :data:`OTHERS` codes."""
 
     def __init__(self) -> None:
-        self.latest: deque[tuple[str, int, float]] = deque()
-        self.before: dict[str, float] = {}
-        self.total = 0.0
-        self.jobs = 0
+        self.codes: dict[str, int] = {}
+        self.latest: deque[int] = deque()
+        self.before = [0.0] * (MOST_VALUES + OTHERS)
         self.looks = [0.0, 0.0, 0.0]
-        """Windows looked at, mean and mean square deviation of the logarithm of their distance."""
-        self.fresh: dict[str, list[float]] = {}
-        """Values first seen lately: jobs, and the sequence and moment of the first."""
+        """Windows looked at, mean and mean square deviation of their distance."""
+        self.fresh: dict[int, list[float]] = {}
+        """Values first seen lately: their jobs, the number of the first, its moment."""
 
-    def see(self, mark: str, at: Moment) -> None:
-        if mark not in self.before and len(self.before) >= MOST_VALUES:
-            mark = f"#{zlib.crc32(mark.encode()) % 16}"
-        if mark in self.fresh:
-            self.fresh[mark][0] += 1
-        elif mark not in self.before and self._count(mark) == 0:
-            self.fresh[mark] = [1.0, float(self.jobs), float(at[0]), at[1]]
-            if len(self.fresh) > MOST_VALUES:
-                del self.fresh[next(iter(self.fresh))]
-        self.jobs += 1
-        self.latest.append((mark, *at))
+    def see(self, mark: str, number: int, at: Moment) -> None:
+        """Take in the value of a job."""
+        code = self.codes.get(mark)
+        if code is None and len(self.codes) < MOST_VALUES:
+            code = self.codes[mark] = len(self.codes)
+            if number >= ENOUGH:
+                self.fresh[code] = [0.0, float(number), float(at[0]), at[1]]
+        elif code is None:
+            code = MOST_VALUES + zlib.crc32(mark.encode()) % OTHERS
+        if code in self.fresh:
+            self.fresh[code][0] += 1.0
+        self.latest.append(code)
         if len(self.latest) > LATEST:
-            old, _, _ = self.latest.popleft()
-            keep = 1.0 - 1.0 / BEFORE
-            if self.jobs % LOOK_EVERY == 0:  # once for as many jobs
-                keep **= LOOK_EVERY
-                self.before = {k: v * keep for k, v in self.before.items() if v * keep > 0.01}
-                self.total = sum(self.before.values())
-            self.before[old] = self.before.get(old, 0.0) + 1.0
-            self.total += 1.0
+            self.before[self.latest.popleft()] += 1.0
+        if number % LOOK_EVERY == 0:  # once for as many jobs
+            keep = (1.0 - 1.0 / BEFORE) ** LOOK_EVERY
+            self.before = [jobs * keep for jobs in self.before]
 
-    def _count(self, mark: str) -> int:
-        return sum(one[0] == mark for one in self.latest) if mark not in self.before else 1
-
-    def new(self) -> tuple[str, Moment, float] | None:
+    def new(self, number: int) -> tuple[int, Moment, float] | None:
         """A value that is new and there to stay."""
-        for mark, (jobs, first, sequence, at) in list(self.fresh.items()):
-            if self.jobs - first > NEW_WITHIN:
-                del self.fresh[mark]
-            elif first >= ENOUGH and jobs >= NEW_JOBS:
-                del self.fresh[mark]
-                return mark, (int(sequence), at), jobs / (self.jobs - first)
+        for code, (jobs, first, sequence, at) in list(self.fresh.items()):
+            if number - first > NEW_WITHIN:
+                del self.fresh[code]
+            elif jobs >= NEW_JOBS:
+                del self.fresh[code]
+                return code, (int(sequence), at), jobs / (number - first + 1.0)
         return None
 
     def distance(self) -> float:
         """Total variation between the latest and those before."""
-        counts: dict[str, int] = {}
-        for mark, _, _ in self.latest:
-            counts[mark] = counts.get(mark, 0) + 1
+        total = sum(self.before)
+        counts = self._counts()
         n = len(self.latest)
-        marks = counts.keys() | self.before.keys()
-        return 0.5 * sum(
-            abs(counts.get(m, 0) / n - self.before.get(m, 0.0) / self.total) for m in sorted(marks)
-        )
+        return 0.5 * sum(abs(c / n - b / total) for c, b in zip(counts, self.before, strict=True))
 
     def look(self, beyond: float) -> float | None:
         """The distance where it is one that this feature never showed."""
-        if self.jobs < 2 * LATEST or self.jobs % LOOK_EVERY:
-            return None
         distance = self.distance()
         looks, mean, variance = self.looks
-        size = math.log(distance + 0.02)
         if looks >= LOOKS and distance >= LEAST_SHIFT:
-            sd = max(math.sqrt(variance), 0.1)
-            if size > mean + beyond * sd:
+            sd = max(math.sqrt(variance), LEAST_SD)
+            if distance > mean + beyond * sd:
                 return distance
         looks = min(looks + 1.0, MEMORY)
-        step = size - mean
+        step = distance - mean
         mean += step / looks
-        variance += (step * (size - mean) - variance) / looks
+        variance += (step * (distance - mean) - variance) / looks
         self.looks = [looks, mean, variance]
         return None
 
-    def since(self) -> Moment:
-        """Where in the window the two parts differ most."""
-        marks = [one[0] for one in self.latest]
-        counts: dict[str, float] = {}
-        for mark in marks:
-            counts[mark] = counts.get(mark, 0.0) + 1.0
-        # Values that are more frequent now: the sum of their surplus turns upward at the change.
-        n = len(marks)
-        risen = {m for m, c in counts.items() if c / n > self.before.get(m, 0.0) / self.total}
-        usual = sum(self.before.get(m, 0.0) for m in risen) / self.total
-        middle = (usual + sum(counts[m] for m in risen) / n) / 2
-        lowest, total, place = 0.0, 0.0, 0
-        for i, mark in enumerate(marks):
-            total += (mark in risen) - middle
-            if total < lowest:
-                lowest, place = total, i + 1
-        _, sequence, at = self.latest[min(place, n - 1)]
-        return sequence, at
+    def since(self) -> int:
+        """Place in the window from where on its two parts differ most."""
+        n, total, counts = len(self.latest), sum(self.before), self._counts()
+        risen = [c / n > b / total for c, b in zip(counts, self.before, strict=True)]
+        usual = sum(b for b, up in zip(self.before, risen, strict=True) if up) / total
+        now = sum(c for c, up in zip(counts, risen, strict=True) if up) / n
+        lowest, height, place = 0.0, 0.0, 0
+        for i, code in enumerate(self.latest):
+            height += risen[code] - (usual + now) / 2
+            if height < lowest:
+                lowest, place = height, i + 1
+        return min(place, n - 1)
 
     def settle(self) -> None:
         """What comes now is what is usual from here on."""
-        counts: dict[str, float] = {}
-        for mark, _, _ in self.latest:
-            counts[mark] = counts.get(mark, 0.0) + 1.0
-        self.before, self.total = counts, float(len(self.latest))
+        self.before = [float(count) for count in self._counts()]
+
+    def value(self, code: int) -> Value:
+        """What a code stands for."""
+        found: Value = msgspec.json.decode(list(self.codes)[code])
+        return found
+
+    def _counts(self) -> list[int]:
+        counts = [0] * len(self.before)
+        for code in self.latest:
+            counts[code] += 1
+        return counts
 
     def dump(self) -> dict[str, Any]:
+        """State as JSON values."""
         return {
-            "latest": [list(one) for one in self.latest],
-            "before": self.before,
-            "total": self.total,
-            "jobs": self.jobs,
+            "codes": list(self.codes),
+            "latest": list(self.latest),
+            "before": {str(i): jobs for i, jobs in enumerate(self.before) if jobs},
             "looks": list(self.looks),
-            "fresh": {mark: list(one) for mark, one in self.fresh.items()},
+            "fresh": [[code, *one] for code, one in self.fresh.items()],
         }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "_Shares":
+        """Build from what :meth:`dump` gave."""
         shares = cls()
-        shares.latest.extend((str(m), int(s), float(a)) for m, s, a in state["latest"])
-        shares.before = dict(state["before"])
-        shares.total, shares.jobs = state["total"], state["jobs"]
+        shares.codes = {mark: code for code, mark in enumerate(state["codes"])}
+        shares.latest.extend(state["latest"])
+        for i, jobs in state["before"].items():
+            shares.before[int(i)] = jobs
         shares.looks = list(state["looks"])
-        shares.fresh = {mark: list(one) for mark, one in state["fresh"].items()}
+        shares.fresh = {code: one for code, *one in state["fresh"]}
         return shares
+
+
+class _Group:
+    """Features that are looked at together, because the same jobs count for them."""
+
+    def __init__(self, features: Iterable[Feature]) -> None:
+        self.shares = {feature: _Shares() for feature in features}
+        self.jobs = 0
+        self.quiet_until = 0
+        """Number of the job up to which a shift that was told explains what comes."""
+        self.moments: deque[Moment] = deque(maxlen=LATEST)
+
+    def see(
+        self, values: Mapping[Feature, Value], at: Moment, beyond: float, *, live: bool
+    ) -> Shift | None:
+        """Take in a job."""
+        self.jobs += 1
+        self.moments.append(at)
+        found: list[Shift] = []
+        for feature, shares in self.shares.items():
+            shares.see(_MARK(values.get(feature)).decode(), self.jobs, at)
+            if new := shares.new(self.jobs):
+                found.append(Shift(feature, shares.value(new[0]), new[2], new[1]))
+        if self.jobs % LOOK_EVERY == 0 and self.jobs >= max(2 * LATEST, self.quiet_until):
+            moved = [(shares.look(beyond), one) for one, shares in self.shares.items()]
+            known = [(distance, one) for distance, one in moved if distance is not None]
+            if known and not found:
+                distance, feature = max(known, key=lambda one: one[0])
+                since = self.moments[self.shares[feature].since()]
+                found.append(Shift(feature, None, distance, since))
+        if not found or not live:
+            return None
+        # What comes with it (the batch sizes of the new model) is part of it.
+        self.quiet_until = self.jobs + SETTLES
+        for shares in self.shares.values():
+            shares.settle()
+        return found[0]
+
+    def dump(self) -> dict[str, Any]:
+        """State as JSON values."""
+        return {
+            "jobs": self.jobs,
+            "quiet_until": self.quiet_until,
+            "moments": [list(one) for one in self.moments],
+            "shares": {feature.name: one.dump() for feature, one in self.shares.items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Become what gave ``state``."""
+        self.jobs, self.quiet_until = state["jobs"], state["quiet_until"]
+        self.moments.extend((int(sequence), float(at)) for sequence, at in state["moments"])
+        for feature in self.shares:
+            self.shares[feature] = _Shares.load(state["shares"][feature.name])
 
 
 class Inputs:
@@ -190,7 +237,10 @@ class Inputs:
 
     def __init__(self, features: Iterable[Feature], quiet_jobs: float) -> None:
         self.features = tuple(features)[:MOST_FEATURES]
-        self._shares = {feature: _Shares() for feature in self.features}
+        self._groups: dict[str, _Group] = {
+            group: _Group(feature for feature in self.features if feature.group == group)
+            for group in ("context", "parameter")
+        }
         looks = max(quiet_jobs / LOOK_EVERY * len(self.features), 10.0)
         self._beyond = WIDER * NormalDist().inv_cdf(1.0 - 1.0 / looks)
 
@@ -205,36 +255,16 @@ class Inputs:
             own: whether people chose its configuration, and not tunerd.
             live: False for one that was imported: it is the past against which others are held.
         """
-        found = []
-        for feature, shares in self._shares.items():
-            if feature.group == "parameter" and not own:
-                continue
-            mark = _MARK(values.get(feature)).decode()
-            shares.see(mark, at)
-            new = shares.new()
-            moved = shares.look(self._beyond)
-            if not live:
-                continue
-            if new is not None:
-                found.append(Shift(feature, _value(new[0]), new[2], new[1]))
-                shares.settle()
-            elif moved is not None:
-                found.append(Shift(feature, None, moved, shares.since()))
-                shares.settle()
-        return found
+        found = [self._groups["context"].see(values, at, self._beyond, live=live)]
+        if own:
+            found.append(self._groups["parameter"].see(values, at, self._beyond, live=live))
+        return [shift for shift in found if shift is not None]
 
-    def dump(self) -> list[list[Any]]:
+    def dump(self) -> dict[str, Any]:
         """State as JSON values."""
-        return [[*feature, shares.dump()] for feature, shares in self._shares.items()]
+        return {name: group.dump() for name, group in self._groups.items()}
 
-    def load(self, state: Sequence[Sequence[Any]]) -> None:
-        """Become what gave ``state``; features that it lacks begin anew."""
-        for group, name, shares in state:
-            feature = Feature(group, name)
-            if feature in self._shares:
-                self._shares[feature] = _Shares.load(shares)
-
-
-def _value(mark: str) -> Value:
-    value: Value = mark if mark.startswith("#") else msgspec.json.decode(mark)
-    return value
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Become what gave ``state``."""
+        for name, group in self._groups.items():
+            group.load(state[name])

@@ -25,11 +25,11 @@ RUN = 4
 """Neighbours that stay together."""
 STEEPEST = 0.9
 """Scale of the Gumbel tail at least; 1 for honest residuals."""
-HIGHEST = 2.5
+HIGHEST = 2.0
 """A threshold is at most so many times the safe one: a detector that has gone deaf helps nobody."""
 FEW = 64
 """Residuals below which there is nothing to permute."""
-GROWTH = 1.5
+GROWTH = 2.0
 """Thresholds are taken anew when there are so many times as many residuals as at the last time …"""
 EVERY = 2_000
 """… and after so many at the latest: 15 ms then, 0.01 ms a job."""
@@ -57,9 +57,10 @@ def permuted_level(gains: FloatArray, runs: IntArray, quiet_jobs: float, seed: i
     picked = ((starts[:, :, None] + np.arange(RUN)) % n).reshape(REPLICAS, STRETCH)
     mass = np.zeros((REPLICAS, gains.shape[1]))
     highest = np.zeros(REPLICAS)
+    share = np.full(gains.shape[1], 1.0 / gains.shape[1])
     for step in range(STRETCH):
         mass = np.minimum((1.0 + mass) * steps[picked[:, step]], 1e250)
-        np.maximum(highest, mass.mean(axis=1), out=highest)
+        np.maximum(highest, mass @ share, out=highest)
     levels = np.log(highest)
     scale = max(float(levels.std(ddof=1)) * math.sqrt(6.0) / math.pi, STEEPEST)
     place = float(levels.mean()) - 0.5772 * scale

@@ -159,7 +159,9 @@ class Watch:
         if vote is None:
             return []
         self._seen += 1
-        self._votes.append((one.sequence, _crc(one.context_key), vote.u, vote.lean))
+        self._votes.append(
+            (one.sequence, _crc(one.context_key), round(vote.u, 4), round(vote.lean, 4))
+        )
         small = max(-STUDY_CLIP, min(vote.u, STUDY_CLIP))
         study = self._speed.add(_speed_gains(small, STUDY), at)
         context = here.speed.add(_speed_gains(vote.u, HERE), at)
@@ -359,6 +361,7 @@ class Watch:
     def _calibrate(self) -> None:
         if self._levels["here"].due(self._seen):
             u = np.array([one[2] for one in self._votes])
+            u -= u.mean()  # what moves slowly is no reason to become deaf to it
             lean = np.array([one[3] for one in self._votes])
             runs = np.array([one[1] for one in self._votes], np.int64)
             still = np.zeros(len(u), np.int64)
