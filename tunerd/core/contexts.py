@@ -37,9 +37,11 @@ class ContextState:
     evidence: Evidence = field(default_factory=Evidence)
     introduction: Introduction = field(default_factory=Introduction)
     last_job_at: datetime | None = None
-    """Latest job or request; a context without any for a while is no longer active."""
+    """Latest job or campaign; a context without any for a while is no longer active."""
     imported_at: datetime | None = None
     """When its old jobs were last imported: that is a request, however old they are."""
+    asked_at: datetime | None = None
+    """When somebody last asked what to launch here."""
     waiting_since: int = 0
     """First sequence that came after the last search; 0 when none did."""
     searched: int = -1
@@ -53,8 +55,8 @@ class ContextState:
     @property
     def alive_at(self) -> datetime | None:
         """When somebody last cared about it."""
-        known = [at for at in (self.last_job_at, self.imported_at) if at is not None]
-        return max(known, default=None)
+        moments = (self.last_job_at, self.imported_at, self.asked_at)
+        return max((at for at in moments if at is not None), default=None)
 
     def promise(self, promises: Mapping[str, Promise]) -> None:
         """Remember what was just published; the oldest promises fall out."""
@@ -72,6 +74,7 @@ class ContextState:
             "introduction": self.introduction.dump(),
             "last_job_at": _text(self.last_job_at),
             "imported_at": _text(self.imported_at),
+            "asked_at": _text(self.asked_at),
             "waiting_since": self.waiting_since,
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
@@ -102,6 +105,7 @@ class ContextState:
             else Introduction(),
             last_job_at=_instant(at),
             imported_at=_instant(state.get("imported_at")),
+            asked_at=_instant(state.get("asked_at")),
             waiting_since=waiting,
             searched=searched,
             campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,

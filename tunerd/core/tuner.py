@@ -293,6 +293,32 @@ class Tuner:
             self.contexts[key].imported_at = now
             self.touched.add(key)
 
+    def ask(self, context: Mapping[str, Value], now: datetime) -> str:
+        """Somebody wants to know what to launch in a context, seen or not: it is active from now
+        on. Returns its key."""
+        clean = self.study.clean_context(context)
+        key = self.study.context_key(clean)
+        self.contexts.setdefault(key, ContextState(clean)).asked_at = now
+        self.touched.add(key)
+        return key
+
+    def is_fresh(self, key: str) -> bool:
+        """Whether nothing was learned or ordered since a context was searched last."""
+        state = self.contexts[key]
+        return state.searched == self.sequence and not state.waiting_since
+
+    def only_asked(self, before: datetime) -> list[str]:
+        """Keys of contexts that somebody asked about, that nobody has asked about since
+        ``before``, and where no job ever ran: they can be forgotten."""
+        return [
+            key
+            for key, state in self.contexts.items()
+            if state.asked_at is not None
+            and not state.evidence.jobs
+            and state.campaign is None
+            and (state.alive_at or before) < before
+        ]
+
     def look_again(self, keys: Iterable[str]) -> None:
         """These contexts are due a search, whatever was learned since the last one."""
         for key in keys:
@@ -316,15 +342,21 @@ class Tuner:
 
     def adopt(self, former: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what history does not tell of the contexts of the former generation:
-        campaigns under way, promises made and proposals declined."""
+        campaigns under way, promises made, proposals declined and who asked. Contexts without a
+        job stay where this generation gives them the same key."""
         for key, state in former.items():
+            before = ContextState.load(state)
+            if key not in self.contexts and before.asked_at is not None:
+                clean = self.study.clean_context(before.context)
+                if self.study.context_key(clean) == key:
+                    self.contexts[key] = ContextState(clean)
             if key in self.contexts:
-                before = ContextState.load(state)
                 self.contexts[key].campaign = before.campaign
                 self.contexts[key].promised = before.promised
                 self.contexts[key].introduction = before.introduction
                 self.contexts[key].declined = before.declined
                 self.contexts[key].imported_at = before.imported_at
+                self.contexts[key].asked_at = before.asked_at
 
     def promise(self, key: str, advice: Advice) -> None:
         """Remember what was published for a context, to compare it with what comes."""

@@ -20,10 +20,12 @@ from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.answering import answer_requests
 from tunerd.stages.recommended import Line, Recommended, Said
 from tunerd.store import (
     ContextRow,
     RecommendationRow,
+    RequestRow,
     Store,
     Transaction,
     TuneStep,
@@ -64,6 +66,12 @@ class Changes:
     """Contexts that an operator's command makes due before all others."""
     outlived: list[str] = field(default_factory=list)
     """Contexts of recommendations and proposals that had no job for too long."""
+    asked: dict[str, list[RequestRow]] = field(default_factory=dict)
+    """Requests to be answered, by context key."""
+    unanswered: set[str] = field(default_factory=set)
+    """Keys among those that this step had no time to search."""
+    forgotten: list[str] = field(default_factory=list)
+    """Contexts that were only asked about, long ago."""
     lapsed: Sequence[RecommendationRow] = ()
     """Rows whose ``renew_at`` has passed."""
     results: dict[int, str] = field(default_factory=dict)
@@ -99,6 +107,8 @@ class Books:
     looked_at: float = float("-inf")
     obeyed: bool = False
     """Whether what is said keeps to the operators' orders."""
+    put_off: bool = False
+    """Whether the last step left new jobs alone, because somebody asked."""
 
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""
@@ -109,6 +119,10 @@ class Books:
             if (state := self.tuner.contexts.get(key)) is not None
             and (state.alive_at is None or state.alive_at < since)
         ]
+
+    def only_asked(self, now: datetime) -> list[str]:
+        """Contexts that somebody asked about long ago and where no job ever ran."""
+        return self.tuner.only_asked(now - timedelta(days=self.settings.active_days))
 
     def rounds_out(self) -> list[str]:
         """Contexts whose profiling round schedulers can see."""
@@ -134,7 +148,7 @@ class Books:
         news = {
             key: advice
             for key, advice in changes.searched.items()
-            if isinstance(advice, Advice) and self._is_news(key, advice)
+            if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
         }
         if self._checkpoint_due(changes.swapped, bool(news)):
             self._checkpoint(tx, now)
@@ -142,10 +156,12 @@ class Books:
             self._obey(tx, changes, news, now, said)
             self._say(tx, changes, news, now, said)
         self._let_go(tx, changes.outlived, now, said)
+        self._forget(tx, changes.forgotten)
         crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
         self.recommended.keep_up(tx, changes.lapsed, set(active), crowded_out, now, said)
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, said)
+        answer_requests(self, tx, changes, now, said)
         self._save_state(tx, now)
         self._save_judged(tx, changes.judged, now)
         tx.save_step(
@@ -261,7 +277,7 @@ class Books:
                 key,
                 self.tuner.contexts[key],
                 advice,
-                self._made_from(),
+                self.made_from(),
                 revision=recommended.next_revision(key),
                 now=now,
                 valid=valid,
@@ -276,7 +292,8 @@ class Books:
             fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
             recommended.publish(tx, fresh, said)
 
-    def _made_from(self) -> MadeFrom:
+    def made_from(self) -> MadeFrom:
+        """Provenance of what is said now."""
         return MadeFrom(
             sequence=self.tuner.sequence,
             model=None if self.tuner.model is None else self.model,
@@ -285,11 +302,14 @@ class Books:
             tunerd=__version__,
         )
 
-    def _is_news(self, key: str, advice: Advice) -> bool:
+    def _is_news(self, key: str, advice: Advice, asked: bool) -> bool:
         declined = self.tuner.contexts[key].declined
         if self.study.mode == "approve" and declined is not None and gist(advice) == declined:
             return False
-        return is_news(advice, self.recommended.followed(key))
+        followed = self.recommended.followed(key)
+        if asked and followed is None and advice.baseline is not None:
+            return True  # to somebody who wants to know, a baseline alone is an answer
+        return is_news(advice, followed)
 
     def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
         for key in keys:
@@ -340,6 +360,13 @@ class Books:
                 self.recommended.drop(tx, key, "dropped")
             if key in self.recommended.running:
                 self.recommended.withdraw(tx, key, reason, now, said)
+
+    def _forget(self, tx: Transaction, keys: Iterable[str]) -> None:
+        idle = [key for key in keys if self.recommended.followed(key) is None]
+        for key in idle:
+            del self.tuner.contexts[key]
+            self.tuner.touched.discard(key)
+        tx.forget_contexts(self.study.name, idle)
 
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
         for key in sorted(self.recommended.proposed):

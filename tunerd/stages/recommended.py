@@ -43,6 +43,12 @@ class Said:
     withdrawn: int = 0
     suggested: int = 0
     candidates: Counter[str] = field(default_factory=Counter)
+    issued_for: set[str] = field(default_factory=set)
+    """Context keys for which something new was published."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Requests by outcome."""
+    waited_s: list[float] = field(default_factory=list)
+    """Seconds from each answered request's coming in."""
     lines: list[Line] = field(default_factory=list)
 
 
@@ -101,6 +107,7 @@ class Recommended:
         self._send(tx, recommendation, renew_at=recommendation.issued_at + half)
         self.running[key] = recommendation
         said.issued += 1
+        said.issued_for.add(key)
         said.candidates.update(c.kind.value for c in recommendation.candidates)
         said.lines.append(Line("recommended", _summary(recommendation)))
 
@@ -160,15 +167,27 @@ class Recommended:
             elif row.context_key not in alive:
                 self.withdraw(tx, row.context_key, outlived, now, said)
             else:
-                valid = running.valid_until - running.issued_at
-                renewed = running.renewed(
-                    revision=self.next_revision(row.context_key),
-                    issued_at=now,
-                    valid_until=now + valid,
-                )
-                self._send(tx, renewed, renew_at=now + valid / 2)
-                self.running[row.context_key] = renewed
-                said.renewed += 1
+                self.renew(tx, row.context_key, now, said)
+
+    def renew(self, tx: Transaction, key: str, now: datetime, said: Said) -> None:
+        """Say what runs once more, for longer."""
+        running = self.running[key]
+        valid = running.valid_until - running.issued_at
+        renewed = running.renewed(
+            revision=self.next_revision(key), issued_at=now, valid_until=now + valid
+        )
+        self._send(tx, renewed, renew_at=now + valid / 2)
+        self.running[key] = renewed
+        said.renewed += 1
+
+    def refuse(
+        self, tx: Transaction, empty: Recommendation, reason: str, now: datetime, said: Said
+    ) -> None:
+        """Tell who asked about a context where nothing runs that there is nothing to say: a
+        withdrawal of nothing, with the reason."""
+        message = empty.withdrawn(revision=empty.revision, issued_at=now, reason=reason)
+        self._send(tx, message, renew_at=now + FREE_KEY_AFTER)
+        said.lines.append(Line("nothing to say", {"context": empty.context_key, "reason": reason}))
 
     def withdraw(self, tx: Transaction, key: str, reason: str, now: datetime, said: Said) -> None:
         """Take a recommendation back, with the reason."""

@@ -6,7 +6,7 @@ study's epoch; whatever goes wrong, the study is loaded again from what was save
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,6 @@ from typing import Any, Self
 import msgspec
 
 from tunerd import logs, reports
-from tunerd.core.decide import Advice
 from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
 from tunerd.core.scores import WindowScores
@@ -25,7 +24,7 @@ from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.books import Books, Changes, open_books
 from tunerd.stages.commands import Desk
-from tunerd.store import Command, Store, StudyRow, open_store, study_lease
+from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]
 
@@ -36,6 +35,11 @@ HISTORY_SHARE = 4
 predicted first by a model that knows most of those before them: a report on the first day says how
 well tunerd would have predicted last year."""
 HISTORY_LEAST = 20
+ANSWER_MOST = 200
+"""Requests that one step looks at."""
+ANSWER_S = 1.0
+"""How long a step goes on to further contexts that somebody asked about before it saves what it
+has: half of what an answer may take."""
 SEARCH_S = 2.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
 LOOK_EVERY_S = 0.5
@@ -66,6 +70,10 @@ class Tune:
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _books: dict[str, Books] = field(default_factory=dict)
     _turn: int = 0
+    _waiting: Mapping[str, int] = field(default_factory=dict)
+    """Requests that wait for an answer, by study."""
+    _favoured: bool = False
+    """Whether the last step was given to a study because somebody asked."""
     _commands_at: float = float("-inf")
     _commands: list[Command] = field(default_factory=list)
 
@@ -100,8 +108,9 @@ class Tune:
         if self.clock() - self._commands_at > LOOK_EVERY_S:
             self._commands_at = self.clock()
             self._commands = self.store.commands()
-        for i in range(len(rows)):
-            row = rows[(self._turn + i) % len(rows)]
+        self._waiting = self.store.requests_waiting()
+        for i in self._order(rows):
+            row = rows[i]
             try:
                 worked = self._step_study(row)
             except FencedOutError as error:
@@ -112,9 +121,17 @@ class Tune:
                 self._books.pop(row.name, None)
                 raise
             if worked:
-                self._turn = (self._turn + i + 1) % len(rows)
+                self._turn = (i + 1) % len(rows)
                 return True
         return False
+
+    def _order(self, rows: Sequence[StudyRow]) -> list[int]:
+        """Whose turn it is: one after the other, but every second step is for who is asked."""
+        order = [(self._turn + i) % len(rows) for i in range(len(rows))]
+        self._favoured = not self._favoured and any(row.name in self._waiting for row in rows)
+        if self._favoured:
+            order.sort(key=lambda i: rows[i].name not in self._waiting)
+        return order
 
     def forget(self) -> None:
         """Drop everything in memory; it is loaded again from the store."""
@@ -135,10 +152,14 @@ class Tune:
         if books is None or books.generation != row.generation:
             self._load(row)
             return True
-        observations = self._unlearned(row, books)
+        asked = self.store.requests(row.name, limit=ANSWER_MOST) if self._is_asked(row) else []
+        # Who asks does not wait until a backlog is learned; but it is learned all the same.
+        books.put_off = bool(asked) and not books.put_off
+        observations = [] if books.put_off else self._unlearned(row, books)
         commands = [one for one in self._commands if one.study == row.name]
         idle_s = self.clock() - books.looked_at
-        if not (observations or commands or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
+        news = observations or commands or asked
+        if not (news or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
             return False
         self.listener.hear(reports.Began(study=row.name))
         started = self.clock()
@@ -158,13 +179,15 @@ class Tune:
             books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
             changes.outlived = books.outlived(self.now())
-        searched_s = 0.0
-        if not self._importing(row, books, observations):
+            changes.forgotten = books.only_asked(self.now())
+        self._take_up(asked, books, changes)
+        searched_s = self._answer(books, changes)
+        if not asked and not self._importing(row, books, observations):
             searched_s = self._search(row, books, changes, set(fresh))
         worked = bool(
-            observations
-            or commands
+            news
             or changes.searched
+            or changes.forgotten
             or changes.lapsed
             or changes.outlived
             or books.anew
@@ -193,6 +216,39 @@ class Tune:
         within = timedelta(days=self.settings.active_days)
         return books.tuner.active(self.now(), within, self.settings.max_contexts)
 
+    def _is_asked(self, row: StudyRow) -> bool:
+        return row.name in self._waiting
+
+    def _take_up(self, asked: Sequence[RequestRow], books: Books, changes: Changes) -> None:
+        """Make the contexts of requests active, and say which of them are to be searched."""
+        for row in asked:
+            if books.ended:
+                key = books.study.context_key(row.request.context)
+            else:
+                key = books.tuner.ask(row.request.context, self.now())
+                silent = books.tuner.orders.paused(key) is not None
+                said = books.recommended.followed(key) is not None
+                if not (silent or (said and books.tuner.is_fresh(key))):
+                    changes.unanswered.add(key)
+            changes.asked.setdefault(key, []).append(row)
+
+    def _answer(self, books: Books, changes: Changes) -> float:
+        """Search what somebody asked about, in the order in which they came."""
+        started = self.clock()
+        for key in [key for key in changes.asked if key in changes.unanswered]:
+            if changes.searched and (self.stop() or self.clock() - started > ANSWER_S):
+                break
+            self._advise(key, books, changes)
+            changes.unanswered.discard(key)
+            books.due = [one for one in books.due if one != key]
+        return self.clock() - started
+
+    def _advise(self, key: str, books: Books, changes: Changes) -> None:
+        try:
+            changes.searched[key] = books.tuner.advise(key, books.recommended.followed(key))
+        except NothingFeasibleError as error:
+            changes.searched[key] = str(error)
+
     def _search(
         self, row: StudyRow, books: Books, changes: Changes, fresh: Collection[str]
     ) -> float:
@@ -204,20 +260,20 @@ class Tune:
             if changes.searched and (
                 spent > (SEARCH_S if urgent else self.settings.budget_s)
                 or (not urgent and self._has_news(row))
+                or self._somebody_asks()
             ):
                 break
-            key = books.due.pop(0)
-            try:
-                advice: Advice | str = books.tuner.advise(key, books.recommended.followed(key))
-            except NothingFeasibleError as error:
-                advice = str(error)
-            changes.searched[key] = advice
+            self._advise(books.due.pop(0), books, changes)
         return self.clock() - started
 
     def _has_news(self, row: StudyRow) -> bool:
         """Whether a new job has come in meanwhile: it should not wait for old contexts."""
         now = self.store.study(row.name)
         return now is not None and now.last_sequence > row.last_sequence
+
+    def _somebody_asks(self) -> bool:
+        """Whether a request waits that this process can answer."""
+        return bool(self.store.requests_waiting().keys() - set(self.set_aside))
 
     def _save(
         self,
@@ -246,6 +302,12 @@ class Tune:
             self._commands = [one for one in self._commands if one.id != number]
         for line in said.lines:
             self.log.info(line.event, study=row.name, **line.detail)
+        if said.answered:
+            self.listener.hear(
+                reports.Answered(
+                    study=row.name, outcomes=dict(said.answered), seconds=tuple(said.waited_s)
+                )
+            )
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
             return

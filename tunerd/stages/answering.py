@@ -1,0 +1,123 @@
+"""Answering requests, in the step that searched their contexts.
+
+The answer is the ordinary recommendation: a new one where there is news, else what runs, renewed,
+so that who asked sees a revision come. Where there is nothing to say, a withdrawal of nothing says
+why. A study that only observes or waits for approval publishes nothing; the answer then lies in the
+store, for ``tunerd recommend``.
+"""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from tunerd.core.contexts import ContextState
+from tunerd.core.decide import Advice
+from tunerd.core.lifecycle import compose
+from tunerd.core.request import Answer, Outcome
+from tunerd.stages.recommended import Said
+from tunerd.store import RequestRow, Transaction
+
+if TYPE_CHECKING:
+    from tunerd.stages.books import Books, Changes
+
+__all__ = ["answer_requests"]
+
+KEEP = timedelta(days=30)
+"""How long an answered request is remembered: who sends it again within that gets no second
+answer."""
+PRUNE_EVERY = 200
+"""Request ids between two prunings."""
+
+
+def answer_requests(
+    books: "Books", tx: Transaction, changes: "Changes", now: datetime, said: Said
+) -> None:
+    """Answer what was asked, as far as this step has looked at it."""
+    for key, rows in changes.asked.items():
+        if key in changes.unanswered:
+            continue
+        answer = _Answering(books, tx, changes, now, said).answer(key, rows[0])
+        for row in rows:
+            tx.answer_request(row.id, answer, now)
+            said.answered[answer.outcome.value] += 1
+            said.waited_s.append(max((now - row.received_at).total_seconds(), 0.0))
+            if row.id % PRUNE_EVERY == 0:
+                tx.prune_requests(books.study.name, now - KEEP)
+
+
+class _Answering:
+    """Finds the answer for one context, and puts into the outbox what belongs there."""
+
+    def __init__(
+        self, books: "Books", tx: Transaction, changes: "Changes", now: datetime, said: Said
+    ) -> None:
+        self.books, self.tx, self.changes, self.now, self.said = books, tx, changes, now, said
+        self.recommended = books.recommended
+
+    def answer(self, key: str, row: RequestRow) -> Answer:
+        if reason := self._refused(key):
+            return self._nothing(key, row, reason)
+        proposal = self.recommended.proposed.get(key)
+        running = self.recommended.running.get(key)
+        if running is not None and key not in self.said.issued_for:
+            self.recommended.renew(self.tx, key, self.now, self.said)
+        if proposal is not None:
+            observed = self.books.study.mode == "observe"
+            return Answer(
+                outcome=Outcome.OBSERVED if observed else Outcome.PENDING,
+                context_key=key,
+                reason=proposal.reason,
+                recommendation_id=proposal.recommendation_id,
+            )
+        if running is None:
+            return self._nothing(key, row, self._why_nothing(key))
+        running = self.recommended.running[key]
+        news = key in self.said.issued_for
+        return Answer(
+            outcome=Outcome.PUBLISHED if news else Outcome.RENEWED,
+            context_key=key,
+            reason=running.reason,
+            revision=running.revision,
+            recommendation_id=running.recommendation_id,
+        )
+
+    def _refused(self, key: str) -> str | None:
+        """Why nothing may be said, whatever was found."""
+        if self.books.ended:
+            return "The study has ended."
+        if paused := self.books.tuner.orders.paused(key):
+            why = f": {paused.why}" if paused.why else ""
+            return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
+        found = self.changes.searched.get(key)
+        return found if isinstance(found, str) else None
+
+    def _why_nothing(self, key: str) -> str:
+        """Why a search came to nothing that a scheduler could launch."""
+        if self.books.study.mode == "approve" and self.books.tuner.contexts[key].declined:
+            return "What there is to say was declined by an operator."
+        found = self.changes.searched.get(key)
+        why = found.reason if isinstance(found, Advice) else "Nothing is worth trying."
+        return (
+            f"{why} No configuration is likely enough to run here (min_feasible = "
+            f"{self.books.study.min_feasible:g}), none has run here, and there is no baseline."
+        )
+
+    def _nothing(self, key: str, row: RequestRow, reason: str) -> Answer:
+        revision = None
+        if self.books.study.mode == "publish" and key not in self.recommended.running:
+            revision = self.recommended.next_revision(key)
+            self._refuse(key, row, reason, revision)
+        return Answer(outcome=Outcome.NOTHING, context_key=key, reason=reason, revision=revision)
+
+    def _refuse(self, key: str, row: RequestRow, reason: str, revision: int) -> None:
+        study = self.books.study
+        empty = compose(
+            study,
+            key,
+            ContextState(study.clean_context(row.request.context)),
+            Advice((), None, None, None, reason),
+            self.books.made_from(),
+            revision=revision,
+            now=self.now,
+            valid=timedelta(0),
+        )
+        self.recommended.refuse(self.tx, empty, reason, self.now, self.said)
