@@ -1,0 +1,154 @@
+"""``tunerd explain``: which parameters and context features matter, and why a recommendation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+if TYPE_CHECKING:
+    from tunerd.cli.explanation import Explanation, Told
+    from tunerd.cli.learned import Learned
+    from tunerd.core.explain.overall import Method, Progress
+    from tunerd.store import Store
+
+__all__ = ["explain"]
+
+MOST_JOBS = 1_000
+
+
+@click.command()
+@click.argument("study")
+@settings_option
+@click.option(
+    "--recommendation", "wanted", metavar="ID", help="Explain this recommendation, or proposal."
+)
+@click.option(
+    "--context",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="… or the one that stands in this context; name every context feature.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["shap", "permutation"]),
+    help="How to ask what matters overall.  [default: shap for boosted_trees, else permutation]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=10),
+    default=MOST_JOBS,
+    show_default=True,
+    help="Ask over at most so many jobs.",
+)
+@json_option
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw it: .png, .svg or .pdf.",
+)
+def explain(
+    study: str,
+    file: Path | None,
+    wanted: str | None,
+    context: tuple[str, ...],
+    method: "Method | None",
+    jobs: int,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Say which parameters and context features matter in STUDY, by the model that serves it.
+
+    With --recommendation or --context, say of each recommended configuration what its changes
+    against the incumbent add to the predicted gain, and to the probability to run.
+
+    Reads the store; a daemon need not run.
+    """
+    if wanted is not None and context:
+        raise click.UsageError("say either --recommendation or --context")
+    if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
+        raise click.UsageError(f"--plot: {plot.name} should end in .png, .svg or .pdf")
+    settings = read_settings(file)
+    from tunerd.cli.explanation import explain_one, explain_study
+    from tunerd.cli.learned import read_learned
+
+    with open_the_store(settings, upgrade=False) as store:
+        learned = read_learned(store, study)
+        told = _told(store, learned, wanted, context) if wanted or context else None
+        with _progress("asking the model") as progress:
+            made = (
+                explain_study(store, learned, jobs, method, progress)
+                if told is None
+                else explain_one(store, learned, told, progress)
+            )
+    _show(made, as_json, plot)
+
+
+def _told(
+    store: "Store", learned: "Learned", wanted: str | None, context: tuple[str, ...]
+) -> "Told":
+    """The recommendation that is meant.
+
+    Raises:
+        click.UsageError: there is none; names those that there are.
+    """
+    from tunerd.cli.contexts import parse_context
+    from tunerd.cli.explanation import standing
+
+    there = standing(store, learned.study.name)
+    if wanted is not None:
+        found = [one for one in there if one.message.recommendation_id == wanted]
+        what = f"no recommendation {wanted} stands in {learned.study.name}"
+    else:
+        key = learned.study.context_key(parse_context(learned.study, context))
+        found = [one for one in there if one.message.context_key == key]
+        what = f"nothing is recommended in {key}"
+    if not found:
+        listed = "".join(
+            f"\n  {one.message.recommendation_id}  {one.state:<9}  {one.message.context_key}"
+            for one in there[:MOST_LISTED]
+        )
+        more = f"\n  and {len(there) - MOST_LISTED} more" if len(there) > MOST_LISTED else ""
+        raise click.UsageError(f"{what}; there are:{listed or ' none yet'}{more}")
+    return found[0]
+
+
+MOST_LISTED = 20
+
+
+def _show(made: "Explanation", as_json: bool, plot: Path | None) -> None:
+    if plot is not None:
+        from tunerd.cli.explain_plot import drawn
+
+        try:
+            drawn(made).savefig(plot, dpi=150)
+        except OSError as error:
+            raise click.UsageError(f"--plot: cannot write {plot}: {error.strerror}") from None
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(made)).decode())
+    else:
+        from tunerd.cli.explain_view import show
+
+        show(made)
+        if plot is not None:
+            click.echo(f"The plot is {plot}.")
+
+
+@contextmanager
+def _progress(what: str) -> "Iterator[Progress]":
+    """A bar on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

@@ -1,0 +1,141 @@
+"""The tables of ``tunerd explain`` for a person."""
+
+from collections.abc import Iterator
+from math import expm1
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
+from tunerd.report.words import context_label, percent, value_text
+
+__all__ = ["AGAINST", "show", "size"]
+
+WIDTH = 100
+"""Where there is no terminal."""
+BAR = 24
+MOST_ROWS = 40
+AGAINST = {
+    "incumbent": "the incumbent",
+    "baseline": "the baseline",
+    "random": "feasible configurations drawn at random",
+}
+
+
+def show(made: Explanation, console: Console | None = None) -> None:
+    """Print it."""
+    console = console or Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(width=WIDTH, file=console.file, highlight=False)
+    console.print(Group(*_parts(made)))
+
+
+def size(made: Explanation, score: float) -> str:
+    """A score difference for a person: in per cent where scores are logarithms."""
+    return f"{expm1(score):.1%}" if made.ratios else f"{score:.4g} {made.unit}".strip()
+
+
+def _parts(made: Explanation) -> Iterator[RenderableType]:
+    model = made.model
+    yield Text.assemble(
+        (made.study, "bold"),
+        f": {made.metric}, by {model.predictor} after {model.jobs:,} jobs "
+        f"(generation {model.generation})",
+    )
+    if made.overall is not None:
+        yield from _overall(made, made.overall)
+    if made.recommendation is not None:
+        yield from _recommendation(made, made.recommendation)
+
+
+def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
+    permuted = overall.method == "permutation"
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("")
+    table.add_column("kind")
+    table.add_column("error rises by" if permuted else "moves it by", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("", min_width=BAR)
+    if permuted:
+        table.add_column("τ falls by", justify="right")
+        table.add_column("chance to run\nmoves by", justify="right")
+    most = max((one.share for one in overall.matters), default=1.0) or 1.0
+    for one in overall.matters[:MOST_ROWS]:
+        bar = "█" * round(BAR * one.share / most)
+        row = [_plain(one.name), one.group, size(made, one.importance), f"{one.share:.0%}", bar]
+        if permuted:
+            tau = "" if one.kendall_tau is None else f"{one.kendall_tau:.3f}"
+            row += [tau, "" if one.feasible is None else f"{one.feasible:.1%}"]
+        table.add_row(*row)
+    yield table
+    tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
+    jobs = f"{overall.jobs:,} jobs in {overall.contexts:,} contexts"
+    yield Text(f"On {jobs} it is {size(made, overall.error)} off{tau}.", style="dim")
+    if permuted:
+        where = "the jobs of a context" if overall.within_contexts else "all jobs"
+        how = f"Parameters were shuffled among {where}, context features among all jobs."
+    else:
+        how = "SHAP: by how much a value moves a prediction, on average."
+    yield Text(how, style="dim")
+
+
+def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
+    values = {k: _plain(v) if isinstance(v, str) else v for k, v in told.context.items()}
+    label = context_label(_plain(told.context_key), values)
+    yield Text(f"{told.recommendation_id}, {told.state}, for {label}")
+    yield Text(_plain(told.reason))
+    if not made.model.same:
+        yield Text(
+            "The model that made it is not kept any more: this is what the present one says.",
+            style="yellow",
+        )
+    if not told.candidates:
+        yield Text("\nIt has no candidates: there is nothing to explain.")
+    for one in told.candidates:
+        yield from _candidate(told, one)
+    if any(not one.exact for one in told.candidates):
+        yield Text("Of many changes, orders were sampled: always the same ones.", style="dim")
+
+
+def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
+    head = Text.assemble(f"\n{one.rank}. ", (one.kind, "bold"), f" {one.candidate_id}: ")
+    if one.said_gain is not None:
+        head.append(f"said {percent(one.said_gain)} (at least {percent(one.said_gain_low)}), ")
+    head.append(f"{percent(one.gain)} against {AGAINST[told.against]} by the model alone; ")
+    head.append(f"runs with {one.feasible:.0%}, there {one.feasible_before:.0%}")
+    yield head
+    if not one.changes:
+        yield Text("   It is the same configuration.")
+        return
+    table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
+    for name, right in (("   change", False), ("gain", True), ("chance to run", True), ("", False)):
+        table.add_column(name, justify="right" if right else "left")
+    most = max(abs(change.score) for change in one.changes) or 1.0
+    for change in one.changes:
+        bar = "█" * round(BAR * abs(change.score) / most)
+        style = "green" if change.score > 0 else "red"
+        feasible = f"{change.feasible:+.1%}" if abs(change.feasible) >= SEEN else ""
+        table.add_row(
+            f"   {_plain(_change(change))}", percent(change.gain), feasible, Text(bar, style)
+        )
+    yield table
+
+
+SEEN = 5e-4
+"""Moves of the chance to run below this are not shown."""
+
+
+def _change(one: Added) -> str:
+    new = value_text(one.new)
+    return (
+        f"{one.parameter} = {new}"
+        if one.old is None
+        else (f"{one.parameter}: {value_text(one.old)} → {new}")
+    )
+
+
+def _plain(text: str) -> str:
+    """What comes from jobs may hold anything, also what a terminal would obey."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,0 +1,300 @@
+"""What ``tunerd explain`` says, as data: what it prints as JSON, and shows in tables and plots."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from tunerd import __version__
+from tunerd.cli.learned import Learned, load_model
+from tunerd.core.explain import explain_change, explain_overall
+from tunerd.core.explain.overall import Matters, Method, Progress
+from tunerd.core.model import Model
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.recommendation import Candidate, Recommendation
+from tunerd.core.space import Space
+from tunerd.errors import NothingFeasibleError
+from tunerd.events import from_bytes
+from tunerd.store import DamagedCheckpointError, Store
+
+__all__ = [
+    "Added",
+    "Explained",
+    "Explanation",
+    "Factor",
+    "Of",
+    "Overall",
+    "Told",
+    "explain_one",
+    "explain_study",
+    "standing",
+]
+
+DRAWN = 32
+"""Configurations that a candidate is compared with where there is no incumbent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A recommendation that stands, or would."""
+
+    message: Recommendation
+    state: str
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that was asked."""
+
+    predictor: str
+    checkpoint: str
+    jobs: Annotated[int, Meta(description="Jobs that it has learned.")]
+    generation: int
+    same: Annotated[
+        bool,
+        Meta(
+            description="Whether a recommendation was made with this very model; its own is kept "
+            "for a while only."
+        ),
+    ] = True
+
+
+class Factor(msgspec.Struct, frozen=True, kw_only=True):
+    """What one parameter, context feature, lookup or derived value is worth."""
+
+    name: str
+    group: str
+    importance: Annotated[
+        float,
+        Meta(
+            description="In score units (0.1 is about 10 % where the study compares by ratios). "
+            "Permutation: rise of the mean absolute error; SHAP: mean size of its contribution."
+        ),
+    ]
+    share: Annotated[float, Meta(description="Of all importance together, 0 to 1.")]
+    kendall_tau: Annotated[
+        float | None, Meta(description="Loss of Kendall's τ within contexts (permutation).")
+    ]
+    feasible: Annotated[
+        float | None,
+        Meta(description="Mean move of the probability to run (permutation)."),
+    ]
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """What matters in a study, the most important first."""
+
+    method: Method
+    jobs: int
+    contexts: int
+    error: Annotated[float, Meta(description="Mean absolute error, in score units.")]
+    kendall_tau: float | None
+    within_contexts: bool
+    matters: tuple[Factor, ...]
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """What one changed parameter adds."""
+
+    parameter: str
+    old: Value
+    new: Value
+    score: Annotated[float, Meta(description="In score units; these sum to the whole.")]
+    gain: Annotated[float, Meta(description="The same as a relative gain; 0.04 is 4 % better.")]
+    feasible: Annotated[float, Meta(description="Added to the probability to run.")]
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """One recommended configuration."""
+
+    candidate_id: str
+    rank: int
+    kind: str
+    said_gain: Annotated[
+        float | None,
+        Meta(description="As the recommendation says: against what runs of the incumbent showed."),
+    ]
+    said_gain_low: float | None
+    said_feasible: float | None
+    gain: Annotated[float, Meta(description="By the model alone, prediction against prediction.")]
+    score: Annotated[float, Meta(description="The same in score units.")]
+    feasible: float
+    feasible_before: Annotated[float, Meta(description="Of what it is compared with.")]
+    exact: Annotated[bool, Meta(description="Whether all mixtures were asked about.")]
+    changes: tuple[Added, ...]
+
+
+class Of(msgspec.Struct, frozen=True, kw_only=True):
+    """The recommendation that is explained."""
+
+    recommendation_id: str
+    state: str
+    context_key: str
+    context: Mapping[str, Scalar]
+    reason: str
+    against: Annotated[
+        Literal["incumbent", "baseline", "random"],
+        Meta(description="What candidates are compared with; random: feasible configurations."),
+    ]
+    candidates: tuple[Explained, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``tunerd explain`` says."""
+
+    schema: Literal["tunerd.explanation/1"] = "tunerd.explanation/1"
+    tunerd: str = __version__
+    study: str
+    metric: str
+    unit: str
+    goal: str
+    ratios: Annotated[bool, Meta(description="Whether scores are logarithms: 0.1 is about 10 %.")]
+    model: Asked
+    overall: Overall | None = None
+    recommendation: Of | None = None
+
+
+def standing(store: Store, study: str) -> list[Told]:
+    """What is recommended, and what waits or would be, by context key."""
+    found = []
+    for row in store.recommendations(study):
+        if row.proposal is not None:
+            found.append(Told(from_bytes(row.proposal.encode()), "pending"))
+        if row.state != "withdrawn":
+            found.append(Told(from_bytes(row.value.encode()), row.state))
+    return found
+
+
+def explain_study(
+    store: Store, learned: Learned, most: int, method: Method | None, progress: Progress
+) -> Explanation:
+    """What matters in a study, asked over at most so many jobs."""
+    jobs = learned.jobs(store, most)
+    found = explain_overall(learned.features, learned.model, jobs, 0, method, progress)
+    overall = Overall(
+        method=found.method,
+        jobs=found.jobs,
+        contexts=found.contexts,
+        error=found.error,
+        kendall_tau=found.kendall_tau,
+        within_contexts=found.within,
+        matters=tuple(map(_factor, found.matters)),
+    )
+    return Explanation(**_head(learned, learned.checkpoint, learned.model), overall=overall)
+
+
+def explain_one(store: Store, learned: Learned, told: Told, progress: Progress) -> Explanation:
+    """What the changes of each recommended configuration add."""
+    message = told.message
+    checkpoint, model = _model_of(store, learned, message)
+    against, references = _references(learned, message)
+    found = []
+    for i, candidate in enumerate(message.candidates):
+        progress(i, len(message.candidates))
+        found.append(_explained(learned, model, message, candidate, references))
+    same = checkpoint == message.made_from.model
+    return Explanation(
+        **_head(learned, checkpoint, model, same=same),
+        recommendation=Of(
+            recommendation_id=message.recommendation_id,
+            state=told.state,
+            context_key=message.context_key,
+            context=message.context,
+            reason=message.reason,
+            against=against,
+            candidates=tuple(found),
+        ),
+    )
+
+
+def _head(learned: Learned, checkpoint: str, model: Model, *, same: bool = True) -> dict[str, Any]:
+    objective = learned.study.objective
+    return {
+        "study": learned.study.name,
+        "metric": objective.metric,
+        "unit": objective.unit,
+        "goal": objective.goal,
+        "ratios": objective.scale == "log",
+        "model": Asked(
+            predictor=learned.study.predictor.name,
+            checkpoint=checkpoint,
+            jobs=model.learned,
+            generation=learned.generation,
+            same=same,
+        ),
+    }
+
+
+def _model_of(store: Store, learned: Learned, message: Recommendation) -> tuple[str, Model]:
+    """The model that a recommendation was made with; the last one where it is not kept."""
+    made = message.made_from
+    if made.model is not None and made.study == learned.study.content_hash:
+        try:
+            return made.model, load_model(store, learned.study, learned.features, made.model)
+        except (LookupError, DamagedCheckpointError, ValueError):
+            pass
+    return learned.checkpoint, learned.model
+
+
+def _references(
+    learned: Learned, message: Recommendation
+) -> tuple[Literal["incumbent", "baseline", "random"], list[Mapping[str, Value]]]:
+    study = learned.study
+    if message.incumbent is not None:
+        return "incumbent", [message.incumbent.config]
+    baseline = message.baseline
+    if baseline is not None and all(p.name in baseline for p in study.parameters):
+        return "baseline", [baseline]
+    try:
+        space = Space(study, message.context)
+    except NothingFeasibleError:
+        return "random", [candidate.config for candidate in message.candidates]
+    codes = space.sample(DRAWN, np.random.default_rng(0))
+    return "random", [space.decode(code) for code in codes]
+
+
+def _explained(
+    learned: Learned,
+    model: Model,
+    message: Recommendation,
+    candidate: Candidate,
+    references: list[Mapping[str, Value]],
+) -> Explained:
+    found = explain_change(learned.features, model, message.context, candidate.config, references)
+    return Explained(
+        candidate_id=candidate.candidate_id,
+        rank=candidate.rank,
+        kind=candidate.kind.value,
+        said_gain=None if candidate.gain is None else candidate.gain.median,
+        said_gain_low=None if candidate.gain is None else candidate.gain.low,
+        said_feasible=candidate.feasible,
+        gain=found.gain,
+        score=found.score,
+        feasible=found.feasible,
+        feasible_before=found.feasible_before,
+        exact=found.exact,
+        changes=tuple(
+            Added(
+                parameter=one.parameter,
+                old=one.old,
+                new=one.new,
+                score=one.score,
+                gain=one.gain,
+                feasible=one.feasible,
+            )
+            for one in found.changes
+        ),
+    )
+
+
+def _factor(one: Matters) -> Factor:
+    return Factor(
+        name=one.name,
+        group=one.group,
+        importance=one.importance,
+        share=one.share,
+        kendall_tau=one.kendall_tau,
+        feasible=one.feasible,
+    )

@@ -1,0 +1,88 @@
+"""What a study has learned, read from the store beside whoever tunes it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from tunerd.core.features import FeatureMap
+from tunerd.core.features.replay import sequences_at
+from tunerd.core.model import Model
+from tunerd.core.study import Study, parse_study
+from tunerd.errors import TunerdError
+
+if TYPE_CHECKING:
+    from tunerd.core.observation import Observation
+    from tunerd.store import Store
+
+__all__ = ["Learned", "NoModelError", "load_model", "read_learned"]
+
+
+class NoModelError(TunerdError):
+    """Raised when a study has no model to ask. Says what it waits for."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A study under the generation that was learned last, and its model as it was saved last."""
+
+    study: Study
+    generation: int
+    features: FeatureMap
+    """Of the model; new values that rows of it bring get codes in it, as everywhere."""
+    checkpoint: str
+    model: Model
+
+    def jobs(self, store: "Store", most: int) -> "Sequence[Observation]":
+        """An even sample of those that the model was fitted on and learned since."""
+        known = sequences_at(self.model.learned)
+        step = max(len(known) / most, 1.0)
+        some = [int(known[-1 - int(i * step)]) for i in range(min(most, len(known)))]
+        return store.observations_at(self.study.name, sorted(some))
+
+
+def read_learned(store: "Store", name: str) -> Learned:
+    """Read a study's last checkpoint.
+
+    Raises:
+        click.UsageError: there is no such study.
+        NoModelError: it has no model yet.
+    """
+    row, saved = store.study(name), store.study_state(name)
+    if row is None:
+        known = ", ".join(one.name for one in store.studies()) or "none yet"
+        raise click.UsageError(f"the store knows no study {name}; it knows: {known}")
+    state = saved.state if saved else {}
+    generation = store.generation(name, state.get("generation"))
+    if generation is None or state.get("model") is None:
+        learned = f"{row.learned_sequence:,} of its {row.last_sequence:,} jobs are learned"
+        raise NoModelError(
+            f"study {name} has no model yet: {learned}, and the first model follows five jobs "
+            "with an objective (is `tunerd run` running?)"
+        )
+    study = parse_study(generation.text, f"{name}, generation {generation.generation}")
+    features = FeatureMap(study, _vocabulary(state))
+    model = load_model(store, study, features, state["model"])
+    return Learned(study, generation.generation, features, state["model"], model)
+
+
+def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: str) -> Model:
+    """A model as a checkpoint has it.
+
+    Raises:
+        LookupError: it is not kept any more.
+        DamagedCheckpointError: it is not what was saved.
+        ValueError: it is of another generation of the study.
+    """
+    names = json.loads(store.checkpoint(study.name, checkpoint))["parts"]
+    parts = {part: store.checkpoint(study.name, name) for part, name in names.items()}
+    return Model.load(study, features, parts)
+
+
+def _vocabulary(state: Mapping[str, object]) -> Mapping[str, Sequence[str]]:
+    tuner = state["tuner"]
+    assert isinstance(tuner, dict)
+    found: Mapping[str, Sequence[str]] = tuner["vocabulary"]
+    return found
