@@ -62,6 +62,10 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
             return f"cancel the campaign in {arguments['context_key']}"
         case "lift":
             return f"lift {arguments['number']}"
+        case "back":
+            return f"go back to version {arguments['version']} of the model"
+        case "latest":
+            return "let the latest model serve"
         case "pause" | "resume" | "pin" | "forbid":
             from tunerd.core.orders import Order
 

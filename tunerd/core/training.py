@@ -188,6 +188,10 @@ class Training:
             model.update(missed, self._recent(), sequence)
         self.built.append(Built(why, model.fitted_at, sequence, took_over=True))
 
+    def pin(self) -> None:
+        """Keep the model that serves, whatever comes; it learns on."""
+        self._rebuild, self.pinned = None, True
+
     # -- fitting ----------------------------------------------------------------------------
 
     def _fit_now(self, sequence: int, why: Why) -> bool:

@@ -219,6 +219,9 @@ class TuneSettings(Section):
     """A tuner process whose step takes longer than this is replaced."""
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
+    keep_models: Count = 12
+    """Versions of a study's model kept whole, to which ``tunerd models --back`` can go back; each
+    takes 1 to 2 MB."""
     keep_predictions_days: Days = 400.0
     """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
     max_crashes: Count = 3

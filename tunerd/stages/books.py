@@ -22,6 +22,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.answering import answer_requests
 from tunerd.stages.recommended import Line, Recommended, Said
+from tunerd.stages.versions import add_versions, keep_versions, parts_of
 from tunerd.store import (
     ContextRow,
     RecommendationRow,
@@ -76,6 +77,8 @@ class Changes:
     """Rows whose ``renew_at`` has passed."""
     results: dict[int, str] = field(default_factory=dict)
     """What came of the operators' commands, by their id."""
+    taken_up: dict[str, Any] = field(default_factory=dict)
+    """Of a model that an operator went back to: which version, by which command."""
 
 
 @dataclass
@@ -152,6 +155,16 @@ class Books:
         }
         if self._checkpoint_due(changes.swapped, bool(news)):
             self._checkpoint(tx, now)
+        said.lines += add_versions(
+            tx,
+            self.study.name,
+            self.generation,
+            self.tuner.training.built,
+            self.model,
+            changes.taken_up,
+            now,
+        )
+        self.tuner.training.built.clear()
         if not self.ended:
             self._obey(tx, changes, news, now, said)
             self._say(tx, changes, news, now, said)
@@ -216,7 +229,9 @@ class Books:
 
     def _checkpoint_due(self, swapped: bool, news: bool) -> bool:
         model = self.tuner.model
-        if model is None or (self.model is not None and self.model_at == model.learned):
+        if model is None:
+            return False
+        if not swapped and self.model is not None and self.model_at == model.learned:
             return False
         return (
             swapped
@@ -244,10 +259,12 @@ class Books:
         """Drop the parts that none of the latest checkpoints is made of."""
         name = self.study.name
         kept: set[str] = set()
+        named = keep_versions(tx, name, self.generation, self.settings.keep_models)
+        named.append(self.model or "")
         manifests = 0
         rows = tx.checkpoints(name)
         for row in rows:  # newest first
-            if row.size < MANIFEST_BYTES and manifests < KEEP_CHECKPOINTS:
+            if row.name in named or (row.size < MANIFEST_BYTES and manifests < KEEP_CHECKPOINTS):
                 blob = tx.checkpoint(name, row.name)
                 if blob.startswith(b'{"parts"'):
                     manifests += 1
@@ -414,8 +431,8 @@ def open_books(
         books.ended = state["ended"]
         books.model = state["model"]
         books.tuner = _restore(store, study, background, state)
-        if books.tuner.model is not None:
-            books.model_at = json.loads(_parts(store, name, books.model)["at"])["learned"]
+        if books.model is not None:
+            books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
     else:
         _learn_anew(store, books, alive)
     books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
@@ -425,7 +442,7 @@ def open_books(
 def _restore(store: Store, study: Study, background: Executor, state: Mapping[str, Any]) -> Tuner:
     name = study.name
     last: int = state["tuner"]["sequence"]
-    parts = _parts(store, name, state["model"]) if state["model"] else None
+    parts = parts_of(store, name, state["model"]) if state["model"] else None
     steps = [(s.sequence_from, s.sequence_to) for s in store.steps(name, limit=1000)]
     return Tuner.restore(
         study,
@@ -436,12 +453,6 @@ def _restore(store: Store, study: Study, background: Executor, state: Mapping[st
         [step for step in reversed(steps) if step[0] <= step[1] <= last],
         lambda sequences: store.observations_at(name, sequences),
     )
-
-
-def _parts(store: Store, study: str, manifest: str | None) -> dict[str, bytes]:
-    assert manifest is not None
-    names = json.loads(store.checkpoint(study, manifest))["parts"]
-    return {part: store.checkpoint(study, name) for part, name in names.items()}
 
 
 def _learn_anew(store: Store, books: Books, alive: Callable[[], None]) -> None:

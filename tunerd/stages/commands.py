@@ -14,7 +14,8 @@ from tunerd.core.campaign import PATIENCE_H, Campaign
 from tunerd.core.orders import Order, Orders
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.books import Books, Changes
-from tunerd.store import Command
+from tunerd.stages.going_back import go_back
+from tunerd.store import Command, Store
 
 __all__ = ["Desk"]
 
@@ -33,6 +34,8 @@ class Desk:
     now: datetime
     alive: Callable[[], None]
     """Called now and then while something takes long."""
+    store: Store
+    """To read from."""
 
     def carry_out(self, command: Command) -> str:
         """Do what a command asks for, and say what came of it."""
@@ -55,6 +58,8 @@ class Desk:
                 return self._limit(_order(command, "forbid"))
             case "lift":
                 return self._lift(command.arguments["number"])
+            case "back" | "latest":
+                return go_back(self.store, self.books, self.changes, self.active, command)
             case "end":
                 return self._end()
         return f"refused: this version of tunerd knows no command {command.command!r}"

@@ -401,7 +401,12 @@ class Tune:
             return
         began = reports.Began(study=books.study.name)
         desk = Desk(
-            books, changes, self._active(books), self.now(), lambda: self.listener.hear(began)
+            books,
+            changes,
+            self._active(books),
+            self.now(),
+            lambda: self.listener.hear(began),
+            self.store,
         )
         for command in commands:
             result = desk.carry_out(command)

@@ -1,0 +1,180 @@
+"""``tunerd models``: the versions of a study's model, and going back to one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.giving import giving
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    why_option,
+)
+
+if TYPE_CHECKING:
+    from tunerd.store import ModelVersion, Store
+
+__all__ = ["models"]
+
+LATEST = 20
+SHORTEST = 6
+"""Digits of a checkpoint's name that are enough to mean it."""
+
+
+@click.command()
+@settings_option
+@click.argument("study")
+@click.option(
+    "--back",
+    metavar="VERSION",
+    help="Let this version serve, by its number or its checkpoint's name, until --latest.",
+)
+@click.option("--latest", is_flag=True, help="Let the latest model serve again, and be replaced.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=LATEST,
+    show_default=True,
+    help="List only so many latest versions.",
+)
+@why_option
+@json_option
+def models(
+    file: Path | None,
+    study: str,
+    back: str | None,
+    latest: bool,
+    limit: int,
+    why: str,
+    as_json: bool,
+) -> int:
+    """List the versions of STUDY's model: when and why each was built, how it did on the jobs
+    before it took over beside the one that served, and which one serves. Or go back to one.
+
+    A rebuilt model takes over when it was at least as good on the jobs since its rebuild began.
+    """
+    if back is not None and latest:
+        raise click.UsageError("say --back VERSION or --latest, not both")
+    if back is not None or latest:
+        return _give(file, study, back, why)
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        row = store.study(study)
+        if row is None:
+            known = ", ".join(one.name for one in store.studies()) or "none"
+            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+        told = _told(store, study)
+    told["versions"] = told["versions"][:limit]
+    if as_json:
+        click.echo(json.dumps(told, indent=2, default=str, ensure_ascii=False))
+    else:
+        from tunerd.cli.models_view import show_models
+
+        show_models(told)
+    return 0
+
+
+def _give(file: Path | None, study: str, back: str | None, why: str) -> int:
+    with giving(file, why) as giver:
+        giver.study(study)
+        if back is None:
+            giver.give([(study, "latest", {})])
+        else:
+            chosen = _choose(_told(giver.store, study)["versions"], study, back)
+            giver.give([(study, "back", {"version": chosen})])
+        return giver.follow()
+
+
+def _told(store: "Store", study: str) -> dict[str, Any]:
+    """Everything about a study's versions, newest first, for a person or a program."""
+    row, saved = store.study(study), store.study_state(study)
+    assert row is not None
+    training = saved.state.get("tuner", {}).get("training", {}) if saved else {}
+    kept = {one.name for one in store.checkpoints(study)}
+    found = store.models(study)
+    serving = next((one.version for one in found if one.took_over), None)
+    rebuild = training.get("rebuild")
+    return {
+        "study": study,
+        "generation": row.generation,
+        "jobs": row.last_sequence,
+        "objective": _objective(store, study),
+        "serves": serving,
+        "pinned": bool(training.get("pinned")),
+        "rebuild": None
+        if rebuild is None
+        else {key: rebuild[key] for key in ("why", "started_at", "decide_at")},
+        "versions": [
+            asdict(one)
+            | {
+                "serves": one.version == serving,
+                "kept": one.checkpoint in kept and one.generation == row.generation,
+                "command": _command(store, one),
+            }
+            for one in found
+        ],
+    }
+
+
+def _objective(store: "Store", study: str) -> dict[str, str]:
+    from tunerd.core.study import parse_study
+
+    generation = store.generation(study)
+    assert generation is not None
+    objective = parse_study(generation.text, study).objective
+    return {"metric": objective.metric, "scale": objective.scale, "unit": objective.unit}
+
+
+def _command(store: "Store", version: "ModelVersion") -> dict[str, Any] | None:
+    """Who said so, where somebody did."""
+    number = version.detail.get("command")
+    command = None if number is None else store.command(number)
+    if command is None:
+        return None
+    return {"id": command.id, "who": command.who, "why": command.why, "at": command.at}
+
+
+def _choose(versions: Sequence[dict[str, Any]], study: str, wanted: str) -> int:
+    """The number of the version that somebody means.
+
+    Raises:
+        click.UsageError: none or several are meant, or it cannot be gone back to.
+    """
+    digits = wanted.removeprefix("sha256:")
+    if wanted.isdecimal() and len(wanted) < SHORTEST:
+        meant = [one for one in versions if one["version"] == int(wanted)]
+    else:
+        if len(digits) < SHORTEST:
+            raise click.UsageError(
+                f"--back: {wanted!r} is no number; of a checkpoint's name say at least "
+                f"{SHORTEST} digits"
+            )
+        names = [(one, (one["checkpoint"] or "").removeprefix("sha256:")) for one in versions]
+        meant = [one for one, name in names if name.startswith(digits)]
+    can = ", ".join(str(one["version"]) for one in versions if one["kept"]) or "none"
+    if not meant:
+        raise click.UsageError(f"--back: {study} has no version {wanted}; it can go back to: {can}")
+    if len({one["version"] for one in meant}) > 1:
+        several = ", ".join(str(one["version"]) for one in meant)
+        raise click.UsageError(f"--back: {wanted} means several versions: {several}; say which")
+    (one,) = meant[:1]
+    if not one["took_over"]:
+        raise click.UsageError(
+            f"--back: version {one['version']} was turned down: it predicted worse than the one "
+            f"that served, and is not kept; {study} can go back to: {can}"
+        )
+    if not one["kept"]:
+        why = "is kept no longer" if one["checkpoint"] else "served within one step only"
+        raise click.UsageError(
+            f"--back: version {one['version']} {why}; {study} can go back to: {can} "
+            "(tune.keep_models says how many are kept; a new version of the study's file begins "
+            "anew)"
+        )
+    version: int = one["version"]
+    return version
