@@ -38,6 +38,7 @@ COMMANDS = {
     "pin": ("orders", "Recommend only configurations with given values."),
     "forbid": ("orders", "Never recommend configurations with given values together."),
     "lift": ("orders", "Lift a pin, a forbidden configuration or a pause."),
+    "models": ("models", "List the versions of a study's model; go back to one."),
     "commands": ("commands", "Show who asked for what, why, and what came of it."),
     "end": ("end", "End a study: withdraw everything and say nothing more."),
     "recover": ("recover", "After restoring a backup: take up what was published since."),
