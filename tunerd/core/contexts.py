@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tunerd.core.campaign import Campaign
+from tunerd.core.drift.here import Here
 from tunerd.core.evidence import Evidence
 from tunerd.core.introduction import Introduction
 from tunerd.core.observation import Scalar
@@ -51,6 +52,8 @@ class ContextState:
     """By candidate id, the latest last."""
     declined: str | None = None
     """Gist of the proposal that an operator declined last: it is not made again."""
+    watched: Here = field(default_factory=Here)
+    """What the watch for drift remembers."""
 
     @property
     def alive_at(self) -> datetime | None:
@@ -82,6 +85,7 @@ class ContextState:
                 cid: [p.gain, p.reference, p.kind.value] for cid, p in self.promised.items()
             },
             "declined": self.declined,
+            "watched": self.watched.dump(),
         }
 
     @classmethod
@@ -91,6 +95,7 @@ class ContextState:
         waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
         promised, declined = state["promised"], state.get("declined")
         introduction = state.get("introduction")
+        watched = state.get("watched")
         assert isinstance(context, dict)
         assert isinstance(evidence, dict)
         assert isinstance(waiting, int)
@@ -114,6 +119,7 @@ class ContextState:
                 for cid, (gain, reference, *kind) in promised.items()
             },
             declined=declined,
+            watched=Here.load(watched if isinstance(watched, dict) else {}),
         )
 
 

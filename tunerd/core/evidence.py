@@ -119,6 +119,19 @@ class Evidence:
             trial.mean += step / trial.runs
             trial.spread_sum += step * (score - trial.mean)
 
+    def begin_again(self, levels: Mapping[str, tuple[float, int]]) -> None:
+        """Take estimates from drift on: by the beginning of a candidate id, mean score and the
+        jobs that it counts as. What is not in it has no runs any more that count; where nothing
+        ran since, everything stays."""
+        if not levels:
+            return
+        size = len(next(iter(levels)))
+        for name, trial in self.trials.items():
+            mean, runs = levels.get(name[:size], (0.0, 0))
+            apart = trial.spread_sum / max(trial.runs - 1, 1)
+            trial.mean, trial.runs = mean, min(runs, trial.runs)
+            trial.spread_sum = apart * max(trial.runs - 1, 0)
+
     def noise(self, scale: float = 1.0) -> float:
         """Standard deviation of one run, pooled over the repeats of all configurations.
 

@@ -32,6 +32,8 @@ class Regime:
     """Contexts in which it began; None for all of them."""
     before: float = 0.1
     """What a job from before it weighs there."""
+    moved: float = 0.0
+    """By how much scores moved when it began: jobs from before count as if it had been there."""
 
     def dump(self) -> dict[str, object]:
         """As JSON values."""
@@ -41,7 +43,8 @@ class Regime:
     def load(cls, state: Mapping[str, Any]) -> "Regime":
         """Build from what :meth:`dump` gave."""
         keys = state["keys"]
-        return cls(state["since"], None if keys is None else tuple(keys), state["before"])
+        keys = None if keys is None else tuple(keys)
+        return cls(state["since"], keys, state["before"], state["moved"])
 
 
 def days(observations: Sequence[Observation]) -> FloatArray:
@@ -63,7 +66,7 @@ def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime]) ->
     rows = sample.rows
     if len(rows) == 0 or (options.half_life_days is None and not regimes):
         return rows
-    factor = np.ones(len(rows))
+    factor, score = np.ones(len(rows)), rows.score
     if options.half_life_days is not None:
         age = sample.finished.max() - sample.finished
         factor = np.exp2(-age / options.half_life_days)
@@ -72,4 +75,5 @@ def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime]) ->
         if regime.keys is not None:
             before &= np.isin(np.array(rows.context_key), np.array(regime.keys))
         factor = np.where(before, factor * regime.before, factor)
-    return replace(rows, weight=rows.weight * np.maximum(factor, LEAST))
+        score = np.where(before, score + regime.moved, score)
+    return replace(rows, score=score, weight=rows.weight * np.maximum(factor, LEAST))

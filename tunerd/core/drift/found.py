@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+from tunerd.core.history import Regime
 from tunerd.core.observation import Scalar
 
 __all__ = ["KINDS", "Change", "Drift", "Kind", "Phase", "drift_id"]
@@ -47,6 +48,22 @@ class Drift:
     def concerns(self, context_key: str) -> bool:
         """Whether it acts on a context."""
         return not self.contexts or context_key in self.contexts
+
+    @property
+    def of_speed(self) -> bool:
+        """Whether what was learned of speed no longer holds."""
+        return self.kind in ("speed", "ranks")
+
+    def regime(self) -> Regime:
+        """How jobs from before it count in what is learned from now on.
+
+        Where a context became slower as a whole, its old jobs still tell which configurations are
+        the fast ones: they count half, moved along. Where the order changed they tell little.
+        """
+        keys = self.contexts or None
+        if self.kind == "ranks":
+            return Regime(self.since, keys, before=0.1)
+        return Regime(self.since, keys, before=0.5, moved=self.moved or 0.0)
 
     @property
     def place(self) -> tuple[object, ...]:

@@ -86,6 +86,21 @@ class Here:
         self.jobs += 1
         self.mean += (score - self.mean) / min(self.jobs, MEMORY)
 
+    def levels(self, since: int) -> dict[str, tuple[float, int]]:
+        """What configurations are worth since a sequence, in jobs and level; see
+        :meth:`begin_again`. Empty while none of them ran since."""
+        jobs: dict[str, int] = {}
+        for one in self.lately:
+            if one.sequence >= since:
+                jobs[one.cell] = jobs.get(one.cell, 0) + 1
+        if not jobs:
+            return {}
+        return {
+            name: (cell.level, jobs.get(name, 1))
+            for name, cell in self.cells.items()
+            if cell.weight
+        }
+
     def before(self, since: int) -> dict[str, tuple[float, float]]:
         """Weight and level of configurations as they were before a sequence."""
         found = {name: (cell.weight, cell.level) for name, cell in self.cells.items()}
