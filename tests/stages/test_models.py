@@ -82,8 +82,9 @@ def test_an_operator_goes_back_and_it_stays_until_the_latest_is_wanted(tuning: T
     state = tuning.store.study_state("toy")
     assert state is not None
     assert state.state["tuner"]["training"]["pinned"]
-    said = tuning.said()
-    assert said.made_from.sequence == 420
+    known = tuning.store.study("toy")
+    assert known is not None
+    assert known.learned_sequence == 420
     latest = tuning.command("latest")
     tuning.run(tuning.start())
     result = f"version {newest.version} serves from here on, and may be replaced again"
