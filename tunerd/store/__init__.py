@@ -5,6 +5,7 @@ nothing else: history, positions, outbox, studies, what was learned, leases, ope
 """
 
 from tunerd.store.commands import Command
+from tunerd.store.derivations import Derivation
 from tunerd.store.guard import InstanceGuard, folder_guard
 from tunerd.store.learned import (
     CheckpointRow,
@@ -30,6 +31,7 @@ __all__ = [
     "Command",
     "ContextRow",
     "DamagedCheckpointError",
+    "Derivation",
     "Generation",
     "InstanceGuard",
     "Lease",

@@ -18,6 +18,7 @@ __all__ = [
     "commands",
     "context_states",
     "daemons",
+    "derivations",
     "generations",
     "leases",
     "metadata",
@@ -244,6 +245,21 @@ models = sa.Table(
     sa.Column("detail", sa.Text, nullable=False),
     sa.Column("decided_at", Instant, nullable=False),
 )
+
+derivations = sa.Table(
+    "derivations",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("recommendation_id", sa.Text, primary_key=True),
+    sa.Column("context_key", sa.Text, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("said_at", Instant, nullable=False),
+    sa.Column("message", sa.LargeBinary, nullable=False),
+    sa.Column("basis", sa.LargeBinary, nullable=False),
+)
+sa.Index("ix_derivations_recommendation_id", derivations.c.recommendation_id)
+sa.Index("ix_derivations_study_said_at", derivations.c.study, derivations.c.said_at)
 
 # Beside `studies`, not in it: ingest rewrites that row with every batch.
 study_states = sa.Table(

@@ -19,6 +19,7 @@ def upgrade() -> None:
     """Add what each room keeps."""
     _models()
     _requests()
+    _derivations()
 
 
 def _models() -> None:
@@ -72,3 +73,22 @@ def _requests() -> None:
         postgresql_where=sa.text("answered_at IS NULL"),
     )
     op.create_index("ix_requests_study_answered_at", "requests", ["study", "answered_at"])
+
+
+def _derivations() -> None:
+    """What each recommendation was made from."""
+    op.create_table(
+        "derivations",
+        sa.Column("study", sa.Text(), nullable=False),
+        sa.Column("recommendation_id", sa.Text(), nullable=False),
+        sa.Column("context_key", sa.Text(), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("said_at", INSTANT, nullable=False),
+        sa.Column("message", sa.LargeBinary(), nullable=False),
+        sa.Column("basis", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["study"], ["studies.name"], name="fk_derivations_study_studies"),
+        sa.PrimaryKeyConstraint("study", "recommendation_id", name="pk_derivations"),
+    )
+    op.create_index("ix_derivations_recommendation_id", "derivations", ["recommendation_id"])
+    op.create_index("ix_derivations_study_said_at", "derivations", ["study", "said_at"])
