@@ -151,6 +151,20 @@ def test_only_so_many_are_kept(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) 
     assert "serves from here on" in (tuning.result(number) or "")
 
 
+def test_what_another_tunerd_saved_in_its_own_way_is_learned_anew(tuning: Tuning) -> None:
+    learned(tuning, 60)
+    said = tuning.rows()
+    saved = tuning.store.study_state("toy")
+    assert saved is not None
+    state = saved.state | {"layout": 1, "tuner": {"sequence": 60, "unheard": "of"}}
+    with tuning.store.transaction() as tx:
+        tx.save_study_state("toy", state, epoch=saved.epoch, now=tuning.time.now())
+    tuning.run(tuning.start())
+    assert serving(tuning).why == "generation"
+    assert set(tuning.rows()) == set(said)
+    learned(tuning, 30)
+
+
 def test_another_tuner_process_goes_on_with_a_comparison(tmp_path: Path) -> None:
     """Killed after every step, it comes to the same verdicts as one that runs through."""
 

@@ -15,7 +15,7 @@ WHY = {
     "first": "the first",
     "grown": "history has grown",
     "drift": "jobs behave differently",
-    "generation": "the study has changed",
+    "generation": "the study has changed, or tunerd",
     "back": "an operator went back",
     "latest": "an operator wants the latest",
 }

@@ -36,6 +36,9 @@ __all__ = ["Books", "Changes", "open_books"]
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
+LAYOUT = 2
+"""Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
+raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25
 """Steps after which a checkpoint is due: recovery learns those since the last one again, and each
 costs up to a tenth of a second."""
@@ -208,6 +211,7 @@ class Books:
             [ContextRow(key, one.dump(), one.last_job_at, one.searched) for key, one in contexts],
         )
         state = {
+            "layout": LAYOUT,
             "generation": self.generation,
             "ended": self.ended,
             "orders": [order.dump() for order in self.tuner.orders.standing],
@@ -410,7 +414,8 @@ def open_books(
     settings: TuneSettings,
     alive: Callable[[], None],
 ) -> Books:
-    """Load a study as it was saved last; a new generation learns its history anew.
+    """Load a study as it was saved last; a new generation, and another version of tunerd that
+    remembers otherwise, learn its history anew.
 
     ``alive`` is called now and then while that takes long.
     """
@@ -427,8 +432,9 @@ def open_books(
         recommended=Recommended.load(study, topic, store.recommendations(name)),
         settings=settings,
     )
-    if state.get("generation") == generation.generation:
-        books.ended = state["ended"]
+    current = state.get("generation") == generation.generation
+    books.ended = current and state["ended"]
+    if current and state.get("layout") == LAYOUT:
         books.model = state["model"]
         books.tuner = _restore(store, study, background, state)
         if books.model is not None:
