@@ -25,9 +25,9 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
 from tunerd.core.learners.trend import Trend
-from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.errors import FEW_ROWS, folds_of, follow_errors, noise_of, widening
+from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
 from tunerd.core.predictors.levels import Levels
+from tunerd.core.predictors.online import OnlinePredictor, Told, scored
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -36,55 +36,53 @@ if TYPE_CHECKING:
 __all__ = ["BoostedTrees"]
 
 CORRECTION_TREES = 50
-CORRECTION_ROWS = 16
-"""Recent rows with a score below which there is no correction."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
-    """What a fit made; nothing of it changes afterwards."""
+class _Base:
+    """Trend and trees; nothing of them changes after a fit."""
 
     trend: Trend
     forest: Forest | None
     """None while there are too few rows to split."""
     hidden: BoolArray
     """(F,) columns that the trees do not see."""
+    seed: int
 
-    def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, F) → (n, members) sum of trend and trees, and (n,) leverage."""
+    def predict(self, X: FloatArray) -> Told:
+        """Sum of trend and trees."""
         members, leverage = self.trend.predict(X)
         if self.forest is not None:
             members = members + self.forest.predict(_without(X, self.hidden))
-        return members, leverage
+        return Told(members, leverage)
+
+    def learned(self, rows: Rows, recent: Rows) -> Self:
+        """Leave new rows to levels and correction."""
+        del rows, recent
+        return self
+
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs."""
+        state = {
+            "trend": self.trend.dump(),
+            "hidden": self.hidden.tolist(),
+            "seed": self.seed,
+            "grown": self.forest is not None,
+        }
+        blobs = {"trend": seal_json(state)}
+        if self.forest is not None:
+            blobs["forest"] = self.forest.dump()
+        return blobs
 
 
-class BoostedTrees(Predictor):
+class BoostedTrees(OnlinePredictor[_Base]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
-
-    def __init__(
-        self,
-        columns: Sequence[tuple[str, bool]],
-        fitted: _Fitted,
-        levels: Levels,
-        noise: float,
-        seed: int,
-        correction: Forest | None = None,
-    ) -> None:
-        self._columns = tuple(columns)
-        self._fitted = fitted
-        self._levels = levels
-        self._noise = noise
-        """Variance of a job's score around its prediction, on the data."""
-        self._seed = seed
-        self._correction = correction
-        self._sealed: dict[str, bytes] = {}
 
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. Seconds at 20,000 rows."""
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        columns = [(c.name, c.categorical) for c in features.columns]
-        categorical = [c for _, c in columns]
+        rows = scored(rows)
+        categorical = [c.categorical for c in features.columns]
         options = study.predictor
         folds = folds_of(len(rows), options.members, seed)
         members = int(folds.max(initial=0)) + 1
@@ -108,10 +106,8 @@ class BoostedTrees(Predictor):
                 ]
             )
             rest = rest - forest.predict(seen.X)
-        left_out = rest[np.arange(len(rows)), folds]
-        noise = noise_of(left_out / np.sqrt(widening(leverage, jobs)), rows.score)
-        levels.expect(noise)
-        return cls(columns, _Fitted(trend, forest, hidden), levels, noise, seed)
+        off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
+        return cls.settled(features, _Base(trend, forest, hidden, seed), levels, off, rows.score)
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
@@ -127,28 +123,23 @@ class BoostedTrees(Predictor):
         """(F,) columns that the trees of a fit do not see: none here."""
         return np.zeros(len(features.columns), bool)
 
-    def update(self, rows: Rows, recent: Rows) -> None:
-        """See :meth:`Predictor.update`."""
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        if len(rows):
-            prediction = self.predict(rows)
-            errors = np.abs(rows.score - prediction.mean) / prediction.spread
-            self._noise = follow_errors(self._noise, errors)
-            base, _ = self._fitted.predict(rows.X)
-            self._levels.learn(rows.context_key, rows.score - base.mean(axis=1))
-        self._correct(recent.take(np.flatnonzero(np.isfinite(recent.score))))
-        self._sealed.pop("correction", None)
+    @classmethod
+    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+        """See :meth:`OnlinePredictor.load_base`."""
+        del features
+        state = unseal_json(blobs["trend"])
+        forest = Forest.load(blobs["forest"]) if state["grown"] else None
+        hidden = np.array(state["hidden"], bool)
+        return _Base(Trend.load(state["trend"]), forest, hidden, state["seed"])
 
-    def predict(self, rows: Rows) -> Prediction:
-        """See :meth:`Predictor.predict`."""
-        members, leverage = self._fitted.predict(rows.X)
-        if self._correction is not None:
-            members = members + self._correction.predict(rows.X)
-        level, jobs = self._levels.of(rows.context_key)
-        variance = self._noise * widening(leverage, jobs)
-        if members.shape[1] > 1:
-            variance = variance + members.var(axis=1, ddof=1)
-        return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
+    def correct(self, recent: Rows, rest: FloatArray) -> Forest | None:
+        """Grow a few trees for each member."""
+        if self._base.forest is None:
+            return None
+        data = _data(recent, [c for _, c in self._columns], np.arange(len(recent)))
+        seeds = range(self._base.seed, self._base.seed + rest.shape[1])
+        options = [TreeOptions(CORRECTION_TREES, leaves=7, min_rows=5, seed=s) for s in seeds]
+        return Forest([data.grow(rest[:, m], how) for m, how in enumerate(options)])
 
     def contributions(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """What each column adds to predictions (n, F), and what the context's own level does (n,).
@@ -156,71 +147,24 @@ class BoostedTrees(Predictor):
         Trend: slope times distance from the mean of the data, which is the Shapley value of a
         line. Trees: LightGBM's. Rows sum to the prediction but for one constant.
         """
-        trend = self._fitted.trend
+        trend = self._base.trend
         parts = trend.design(rows.X) * trend.slopes.mean(axis=1)
         found = np.zeros(rows.X.shape)
         for column, origin in enumerate(trend.design.origins.tolist()):
             found[:, origin] += parts[:, column]
         for forest, X in (
-            (self._fitted.forest, _without(rows.X, self._fitted.hidden)),
+            (self._base.forest, _without(rows.X, self._base.hidden)),
             (self._correction, rows.X),
         ):
-            if forest is not None:
+            if isinstance(forest, Forest):
                 found += forest.contributions(X)[:, :-1]
         level, _ = self._levels.of(rows.context_key)
         return found, level
 
-    def dump(self) -> dict[str, bytes]:
-        """See :meth:`Predictor.dump`. What a fit made is the same bytes until the next one."""
-        if "trend" not in self._sealed:
-            columns = [list(column) for column in self._columns]
-            state = {"columns": columns, "seed": self._seed, "trend": self._fitted.trend.dump()}
-            self._sealed["trend"] = seal_json(state)
-            if self._fitted.forest is not None:
-                self._sealed["forest"] = self._fitted.forest.dump()
-        if self._correction is not None and "correction" not in self._sealed:
-            self._sealed["correction"] = self._correction.dump()
-        live = {"levels": self._levels.dump(), "noise": self._noise}
-        return {**self._sealed, "live": seal_json(live)}
-
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
-        """See :meth:`Predictor.load`."""
-        if not {"trend", "live"} <= set(blobs):
-            raise ValueError("damaged model: parts are missing; fit it again")
-        state, live = unseal_json(blobs["trend"]), unseal_json(blobs["live"])
-        columns = [(name, categorical) for name, categorical in state["columns"]]
-        if columns != [(c.name, c.categorical) for c in features.columns]:
-            raise ValueError(f"this model is of another generation of {study.name}; fit it again")
-        forest, correction = (
-            Forest.load(blobs[name]) if name in blobs else None for name in ("forest", "correction")
-        )
-        return cls(
-            columns,
-            _Fitted(Trend.load(state["trend"]), forest, cls.hidden(features)),
-            Levels.load(live["levels"]),
-            live["noise"],
-            state["seed"],
-            correction,
-        )
-
-    def _correct(self, recent: Rows) -> None:
-        self._correction = None
-        if len(recent) < CORRECTION_ROWS or self._fitted.forest is None:
-            return
-        members, _ = self._fitted.predict(recent.X)
-        level, _ = self._levels.of(recent.context_key)
-        rest = (recent.score - level)[:, None] - members
-        data = _data(recent, [c for _, c in self._columns], np.arange(len(recent)))
-        self._correction = Forest(
-            [
-                data.grow(
-                    rest[:, m],
-                    TreeOptions(CORRECTION_TREES, leaves=7, min_rows=5, seed=self._seed + m),
-                )
-                for m in range(rest.shape[1])
-            ]
-        )
+    def load_correction(cls, blob: bytes) -> Forest:
+        """See :meth:`OnlinePredictor.load_correction`."""
+        return Forest.load(blob)
 
 
 def _without(X: FloatArray, hidden: BoolArray) -> FloatArray:

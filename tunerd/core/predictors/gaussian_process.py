@@ -11,7 +11,7 @@ Of many rows a random sample is kept: what a process costs grows with their cube
 as they come, so that a context's first jobs count at once for all that is like them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -24,9 +24,9 @@ from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
 from tunerd.core.learners.process import Kernel, Process
 from tunerd.core.learners.trend import Trend
-from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of, widening
+from tunerd.core.predictors.errors import FEW_ROWS
 from tunerd.core.predictors.levels import Levels
+from tunerd.core.predictors.online import OnlinePredictor, Told, scored
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -40,8 +40,6 @@ KEPT_ROWS = 1_000
 """Rows that a fit conditions on."""
 NEW_ROWS = 300
 """Rows learned since the fit that it is conditioned on as well, the latest ones."""
-CORRECTION_ROWS = 16
-"""Recent rows with a score below which there is no correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +57,20 @@ class _Base:
     fitted: int
     """How many of them, the first ones, were there at the fit."""
 
-    def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n, F) → (n,) mean; (n,) variance of the process, large where nothing is alike; and
-        (n,) leverage of the trend, large where nothing is near, and beyond the values at which
-        its columns are clipped."""
+    def predict(self, X: FloatArray) -> Told:
+        """Sum of trend and process, with the process's variance, which is large where nothing is
+        alike; leverage grows beyond the values at which the trend's columns are clipped."""
         mean, _ = self.trend.predict(X)
         away = self.trend.design.unclipped(X) @ self.trend.whitener
         leverage = np.einsum("nr,nr->n", away, away)
         if self.process is None:
-            return mean[:, 0], np.zeros(len(X)), leverage
+            return Told(mean, leverage)
         found, variance = self.process.predict(self.trend.design(X))
-        return mean[:, 0] + self.scale * found, self.scale**2 * variance, leverage
+        return Told(mean + self.scale * found[:, None], leverage, self.scale**2 * variance)
 
-    def joined(self, rows: Rows) -> "_Base":
-        """The base with further rows; of those since the fit only the latest are kept."""
+    def learned(self, rows: Rows, recent: Rows) -> Self:
+        """Let rows join; of those since the fit only the latest are kept."""
+        del recent
         if self.process is None:
             return self
         rest = (rows.score - self.trend.predict(rows.X)[0][:, 0]) / self.scale
@@ -85,24 +83,22 @@ class _Base:
         process = Process.given(self.process.kernel, Z, y, weight)
         return replace(self, process=process, y=y, weight=weight)
 
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs."""
+        state = {
+            "trend": self.trend.dump(),
+            "scale": self.scale,
+            "fitted": self.fitted,
+            "kernel": self.process and self.process.kernel.dump(),
+        }
+        blobs = {"fitted": seal_json(state)}
+        if self.process is not None:
+            blobs["rows"] = seal(save({"Z": self.process.Z, "y": self.y, "weight": self.weight}))
+        return blobs
 
-class GaussianProcess(Predictor):
+
+class GaussianProcess(OnlinePredictor[_Base]):
     """See the module. Deterministic for its rows and seed."""
-
-    def __init__(
-        self,
-        columns: Sequence[tuple[str, bool]],
-        base: _Base,
-        levels: Levels,
-        noise: float,
-        correction: Trend | None = None,
-    ) -> None:
-        self._columns = tuple(columns)
-        self._base = base
-        self._levels = levels
-        self._noise = noise
-        """Variance of a job's score around its prediction, on the data."""
-        self._correction = correction
 
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:  # noqa: ARG003
@@ -116,9 +112,10 @@ class GaussianProcess(Predictor):
 
     @classmethod
     def _fitted(cls, features: "FeatureMap", rows: Rows, seed: int, kernel: Kernel | None) -> Self:
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        columns = [(c.name, c.categorical) for c in features.columns]
-        trend = _trend(rows, columns, rows.score)
+        rows = scored(rows)
+        categorical = [c.categorical for c in features.columns]
+        everything = [np.ones(len(rows), bool)]
+        trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]
         scale = float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
         scale = scale if scale > 1e-9 else 1.0
@@ -135,81 +132,22 @@ class GaussianProcess(Predictor):
             base = _Base(trend, process, scale, y, weight, len(y))
             # In its own standard deviations: how much wider than it thinks a band must be.
             off = process.left_out() * scale * np.sqrt(np.exp(kernel.noise))
-        levels = Levels.fit(rows.context_key, rows.score - base.predict(rows.X)[0], rows.weight)
-        noise = noise_of(off, rows.score)
-        levels.expect(noise)
-        return cls(columns, base, levels, noise)
-
-    def update(self, rows: Rows, recent: Rows) -> None:
-        """See :meth:`Predictor.update`."""
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        if len(rows) == 0:
-            return
-        prediction = self.predict(rows)
-        errors = np.abs(rows.score - prediction.mean) / prediction.spread
-        self._noise = follow_errors(self._noise, errors)
-        self._levels.learn(rows.context_key, rows.score - self._base.predict(rows.X)[0])
-        self._base = self._base.joined(rows)
-        recent = recent.take(np.flatnonzero(np.isfinite(recent.score)))
-        if len(recent) >= CORRECTION_ROWS:
-            level, _ = self._levels.of(recent.context_key)
-            rest = recent.score - level - self._base.predict(recent.X)[0]
-            self._correction = _trend(recent, self._columns, rest)
-
-    def predict(self, rows: Rows) -> Prediction:
-        """See :meth:`Predictor.predict`."""
-        mean, variance, leverage = self._base.predict(rows.X)
-        if self._correction is not None:
-            mean = mean + self._correction.predict(rows.X)[0][:, 0]
-        level, jobs = self._levels.of(rows.context_key)
-        variance = variance + self._noise * widening(leverage, jobs)
-        return Prediction(mean + level, np.sqrt(variance))
-
-    def dump(self) -> dict[str, bytes]:
-        """See :meth:`Predictor.dump`."""
-        base = self._base
-        state = {
-            "columns": [list(column) for column in self._columns],
-            "trend": base.trend.dump(),
-            "scale": base.scale,
-            "fitted": base.fitted,
-            "kernel": base.process and base.process.kernel.dump(),
-        }
-        live = {
-            "levels": self._levels.dump(),
-            "noise": self._noise,
-            "correction": self._correction and self._correction.dump(),
-        }
-        blobs = {"fitted": seal_json(state), "live": seal_json(live)}
-        if base.process is not None:
-            blobs["rows"] = seal(save({"Z": base.process.Z, "y": base.y, "weight": base.weight}))
-        return blobs
+        found = base.predict(rows.X).members[:, 0]
+        levels = Levels.fit(rows.context_key, rows.score - found, rows.weight)
+        return cls.settled(features, base, levels, off, rows.score)
 
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
-        """See :meth:`Predictor.load`."""
-        if not {"fitted", "live"} <= set(blobs):
-            raise ValueError("damaged model: parts are missing; fit it again")
-        state, live = unseal_json(blobs["fitted"]), unseal_json(blobs["live"])
-        columns = [(name, categorical) for name, categorical in state["columns"]]
-        if columns != [(c.name, c.categorical) for c in features.columns]:
-            raise ValueError(f"this model is of another generation of {study.name}; fit it again")
+    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+        """See :meth:`OnlinePredictor.load_base`."""
+        del features
+        state = unseal_json(blobs["fitted"])
         process, y, weight = None, np.zeros(0), np.ones(0)
         if state["kernel"]:
-            if "rows" not in blobs:
-                raise ValueError("damaged model: parts are missing; fit it again")
             rows = load(unseal(blobs["rows"]))
             y, weight = rows["y"], rows["weight"]
             process = Process.given(Kernel.load(state["kernel"]), rows["Z"], y, weight)
         trend = Trend.load(state["trend"])
-        base = _Base(trend, process, state["scale"], y, weight, state["fitted"])
-        correction = live["correction"] and Trend.load(live["correction"])
-        return cls(columns, base, Levels.load(live["levels"]), live["noise"], correction)
-
-
-def _trend(rows: Rows, columns: Sequence[tuple[str, bool]], score: FloatArray) -> Trend:
-    everything = [np.ones(len(rows), bool)]
-    return Trend.fit(rows.X, score, rows.weight, [c for _, c in columns], everything)
+        return _Base(trend, process, state["scale"], y, weight, state["fitted"])
 
 
 def _of_context(design: Design, features: "FeatureMap") -> BoolArray:

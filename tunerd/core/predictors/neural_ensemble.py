@@ -14,7 +14,7 @@ rows, which tell how far off it is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,9 +25,9 @@ from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
 from tunerd.core.learners.networks import Networks, Schedule
 from tunerd.core.learners.trend import Trend
-from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.errors import FEW_ROWS, folds_of, follow_errors, noise_of, widening
+from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
 from tunerd.core.predictors.levels import Levels
+from tunerd.core.predictors.online import OnlinePredictor, Told, scored
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -50,8 +50,8 @@ UPDATE_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitted:
-    """What a fit made beside the networks; nothing of it changes afterwards."""
+class _Base:
+    """Networks that go on learning, and the trend of what they left at the fit."""
 
     design: Design
     few: IntArray
@@ -59,35 +59,50 @@ class _Fitted:
     scale: float
     """Score units of one unit of the networks."""
     trend: Trend
+    networks: Networks
+    seed: int
+    updates: int = 0
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, D) what the networks see."""
         return self.design(_with_few(X, self.few))
 
+    def predict(self, X: FloatArray) -> Told:
+        """Sum of networks and trend."""
+        expected, leverage = self.trend.predict(X)
+        return Told(self.scale * self.networks.predict(self.inputs(X)) + expected, leverage)
 
-class NeuralEnsemble(Predictor):
+    def learned(self, rows: Rows, recent: Rows) -> Self:
+        """Take a few steps on the recent window."""
+        del rows
+        if len(recent) < UPDATE_ROWS:
+            return self
+        updates = self.updates + 1
+        target, group = _centred(recent)
+        networks = self.networks.trained(
+            self.inputs(recent.X),
+            target / self.scale,
+            group,
+            np.ones((len(self.networks.into), len(recent)), bool),
+            Schedule(UPDATE_STEPS, self.seed + 7919 * updates, UPDATE_RATE),
+        )
+        return replace(self, networks=networks, updates=updates)
+
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs."""
+        state = {
+            "design": self.design.dump(),
+            "few": self.few.tolist(),
+            "scale": self.scale,
+            "trend": self.trend.dump(),
+            "seed": self.seed,
+            "updates": self.updates,
+        }
+        return {"fitted": seal_json(state), "networks": seal(self.networks.dump())}
+
+
+class NeuralEnsemble(OnlinePredictor[_Base]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
-
-    def __init__(
-        self,
-        columns: Sequence[tuple[str, bool]],
-        fitted: _Fitted,
-        networks: Networks,
-        levels: Levels,
-        noise: float,
-        seed: int,
-        updates: int = 0,
-        correction: Trend | None = None,
-    ) -> None:
-        self._columns = tuple(columns)
-        self._fitted = fitted
-        self._networks = networks
-        self._levels = levels
-        self._noise = noise
-        """Variance of a job's score around its prediction, on the data."""
-        self._seed = seed
-        self._updates = updates
-        self._correction = correction
 
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
@@ -103,9 +118,8 @@ class NeuralEnsemble(Predictor):
     def _trained(
         cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int, share: float
     ) -> Self:
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        columns = [(c.name, c.categorical) for c in features.columns]
-        categorical = [c for _, c in columns]
+        rows = scored(rows)
+        categorical = [c.categorical for c in features.columns]
         folds = folds_of(len(rows), study.predictor.members, seed)
         members = int(folds.max(initial=0)) + 1
         masks = np.array([(folds != m) | (members == 1) for m in range(members)])
@@ -121,114 +135,31 @@ class NeuralEnsemble(Predictor):
             networks = networks.trained(
                 Z, target / scale, group, masks, Schedule(steps, seed, RATE)
             )
-        found = networks.predict(Z)
-        rest = rows.score[:, None] - scale * found
-        trend = Trend.fit(
-            rows.X, rest.mean(axis=1), rows.weight, categorical, [np.ones(len(rows), bool)]
-        )
+        rest = rows.score[:, None] - scale * networks.predict(Z)
+        everything = [np.ones(len(rows), bool)]
+        trend = Trend.fit(rows.X, rest.mean(axis=1), rows.weight, categorical, everything)
         expected, leverage = trend.predict(rows.X)
         rest = rest - expected
         levels = Levels.fit(rows.context_key, rest.mean(axis=1), rows.weight)
         level, jobs = levels.of(rows.context_key)
         left_out = (rest - level[:, None])[np.arange(len(rows)), folds]
-        noise = noise_of(left_out / np.sqrt(widening(leverage, jobs)), rows.score)
-        levels.expect(noise)
-        return cls(columns, _Fitted(design, few, scale, trend), networks, levels, noise, seed)
-
-    def update(self, rows: Rows, recent: Rows) -> None:
-        """See :meth:`Predictor.update`."""
-        rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        if len(rows) == 0:
-            return
-        prediction = self.predict(rows)
-        errors = np.abs(rows.score - prediction.mean) / prediction.spread
-        self._noise = follow_errors(self._noise, errors)
-        self._levels.learn(rows.context_key, rows.score - self._base(rows)[0].mean(axis=1))
-        recent = recent.take(np.flatnonzero(np.isfinite(recent.score)))
-        if len(recent) >= UPDATE_ROWS:
-            self._updates += 1
-            target, group = _centred(recent)
-            members = len(self._networks.into)
-            how = Schedule(UPDATE_STEPS, self._seed + 7919 * self._updates, UPDATE_RATE)
-            self._networks = self._networks.trained(
-                self._fitted.inputs(recent.X),
-                target / self._fitted.scale,
-                group,
-                np.ones((members, len(recent)), bool),
-                how,
-            )
-            self._correction = self._corrected(recent)
-
-    def _corrected(self, recent: Rows) -> Trend:
-        level, _ = self._levels.of(recent.context_key)
-        rest = recent.score - level - self._base(recent)[0].mean(axis=1)
-        categorical = [c for _, c in self._columns]
-        everything = [np.ones(len(recent), bool)]
-        return Trend.fit(recent.X, rest, recent.weight, categorical, everything)
-
-    def predict(self, rows: Rows) -> Prediction:
-        """See :meth:`Predictor.predict`."""
-        members, leverage = self._base(rows)
-        if self._correction is not None:
-            members = members + self._correction.predict(rows.X)[0]
-        level, jobs = self._levels.of(rows.context_key)
-        variance = self._noise * widening(leverage, jobs)
-        if members.shape[1] > 1:
-            variance = variance + members.var(axis=1, ddof=1)
-        return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
-
-    def _base(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
-        """(n, members) networks and trend, and (n,) leverage."""
-        expected, leverage = self._fitted.trend.predict(rows.X)
-        found = self._networks.predict(self._fitted.inputs(rows.X))
-        return self._fitted.scale * found + expected, leverage
-
-    def dump(self) -> dict[str, bytes]:
-        """See :meth:`Predictor.dump`."""
-        fitted = self._fitted
-        state = {
-            "columns": [list(column) for column in self._columns],
-            "seed": self._seed,
-            "design": fitted.design.dump(),
-            "few": fitted.few.tolist(),
-            "scale": fitted.scale,
-            "trend": fitted.trend.dump(),
-        }
-        live = {
-            "levels": self._levels.dump(),
-            "noise": self._noise,
-            "updates": self._updates,
-            "correction": self._correction and self._correction.dump(),
-        }
-        return {
-            "fitted": seal_json(state),
-            "networks": seal(self._networks.dump()),
-            "live": seal_json(live),
-        }
+        off = left_out / np.sqrt(widening(leverage, jobs))
+        base = _Base(design, few, scale, trend, networks, seed)
+        return cls.settled(features, base, levels, off, rows.score)
 
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
-        """See :meth:`Predictor.load`."""
-        if set(blobs) < {"fitted", "networks", "live"}:
-            raise ValueError("damaged model: parts are missing; fit it again")
-        state, live = unseal_json(blobs["fitted"]), unseal_json(blobs["live"])
-        columns = [(name, categorical) for name, categorical in state["columns"]]
-        if columns != [(c.name, c.categorical) for c in features.columns]:
-            raise ValueError(f"this model is of another generation of {study.name}; fit it again")
-        return cls(
-            columns,
-            _Fitted(
-                Design.load(state["design"]),
-                np.array(state["few"], np.int64),
-                state["scale"],
-                Trend.load(state["trend"]),
-            ),
+    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+        """See :meth:`OnlinePredictor.load_base`."""
+        del features
+        state = unseal_json(blobs["fitted"])
+        return _Base(
+            Design.load(state["design"]),
+            np.array(state["few"], np.int64),
+            state["scale"],
+            Trend.load(state["trend"]),
             Networks.load(unseal(blobs["networks"])),
-            Levels.load(live["levels"]),
-            live["noise"],
             state["seed"],
-            live["updates"],
-            live["correction"] and Trend.load(live["correction"]),
+            state["updates"],
         )
 
 

@@ -1,0 +1,212 @@
+"""What predictors share that learn online: a base that a fit made, and what moves since.
+
+A prediction is a sum::
+
+    base(context, configuration)      the mean of its members
+    + level[context]                  shrunken mean of the context's own residuals
+    + correction(…)                   what the recent window alone says of the rest
+
+Learning a job costs the same at any age: its context's level moves at once, the base may take it
+in, and the correction is fitted anew on the recent window. What the base says of its own variance
+and its members' disagreement make the spread, with the noise that jobs left out of a fit and live
+ones show.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal_json, unseal_json
+from tunerd.core.learners.trend import Trend
+from tunerd.core.predictors.base import Prediction, Predictor
+from tunerd.core.predictors.errors import follow_errors, noise_of, widening
+from tunerd.core.predictors.levels import Levels
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+    from tunerd.core.study import Study
+
+__all__ = ["Base", "Columns", "Correction", "OnlinePredictor", "Ridge", "Told", "scored"]
+
+Columns = Sequence[tuple[str, bool]]
+"""Name of each column, and whether it is categorical."""
+CORRECTION_ROWS = 16
+"""Recent rows with a score below which there is no correction."""
+
+
+class Told(NamedTuple):
+    """What a base says of n rows, in score units."""
+
+    members: FloatArray
+    """(n, members)"""
+    leverage: FloatArray
+    """(n,) large where nothing is near."""
+    variance: FloatArray | float = 0.0
+    """(n,) what it says of its own; noise and disagreement are apart."""
+
+
+class Base(Protocol):
+    """What a fit made. Immutable: learning gives another one."""
+
+    def predict(self, X: FloatArray) -> Told:
+        """Predict (n, F)."""
+
+    def learned(self, rows: Rows, recent: Rows) -> Self:
+        """Take in new rows, or not; all of both have a score."""
+
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs that notice damage."""
+
+
+class Correction(Protocol):
+    """What the recent window says of the rest."""
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, 1) or (n, members)."""
+
+    def dump(self) -> bytes:
+        """State as a blob that notices damage."""
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """A straight line as correction."""
+
+    line: Trend
+
+    @classmethod
+    def fit(cls, rows: Rows, rest: FloatArray, categorical: Sequence[bool]) -> Self:
+        """Fit to what is left (n,) of some rows."""
+        everything = [np.ones(len(rows), bool)]
+        return cls(Trend.fit(rows.X, rest, rows.weight, categorical, everything))
+
+    def predict(self, X: FloatArray) -> FloatArray:
+        """See :class:`Correction`."""
+        return self.line.predict(X)[0]
+
+    def dump(self) -> bytes:
+        """See :class:`Correction`."""
+        return seal_json(self.line.dump())
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        """Build from what :meth:`dump` gave."""
+        return cls(Trend.load(unseal_json(blob)))
+
+
+B = TypeVar("B", bound=Base)
+
+
+class OnlinePredictor(Predictor, Generic[B]):
+    """See the module. A subclass fits a base, loads it, and may correct it in its own way."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        base: B,
+        levels: Levels,
+        noise: float,
+        correction: Correction | None = None,
+    ) -> None:
+        self._columns = tuple(columns)
+        self._base = base
+        self._levels = levels
+        self._noise = noise
+        """Variance of a job's score around its prediction, on the data."""
+        self._correction = correction
+        self._dumped: tuple[B, dict[str, bytes]] | None = None
+
+    @classmethod
+    def settled(
+        cls, features: "FeatureMap", base: B, levels: Levels, off: FloatArray, score: FloatArray
+    ) -> Self:
+        """What a fit ends with: ``off`` (n,) errors on jobs left out, in units of how much wider
+        than on the data a prediction of them was to be."""
+        noise = noise_of(off, score)
+        levels.expect(noise)
+        return cls([(c.name, c.categorical) for c in features.columns], base, levels, noise)
+
+    def update(self, rows: Rows, recent: Rows) -> None:
+        """See :meth:`Predictor.update`."""
+        rows, recent = scored(rows), scored(recent)
+        if len(rows) == 0:
+            return
+        prediction = self.predict(rows)
+        errors = np.abs(rows.score - prediction.mean) / prediction.spread
+        self._noise = follow_errors(self._noise, errors)
+        self._levels.learn(
+            rows.context_key, rows.score - self._base.predict(rows.X).members.mean(1)
+        )
+        self._base = self._base.learned(rows, recent)
+        self._correction = None
+        if len(recent) >= CORRECTION_ROWS:
+            level, _ = self._levels.of(recent.context_key)
+            rest = (recent.score - level)[:, None] - self._base.predict(recent.X).members
+            self._correction = self.correct(recent, rest)
+
+    def predict(self, rows: Rows) -> Prediction:
+        """See :meth:`Predictor.predict`."""
+        members, leverage, own = self._base.predict(rows.X)
+        if self._correction is not None:
+            members = members + self._correction.predict(rows.X)
+        level, jobs = self._levels.of(rows.context_key)
+        variance = own + self._noise * widening(leverage, jobs)
+        if members.shape[1] > 1:
+            variance = variance + members.var(axis=1, ddof=1)
+        return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
+
+    def dump(self) -> dict[str, bytes]:
+        """See :meth:`Predictor.dump`. A base is the same bytes as long as it is the same."""
+        if self._dumped is None or self._dumped[0] is not self._base:
+            self._dumped = self._base, self._base.dump()
+        live = {
+            "columns": [list(column) for column in self._columns],
+            "levels": self._levels.dump(),
+            "noise": self._noise,
+            "corrected": self._correction is not None,
+        }
+        blobs = {**self._dumped[1], "live": seal_json(live)}
+        if self._correction is not None:
+            blobs["correction"] = self._correction.dump()
+        return blobs
+
+    @classmethod
+    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+        """See :meth:`Predictor.load`."""
+        try:
+            live: Mapping[str, Any] = unseal_json(blobs["live"])
+            columns = [(name, categorical) for name, categorical in live["columns"]]
+            if columns != [(c.name, c.categorical) for c in features.columns]:
+                raise ValueError(
+                    f"this model is of another generation of {study.name}; fit it again"
+                )
+            base = cls.load_base(features, blobs)
+            correction = cls.load_correction(blobs["correction"]) if live["corrected"] else None
+        except KeyError as missing:
+            raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
+        return cls(columns, base, Levels.load(live["levels"]), live["noise"], correction)
+
+    @classmethod
+    @abstractmethod
+    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> B:
+        """Build a base from what it dumped. Raises KeyError for a missing blob, ValueError for a
+        damaged one."""
+
+    def correct(self, recent: Rows, rest: FloatArray) -> Correction | None:
+        """Fit what base and levels leave (n, members) of the recent window."""
+        return Ridge.fit(recent, rest.mean(axis=1), [c for _, c in self._columns])
+
+    @classmethod
+    def load_correction(cls, blob: bytes) -> Correction:
+        """Build from what a correction dumped."""
+        return Ridge.load(blob)
+
+
+def scored(rows: Rows) -> Rows:
+    """The rows that have a score."""
+    return rows.take(np.flatnonzero(np.isfinite(rows.score)))
