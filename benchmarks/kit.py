@@ -130,13 +130,19 @@ class Daemon:
             f'name = "{self.name}"\ndata_dir = "data"\nstudies = "studies"\n'
             f"[stream]\n{stream}\n{store}"
             f'[topics]\njobs = "{self.jobs}"\nrecommendations = "{self.recommendations}"\n'
-            f'rejected = "{self.rejected}"\n[http]\nport = {self.port}\n{self.settings}\n'
+            f'rejected = "{self.rejected}"\nrequests = "{self.requests}"\n'
+            f"[http]\nport = {self.port}\n{self.settings}\n"
         )
 
     @property
     def jobs(self) -> str:
         """Topic."""
         return f"{self.name}.jobs"
+
+    @property
+    def requests(self) -> str:
+        """Topic."""
+        return f"{self.name}.requests"
 
     @property
     def recommendations(self) -> str:

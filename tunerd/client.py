@@ -1,4 +1,4 @@
-"""What a scheduler or a trainer imports: follow recommendations, choose, report what came out.
+"""What a scheduler or a trainer imports: follow recommendations, ask, choose, report what came out.
 
 One file that may be copied next to a submit script: it needs the standard library, and
 kafka-python only where it talks to Kafka. See ``docs/events.md`` for examples.
@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +23,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-__all__ = ["Choice", "JobReporter", "Recommendations", "context_key"]
+__all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key"]
 
 RECOMMENDATION_SCHEMA = "tunerd.recommendation/1"
 JOB_SCHEMA = "tunerd.job/1"
+REQUEST_SCHEMA = "tunerd.request/1"
+LOOK_EVERY_S = 0.02
 STATUSES = (
     "succeeded",
     "out_of_memory",
@@ -155,6 +158,38 @@ class Recommendations:
                 if message is not None and _live(message, moment):
                     return message
             return None
+
+    def ask(
+        self,
+        requests: "Requests",
+        *,
+        context_key: str,
+        study: str,
+        context: Mapping[str, Any],
+        timeout_s: float = 5.0,
+        user: str | None = None,
+    ) -> dict[str, Any] | None:
+        """Ask what to launch in a context and wait for the answer, as a rule a second or less.
+
+        Returns the message that came: the recommendation, which :meth:`choose` follows from now
+        on, or one whose `state` is `withdrawn` and whose `reason` says why there is nothing to
+        say. None when none came in time: nobody tunes the study at the moment, or its mode does
+        not let tunerd publish. The question is answered all the same once somebody can.
+        """
+        deadline = time.monotonic() + timeout_s
+        self.catch_up(timeout_s)
+        with self._lock:
+            known = self._revisions.get(context_key, 0)
+        requests.ask(study=study, context=context, user=user)
+        while True:
+            taken = self.poll(timeout_s=min(LOOK_EVERY_S, timeout_s))
+            with self._lock:
+                if self._revisions.get(context_key, 0) > known:
+                    return self._messages.get(context_key)
+            if time.monotonic() > deadline:
+                return None
+            if not taken:
+                time.sleep(LOOK_EVERY_S / 2)
 
     def choose(
         self,
@@ -386,6 +421,63 @@ def _decoded(value: bytes | None) -> Any:
         return {}
 
 
+class Requests:
+    """Asks tunerd what to launch in a context, seen or not. See :meth:`Recommendations.ask`."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], close: Callable[[], None], source: str
+    ) -> None:
+        """`send` returns once the request is safe; see :meth:`jsonl` and :meth:`kafka`."""
+        self._send = send
+        self._close = close
+        self._source = source
+
+    @classmethod
+    def jsonl(
+        cls, folder: str | Path, topic: str = "tunerd.requests", source: str = ""
+    ) -> "Requests":
+        """Append to a topic of tunerd's JSON-lines folder; `source` names who asks."""
+        path = Path(folder) / f"{topic}.jsonl"
+        return cls(lambda event: _append(path, event), lambda: None, source)
+
+    @classmethod
+    def kafka(
+        cls, bootstrap: str, topic: str = "tunerd.requests", source: str = "", **options: Any
+    ) -> "Requests":
+        """Send to a Kafka topic; `options` go to kafka-python's producer."""
+        return cls(*_to_kafka(bootstrap, topic, options), source)
+
+    def ask(
+        self,
+        *,
+        study: str,
+        context: Mapping[str, Any],
+        user: str | None = None,
+        event_id: str | None = None,
+    ) -> str:
+        """Send one request and return its event id, which is new unless given.
+
+        The answer is the next revision under the context's key on the recommendations topic.
+        Raises ValueError for what tunerd would reject, and what the stream raises when it cannot
+        send.
+        """
+        event = {
+            "schema": REQUEST_SCHEMA,
+            "source": self._source,
+            "event_id": event_id or uuid.uuid4().hex,
+            "study": study,
+            "requested_at": datetime.now(UTC).isoformat(),
+            "user": user,
+            "context": context,
+        }
+        self._send(_event_bytes(event))
+        return str(event["event_id"])
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._close()
+
+
 class JobReporter:
     """Sends a completed job to tunerd."""
 
@@ -410,12 +502,7 @@ class JobReporter:
         cls, bootstrap: str, topic: str = "tunerd.jobs", source: str = "", **options: Any
     ) -> "JobReporter":
         """Send to a Kafka topic; `options` go to kafka-python's producer."""
-        from kafka import KafkaProducer
-
-        producer = KafkaProducer(**{"bootstrap_servers": bootstrap, **options})
-        return cls(
-            lambda event: producer.send(topic, value=event).get(timeout=60), producer.close, source
-        )
+        return cls(*_to_kafka(bootstrap, topic, options), source)
 
     def report(
         self,
@@ -461,15 +548,29 @@ class JobReporter:
             "candidate_id": choice and choice.candidate_id,
             **fields,
         }
-        raw = json.dumps(_plain(event), allow_nan=False, separators=(",", ":")).encode()
-        if len(raw) > MAX_EVENT_BYTES:
-            raise ValueError(f"the event has {len(raw):,} bytes, more than {MAX_EVENT_BYTES:,}")
-        self._send(raw)
+        self._send(_event_bytes(event))
         return str(event["event_id"])
 
     def close(self) -> None:
         """Let go of the broker."""
         self._close()
+
+
+def _to_kafka(
+    bootstrap: str, topic: str, options: Mapping[str, Any]
+) -> tuple[Callable[[bytes], None], Callable[[], None]]:
+    """How to send to a topic so that it is safe, and how to let go."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(**{"bootstrap_servers": bootstrap, **options})
+    return lambda event: producer.send(topic, value=event).get(timeout=60), producer.close
+
+
+def _event_bytes(event: Mapping[str, Any]) -> bytes:
+    raw = json.dumps(_plain(event), allow_nan=False, separators=(",", ":")).encode()
+    if len(raw) > MAX_EVENT_BYTES:
+        raise ValueError(f"the event has {len(raw):,} bytes, more than {MAX_EVENT_BYTES:,}")
+    return raw
 
 
 def _plain(value: Any) -> Any:

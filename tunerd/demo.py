@@ -155,6 +155,7 @@ class Demo:
             f'name = "{self.prefix}"\ndata_dir = "data"\nstudies = "studies"\n\n'
             f"[stream]\n{stream}\n\n"
             f'[topics]\njobs = "{self.prefix}.jobs"\n'
+            f'requests = "{self.prefix}.requests"\n'
             f'recommendations = "{self.prefix}.recommendations"\n'
             f'rejected = "{self.prefix}.rejected"\n\n'
             f"[http]\nport = {self.port}\n"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.contracts.store_data import LATER, NOW, STUDY, add_study
 from tunerd.core.request import Answer, Outcome, Request
-from tunerd.store import Asked, Store
+from tunerd.store import Asked, Store, open_store
 
 CONTEXT = {"gpu": "H100", "n_gpus": 64, "parts": ["a", None, True, 0.1]}
 
@@ -96,3 +96,12 @@ class TestRequests:
         assert store.request(first) is None
         assert store.request(second) is not None
         assert len(store.requests()) == 1
+
+
+def test_who_looks_sees_whether_a_daemon_has_the_store(store: Store, store_url: str) -> None:
+    assert not store.held()
+    with open_store(store_url) as another, another.guard(NOW):
+        assert store.held()
+        assert another.held()
+    assert not store.held()
+    store.guard(NOW).release()

@@ -54,6 +54,7 @@ class Daemon:
             f'name = "{self.name}"\ndata_dir = "data"\nstudies = "studies"\n[stream]\n{stream}\n'
             f'[topics]\njobs = "{self.name}.jobs"\nrejected = "{self.name}.rejected"\n'
             f'recommendations = "{self.name}.recommendations"\n'
+            f'requests = "{self.name}.requests"\n'
             f"[http]\nport = {self.port}\n{self.settings}\n"
         )
         self.log = self.folder / "log"
@@ -162,15 +163,15 @@ class Daemon:
 
     # -- what goes in and comes out ---------------------------------------------------------
 
-    def send(self, values: Sequence[bytes]) -> None:
-        """Jobs finish."""
+    def send(self, values: Sequence[bytes], topic: str = "jobs") -> None:
+        """Jobs finish; or, to the topic ``requests``, somebody asks."""
         if self.bootstrap is None:
-            with (self.folder / f"data/stream/{self.name}.jobs.jsonl").open("ab") as file:
+            with (self.folder / f"data/stream/{self.name}.{topic}.jsonl").open("ab") as file:
                 file.write(b"".join(value + b"\n" for value in values))
             return
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for value in values:
-            producer.produce(f"{self.name}.jobs", value)
+            producer.produce(f"{self.name}.{topic}", value)
         assert producer.flush(PATIENCE_S) == 0
 
     def recommended(self) -> list[dict[str, Any]]:

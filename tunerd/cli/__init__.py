@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": ("explain", "Say what matters in a study, and why something is recommended."),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
+    "recommend": ("recommend", "Say what to launch in a context, seen or not."),
     "approve": ("approve", "Approve what studies in mode approve propose."),
     "decline": ("approve", "Turn down what studies in mode approve propose."),
     "pause": ("orders", "Stop recommending, for a study or some of its contexts."),

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["show", "show_commands"]
+__all__ = ["show", "show_commands", "value_text"]
 
 
 def show(report: Mapping[str, Any], console: Console | None = None) -> None:
@@ -176,14 +176,14 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     if not candidates:
         return "none"
     best = candidates[0]
-    config = " ".join(f"{name}={_value(value)}" for name, value in best["config"].items())
+    config = " ".join(f"{name}={value_text(value)}" for name, value in best["config"].items())
     gain = (best.get("gain") or {}).get("median")
     said = f"{best['wanted']} wanted" if best.get("wanted") else f"share {best['share']:g}"
     more = f"\nand {len(candidates) - 1} more" if len(candidates) > 1 else ""
     return f"{best['kind']}, {said}, gain {_number(gain, '{:+.1%}')}\n{config}{more}"
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
     """A list as runs of equal values: FULL_SHARD×6,NO_SHARD×2."""
     if not isinstance(value, list):
         return str(value)

@@ -6,20 +6,23 @@ why. A study that only observes or waits for approval publishes nothing; the ans
 store, for ``tunerd recommend``.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice
-from tunerd.core.lifecycle import compose
+from tunerd.core.lifecycle import compose, worth_saying
+from tunerd.core.observation import Value
+from tunerd.core.recommendation import Recommendation
 from tunerd.core.request import Answer, Outcome
 from tunerd.stages.recommended import Said
-from tunerd.store import RequestRow, Transaction
+from tunerd.store import RequestRow, Store, Transaction
 
 if TYPE_CHECKING:
     from tunerd.stages.books import Books, Changes
 
-__all__ = ["answer_requests"]
+__all__ = ["answer_requests", "compute_answer", "paused_reason"]
 
 KEEP = timedelta(days=30)
 """How long an answered request is remembered: who sends it again within that gets no second
@@ -42,6 +45,69 @@ def answer_requests(
             said.waited_s.append(max((now - row.received_at).total_seconds(), 0.0))
             if row.id % PRUNE_EVERY == 0:
                 tx.prune_requests(books.study.name, now - KEEP)
+
+
+def compute_answer(
+    books: "Books", store: Store, context: Mapping[str, Value], now: datetime
+) -> tuple[Recommendation | None, str]:
+    """What would be answered now, and why; nothing is written. The books are of no use afterwards.
+
+    Raises:
+        NothingFeasibleError: the constraints rule out everything in this context.
+    """
+    tuner = books.tuner
+    _learn_rest(books, store)
+    key = tuner.ask(context, now)
+    if paused := paused_reason(books, key):
+        return None, paused
+    advice = tuner.advise(key, books.recommended.followed(key))
+    if not worth_saying(advice) and advice.baseline is None:
+        return None, _why_nothing(books, advice)
+    said = compose(
+        books.study,
+        key,
+        tuner.contexts[key],
+        advice,
+        books.made_from(),
+        revision=books.recommended.next_revision(key),
+        now=now,
+        valid=timedelta(days=books.settings.valid_days),
+    )
+    return said, said.reason
+
+
+def _learn_rest(books: "Books", store: Store) -> None:
+    """Learn what no daemon has learned yet."""
+    tuner = books.tuner
+    row = store.study(books.study.name)
+    assert row is not None
+    anew = tuner.sequence == 0
+    while tuner.sequence < row.last_sequence:
+        found = store.observations(books.study.name, after=tuner.sequence, limit=1000)
+        if anew:
+            tuner.gather(found)
+        else:
+            tuner.learn(found)
+    if anew and tuner.sequence:
+        tuner.catch_up()
+
+
+def paused_reason(books: "Books", key: str) -> str | None:
+    """Why an operator keeps a context silent; None when none does."""
+    paused = books.tuner.orders.paused(key)
+    if paused is None:
+        return None
+    why = f": {paused.why}" if paused.why else ""
+    return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
+
+
+def _why_nothing(books: "Books", found: Advice | str | None) -> str:
+    """Why a search came to nothing that a scheduler could launch."""
+    why = found.reason if isinstance(found, Advice) else "Nothing is worth trying."
+    return (
+        f"{why} No configuration is likely enough to run here (min_feasible = "
+        f"{books.study.min_feasible:g}), none has run here, and there is no baseline."
+    )
 
 
 class _Answering:
@@ -84,22 +150,15 @@ class _Answering:
         """Why nothing may be said, whatever was found."""
         if self.books.ended:
             return "The study has ended."
-        if paused := self.books.tuner.orders.paused(key):
-            why = f": {paused.why}" if paused.why else ""
-            return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
+        if paused := paused_reason(self.books, key):
+            return paused
         found = self.changes.searched.get(key)
         return found if isinstance(found, str) else None
 
     def _why_nothing(self, key: str) -> str:
-        """Why a search came to nothing that a scheduler could launch."""
         if self.books.study.mode == "approve" and self.books.tuner.contexts[key].declined:
             return "What there is to say was declined by an operator."
-        found = self.changes.searched.get(key)
-        why = found.reason if isinstance(found, Advice) else "Nothing is worth trying."
-        return (
-            f"{why} No configuration is likely enough to run here (min_feasible = "
-            f"{self.books.study.min_feasible:g}), none has run here, and there is no baseline."
-        )
+        return _why_nothing(self.books, self.changes.searched.get(key))
 
     def _nothing(self, key: str, row: RequestRow, reason: str) -> Answer:
         revision = None

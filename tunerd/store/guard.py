@@ -21,7 +21,7 @@ from tunerd.errors import AlreadyRunningError, StoreUnavailableError
 from tunerd.store.engine import Database
 from tunerd.store.tables import daemons
 
-__all__ = ["InstanceGuard", "folder_guard", "store_guard"]
+__all__ = ["InstanceGuard", "folder_guard", "is_held", "store_guard"]
 
 
 class InstanceGuard(ABC):
@@ -60,9 +60,55 @@ def store_guard(database: Database, now: datetime) -> InstanceGuard:
         StoreUnavailableError: the lock cannot be had for another reason.
     """
     if database.path is not None:
-        path = database.path.with_name(database.path.name + ".lock")
-        return _FileGuard(path, f"store {database.place}", now)
+        return _FileGuard(_lock_file(database.path), f"store {database.place}", now)
     return _AdvisoryGuard(database, now)
+
+
+def is_held(database: Database) -> bool:
+    """Whether some daemon has a store. Looks and claims nothing: one that starts at this very
+    moment must not find it taken.
+
+    Raises:
+        StoreUnavailableError: the database cannot be reached.
+    """
+    if database.path is not None:
+        return _is_locked(_lock_file(database.path))
+    statement = (
+        "SELECT count(*) FROM pg_locks "  # noqa: S608 - nothing of it comes from outside
+        "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+        f"AND (classid::bigint << 32) | objid::bigint = {_AdvisoryGuard.KEY}"
+    )
+    with database.reading() as connection:
+        return bool(connection.exec_driver_sql(statement).scalar_one())
+
+
+def _lock_file(store: Path) -> Path:
+    return store.with_name(store.name + ".lock")
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        inode = f":{path.stat().st_ino}"
+    except OSError:
+        return False  # no daemon ever had it
+    try:
+        # "1: FLOCK  ADVISORY  WRITE 4711 08:01:123456 0 EOF"; a lock is looked at by taking it
+        # anywhere else.
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return _cannot_share(path)
+    locks = (line.split() for line in lines)
+    return any(len(one) > 5 and one[1] == "FLOCK" and one[5].endswith(inode) for one in locks)
+
+
+def _cannot_share(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def folder_guard(folder: Path, now: datetime) -> InstanceGuard:
@@ -121,7 +167,7 @@ class _FileGuard(InstanceGuard):
 
 
 class _AdvisoryGuard(InstanceGuard):
-    _KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
+    KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
 
     def __init__(self, database: Database, now: datetime) -> None:
         self._database = database
@@ -143,7 +189,7 @@ class _AdvisoryGuard(InstanceGuard):
         self._connection = connection
 
     def _lock(self, connection: sa.Connection) -> None:
-        got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self._KEY})")
+        got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self.KEY})")
         if not got.scalar_one():
             row = connection.execute(sa.select(daemons)).one_or_none()
             what = f"store {self._database.place}"

@@ -25,6 +25,7 @@ __all__ = [
     "LearnedWrites",
     "StudyState",
     "TuneStep",
+    "checkpoint_name",
 ]
 
 

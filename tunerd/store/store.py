@@ -14,7 +14,7 @@ from typing import Self
 
 from tunerd.store.commands import CommandReads, CommandWrites
 from tunerd.store.engine import Database
-from tunerd.store.guard import InstanceGuard, store_guard
+from tunerd.store.guard import InstanceGuard, is_held, store_guard
 from tunerd.store.learned import LearnedReads, LearnedWrites
 from tunerd.store.leases import LeaseReads, LeaseWrites
 from tunerd.store.models import ModelReads, ModelWrites
@@ -86,6 +86,10 @@ class Store(
             AlreadyRunningError: names the daemon that has it.
         """
         return store_guard(self._database, now)
+
+    def held(self) -> bool:
+        """Whether some daemon has the store; claims nothing."""
+        return is_held(self._database)
 
     def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
         """See :meth:`Transaction.mark_sent`."""

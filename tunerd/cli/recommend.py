@@ -1,0 +1,227 @@
+"""``tunerd recommend``: what to launch in a context, whether or not a job ever ran there."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option, who
+from tunerd.core.context import MISSING
+
+if TYPE_CHECKING:
+    from tunerd.core.observation import Scalar
+    from tunerd.core.request import Answer
+    from tunerd.core.study import Study
+    from tunerd.settings import Settings
+    from tunerd.store import Store
+
+__all__ = ["recommend"]
+
+SOURCE = "tunerd recommend"
+WAIT_S = 30.0
+"""Longest wait for a daemon. It answers in a second or two, unless it is just starting."""
+LOOK_EVERY_S = 0.05
+NOTHING = 1
+"""Exit code when there is nothing to say."""
+
+
+@click.command()
+@settings_option
+@click.argument("study")
+@click.option(
+    "--context",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of a context feature; every feature has to be named, NAME=~ for one that jobs come "
+    "without.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait for the daemon's answer.",
+)
+@json_option
+def recommend(
+    file: Path | None, study: str, context: tuple[str, ...], wait: float, as_json: bool
+) -> int:
+    """Say what to launch in a context of STUDY, whether or not a job ever ran there.
+
+    Asks the daemon, which publishes its answer as the study's mode allows, and keeps the context
+    up to date for 30 days. Where no daemon runs, the answer is computed here, and nobody publishes
+    it. Exit code 1 when there is nothing to say.
+    """
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        parsed = _study(store, study)
+        from tunerd.cli.contexts import parse_context
+
+        values = parse_context(parsed, context)
+        if store.held():
+            told = _ask(store, parsed, values, wait)
+        else:
+            told = _compute(settings, store, parsed, values)
+        told["notes"] = [*_unlike(store, parsed, values), *told["notes"]]
+    if as_json:
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        from tunerd.cli.recommend_view import show_recommendation
+
+        show_recommendation(told)
+    return 0 if told["recommendation"] else NOTHING
+
+
+def _study(store: "Store", name: str) -> "Study":
+    from tunerd.core.study import parse_study
+
+    generation = store.generation(name)
+    if generation is None:
+        known = ", ".join(row.name for row in store.studies()) or "none"
+        raise click.UsageError(f"the store knows no study {name}; it knows: {known}")
+    return parse_study(generation.text, f"{name}, generation {generation.generation}")
+
+
+# -- asking the daemon ----------------------------------------------------------------------
+
+
+def _ask(
+    store: "Store", study: "Study", context: "Mapping[str, Scalar]", wait_s: float
+) -> dict[str, Any]:
+    """Put a request into the store, as one from the topic, and wait for its answer.
+
+    Raises:
+        TunerdError: none came in time.
+    """
+    from tunerd.core.request import Request
+    from tunerd.errors import TunerdError
+
+    now = datetime.now(UTC)
+    request = Request(
+        study=study.name,
+        source=SOURCE,
+        event_id=uuid.uuid4().hex,
+        context=context,
+        requested_at=now,
+        user=who(),
+    )
+    with store.transaction() as tx:
+        (number,) = tx.add_requests([request], now).fresh
+    deadline = monotonic() + wait_s
+    while True:
+        row = store.request(number)
+        if row is not None and row.answer is not None:
+            return _answered(store, study, context, row.answer)
+        if monotonic() > deadline:
+            raise TunerdError(
+                f"no answer within {wait_s:g} s; the request stays and will be answered. A daemon "
+                "holds the store, but it may run without the stage tune, be busy starting, or have "
+                f"set {study.name} aside: `tunerd status {study.name}` says more"
+            )
+        sleep(LOOK_EVERY_S)
+
+
+def _answered(
+    store: "Store", study: "Study", context: "Mapping[str, Scalar]", answer: "Answer"
+) -> dict[str, Any]:
+    said = None
+    if answer.outcome.value != "nothing":
+        row = store.recommendation(study.name, answer.context_key)
+        assert row is not None
+        proposal = answer.outcome.value in ("observed", "pending")
+        said = json.loads((row.proposal or row.value) if proposal else row.value)
+    return _told(study, context, answer.context_key, answer.outcome.value, answer.reason, said)
+
+
+# -- computing it here ----------------------------------------------------------------------
+
+
+def _compute(
+    settings: "Settings", store: "Store", study: "Study", context: "Mapping[str, Scalar]"
+) -> dict[str, Any]:
+    """Answer from what the store has, and change nothing in it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tunerd.errors import NothingFeasibleError
+    from tunerd.events import to_bytes
+    from tunerd.stages.answering import compute_answer
+    from tunerd.stages.books import open_books
+
+    with ThreadPoolExecutor(1) as background:
+        books = open_books(store, study.name, 0, background, "", settings.tune, _quiet)
+        if books.ended:
+            key = study.context_key(context)
+            return _told(study, context, key, "nothing", "The study has ended.", None)
+        now = datetime.now(UTC)
+        try:
+            said, reason = compute_answer(books, store, context, now)
+        except NothingFeasibleError as error:
+            said, reason = None, str(error)
+    value = None if said is None else json.loads(to_bytes(said))
+    key = study.context_key(context)
+    outcome = "computed" if value else "nothing"
+    told = _told(study, context, key, outcome, reason, value)
+    told["notes"].append("no daemon runs: computed here from the store; nobody publishes it")
+    return told
+
+
+def _quiet() -> None: ...
+
+
+# -- what is told ---------------------------------------------------------------------------
+
+
+def _told(
+    study: "Study",
+    context: "Mapping[str, Scalar]",
+    key: str,
+    outcome: str,
+    reason: str,
+    said: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    notes = []
+    if outcome == "pending":
+        notes.append(f"waits for approval: `tunerd approve {(said or {})['recommendation_id']}`")
+    if outcome == "observed":
+        notes.append(f"the study only observes (mode = {study.mode}): nothing is published")
+    return {
+        "study": study.name,
+        "context": dict(context),
+        "context_key": key,
+        "outcome": outcome,
+        "reason": reason,
+        "unit": study.objective.unit,
+        "notes": notes,
+        "recommendation": said,
+    }
+
+
+def _unlike(store: "Store", study: "Study", context: "Mapping[str, Scalar]") -> list[str]:
+    """In what the context differs from every context that jobs ran in, as their keys tell it."""
+    known = [_parts(key) for key in store.context_keys(study.name)]
+    asked = _parts(study.context_key(context))
+    found = []
+    for feature in study.context:
+        name = feature.name
+        value = asked.get(name, MISSING)
+        seen = {one[name] for one in known if one.get(name, MISSING) != MISSING}
+        if value == MISSING or not seen or value in seen:
+            continue
+        if feature.type in ("category", "bool"):
+            some = ", ".join(sorted(map(unquote, seen))[:8]) + (", …" if len(seen) > 8 else "")
+            found.append(f"no job ran with {name} = {unquote(value)}; jobs had {some}")
+        elif not min(map(float, seen)) <= float(value) <= max(map(float, seen)):
+            ends = f"{min(seen, key=float)} to {max(seen, key=float)}"
+            found.append(f"no job ran as far out as {name} = {value}; jobs had {ends}")
+    return found
+
+
+def _parts(key: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in key.split("|")[1:])}

@@ -1,0 +1,83 @@
+"""The answer of ``tunerd recommend`` for a person."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tunerd.cli.status_view import value_text
+
+__all__ = ["show_recommendation"]
+
+_STANDING = {
+    "published": "published",
+    "renewed": "published before, and renewed",
+    "observed": "observed, not published",
+    "pending": "waits for approval, not published",
+    "computed": "computed here, not published",
+    "nothing": "nothing to say",
+}
+
+
+def show_recommendation(told: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print an answer."""
+    said = told["recommendation"]
+    head = Text(told["context_key"], style="bold", overflow="fold")
+    standing = _STANDING[told["outcome"]]
+    if told["outcome"] in ("published", "renewed"):
+        standing += f", revision {said['revision']}, until {said['valid_until'][:16]}Z"
+    head.append(f"\n{standing}", style="not bold")
+    head.append(f"\n{told['reason']}", style="not bold")
+    parts: list[RenderableType] = [head]
+    if said is not None:
+        parts.append(_table(said, told["unit"]))
+    parts += [Text(f"Note: {note}", style="yellow") for note in told["notes"]]
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(width=200)  # a file or a pipe has no edge to wrap at
+    console.print(Group(*parts))
+
+
+def _table(said: Mapping[str, Any], unit: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("share", justify="right")
+    table.add_column(f"predicted, {unit}" if unit else "predicted", justify="right")
+    table.add_column("gain", justify="right")
+    table.add_column("runs", justify="right")
+    table.add_column("configuration", overflow="fold")
+    for one in said["candidates"]:
+        wanted = f"{one['wanted']} wanted" if one["wanted"] else f"{one['share']:.1%}"
+        table.add_row(
+            one["kind"],
+            wanted,
+            _band(one["predicted"]),
+            _gain(one["gain"]),
+            "–" if one["feasible"] is None else f"{one['feasible']:.0%}",
+            _config(one["config"]),
+        )
+    left = f"{max(0.0, 1 - sum(one['share'] for one in said['candidates'])):.1%}"
+    incumbent, baseline = said["incumbent"], said["baseline"]
+    if incumbent is not None:
+        jobs = f"{incumbent['jobs']} jobs"
+        table.add_row("incumbent", left, _band(incumbent), "", jobs, _config(incumbent["config"]))
+    elif baseline is not None:
+        table.add_row("baseline", left, "–", "", "–", _config(baseline))
+    else:
+        table.add_row("as asked for", left, "–", "", "–", "what would be launched without tunerd")
+    return table
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value_text(value)}" for name, value in config.items())
+
+
+def _band(one: Mapping[str, Any] | None) -> str:
+    return "–" if one is None else f"{one['median']:,.4g} ({one['low']:,.4g} to {one['high']:,.4g})"
+
+
+def _gain(gain: Mapping[str, Any] | None) -> str:
+    return "–" if gain is None else f"{gain['median']:+.1%} (at least {gain['low']:+.1%})"
