@@ -99,7 +99,8 @@ def test_what_it_finds_is_feasible_distinct_and_best_first(
     assert found.evaluations == len(judge.seen) <= BUDGET.evaluations
 
 
-def test_what_it_finds_is_the_best_that_it_scored(searcher: Searcher, space: Space) -> None:
+def test_half_of_what_it_finds_is_the_best_that_it_scored(searcher: Searcher, space: Space) -> None:
+    """The other half is the best of each of the searches that ran side by side."""
     asked: list[float] = []
 
     def score(codes: Codes) -> FloatArray:
@@ -108,7 +109,8 @@ def test_what_it_finds_is_the_best_that_it_scored(searcher: Searcher, space: Spa
         return scores
 
     found = search(searcher, space, score)
-    np.testing.assert_array_equal(found.scores, sorted(asked, reverse=True)[: len(found.scores)])
+    half = BUDGET.keep // 2
+    np.testing.assert_array_equal(found.scores[:half], sorted(asked, reverse=True)[:half])
 
 
 def test_the_same_generator_seed_finds_the_same(searcher: Searcher, space: Space) -> None:

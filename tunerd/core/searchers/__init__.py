@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 __all__ = ["SEARCHERS", "searcher_class"]
 
 SEARCHERS: dict[str, str] = {
+    "evolution": "tunerd.core.searchers.evolution:Evolution",
     "random": "tunerd.core.searchers.random:RandomSearcher",
     "reinforce": "tunerd.core.searchers.reinforce:Reinforce",
 }

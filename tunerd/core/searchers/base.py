@@ -1,20 +1,22 @@
 """The contract of a searcher, and what all searchers share.
 
-A searcher sees a space, a score function, a generator and a budget; never a predictor. Whatever
-it does, :meth:`Searcher.search` holds three promises for it: no configuration is scored twice,
-the score function is never asked for more than the budget, and a space whose feasible set fits
-the budget is simply scored whole, which is both exact and cheapest.
+A searcher sees a space, a score function, a generator, a budget, and what is known to be good;
+never a predictor. Whatever it does, :meth:`Searcher.search` holds four promises for it: no
+configuration is scored twice, the score function is never asked for more than the budget, a space
+whose feasible set fits the budget is simply scored whole, which is both exact and cheapest, and
+what comes back is not worse than what the search began with.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.arrays import Codes, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from tunerd.core.space import Space
@@ -55,16 +57,20 @@ class Scored:
     def __init__(self, score: ScoreFunction, width: int, evaluations: int) -> None:
         self.left = evaluations
         """Evaluations that the budget still allows."""
+        self.lane = 0
+        """Who asks from now on: searches that run side by side have a number each."""
         self._score = score
         self._known: dict[bytes, int] = {}
         self._codes: list[Codes] = [np.empty((0, width), dtype=np.int32)]
         self._scores = np.empty(0)
+        self._lanes: list[int] = []
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __call__(self, codes: Codes) -> FloatArray:
-        """Score (n, D) feasible configurations, repeats welcome.
+    def __call__(self, codes: Codes, lanes: IntArray | None = None) -> FloatArray:
+        """Score (n, D) feasible configurations, repeats welcome; ``lanes`` (n,) says for whom,
+        where it is not :attr:`lane` for all.
 
         Returns (n,) scores; NaN where the budget was gone before the row's turn.
         """
@@ -84,8 +90,14 @@ class Scored:
             self._codes.append(codes[fresh])
             scores = np.asarray(self._score(codes[fresh]), dtype=np.float64)
             self._scores = np.concatenate([self._scores, scores])
+            self._lanes += [self.lane] * len(fresh) if lanes is None else lanes[fresh].tolist()
         found: FloatArray = np.append(self._scores, np.nan)[places]
         return found
+
+    @property
+    def lanes(self) -> list[int]:
+        """Those who have asked so far."""
+        return sorted(set(self._lanes))
 
     @contextmanager
     def reserve(self, share: float) -> Iterator[None]:
@@ -97,11 +109,37 @@ class Scored:
         finally:
             self.left += kept
 
-    def best(self, keep: int) -> Found:
-        """The ``keep`` best so far; of equals the one that was scored first."""
-        usable = np.flatnonzero(self._scores > -np.inf)  # False for NaN as well
-        order = usable[np.argsort(-self._scores[usable], kind="stable")][:keep]
+    def best(self, keep: int, lane: int | None = None) -> Found:
+        """The ``keep`` best so far, of one lane or of all; of equals the one scored first."""
+        order = self._order(lane)[:keep]
         return Found(np.concatenate(self._codes)[order], self._scores[order], len(self._known))
+
+    def merged(self, keep: int) -> Found:
+        """The best so far, half of them whoever found them, the others from each lane in turn.
+
+        Searches side by side end in different places. The best place alone has more good
+        configurations than anybody wants, nearly the same; whoever chooses among them wants the
+        other places too.
+        """
+        order = self._order()
+        chosen = dict.fromkeys(order[: (keep + 1) // 2].tolist())
+        lanes = np.array(self._lanes, dtype=np.int64)[order]
+        turns = zip_longest(*(order[lanes == lane].tolist() for lane in np.unique(lanes)))
+        for place in (place for turn in turns for place in turn if place is not None):
+            if len(chosen) == keep:
+                break
+            chosen[place] = None
+        places = np.array(sorted(chosen, key=lambda place: (-self._scores[place], place)), np.int64)
+        return Found(np.concatenate(self._codes)[places], self._scores[places], len(self._known))
+
+    def _order(self, lane: int | None = None) -> IntArray:
+        """Places of what is usable, best first."""
+        usable = self._scores > -np.inf  # False for NaN as well
+        if lane is not None:
+            usable &= np.array(self._lanes, dtype=np.int64) == lane
+        places = np.flatnonzero(usable)
+        order: IntArray = places[np.argsort(-self._scores[places], kind="stable")]
+        return order
 
 
 class Searcher(ABC):
@@ -111,22 +149,35 @@ class Searcher(ABC):
         self.options = options
 
     def search(
-        self, space: "Space", score: ScoreFunction, rng: np.random.Generator, budget: Budget
+        self,
+        space: "Space",
+        score: ScoreFunction,
+        rng: np.random.Generator,
+        budget: Budget,
+        begin: Codes | None = None,
     ) -> Found:
         """Look for the configurations with the largest scores.
 
-        The same space, score function, generator state and budget give the same answer. What
-        scored -inf or NaN is not returned, so that the answer may be empty.
+        ``begin`` (n, D), best first, is where to begin: what the last search in this context
+        brought, what ran well. Rows that are no longer feasible are left out.
+
+        The same space, score function, generator state, budget and beginning give the same
+        answer. What scored -inf or NaN is not returned, so that the answer may be empty.
         """
         scored = Scored(score, len(space.dimensions), budget.evaluations)
         table = space.table(budget.evaluations)
         if table is not None:
             scored(table)
-        else:
-            self._explore(space, scored, rng)
-        return scored.best(budget.keep)
+            return scored.best(budget.keep)
+        begin = np.empty((0, len(space.dimensions)), np.int32) if begin is None else begin
+        begin = begin[space.feasible(begin)] if len(begin) else begin
+        scored(begin)
+        self._explore(space, scored, begin, rng)
+        return scored.merged(budget.keep)
 
     @abstractmethod
-    def _explore(self, space: "Space", scored: Scored, rng: np.random.Generator) -> None:
+    def _explore(
+        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+    ) -> None:
         """Call ``scored`` with promising feasible configurations until its budget is gone or
-        nothing new is to be expected."""
+        nothing new is to be expected. ``begin`` is feasible and was scored."""

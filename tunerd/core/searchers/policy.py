@@ -3,8 +3,10 @@
 A policy has one logit per choice of every dimension (CubicML, arXiv 2409.04585, A.1.1). Within a
 block of the space whose feasible tuples are listed, the probability of a tuple is proportional to
 exp(sum of its logits): the product policy, conditioned on being feasible. Its gradient and
-entropy are exact sums over the table. Dimensions of blocks without a (small) table are drawn
-independently and repaired afterwards; what is learned from is then the repaired draw.
+entropy are exact sums over the table. A table with too many rows for that is walked down instead,
+each parameter conditioned on those chosen before it and impossible values masked
+(:mod:`.walk`). Dimensions of blocks without a table are drawn independently; draws that break a
+rule are thrown away and drawn again, which conditions them too, and repaired where that is in vain.
 
 Several policies (seeds) stand side by side in a leading axis S.
 """
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.core.searchers.walk import Walk, softmax, surprise_of
 
 if TYPE_CHECKING:
     from tunerd.core.space import Block, Space
@@ -24,6 +27,8 @@ __all__ = ["Policies"]
 TABLE_ROWS = 8_192
 """Rows up to which a block is drawn from its table: each step looks at all of them, 0.1 ms per
 policy."""
+AGAIN = 3
+"""Times that draws which break a wide rule are thrown away before they are repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +51,23 @@ class Policies:
         self._width = len(space.sizes)
         self.logits = np.zeros((count, int(space.sizes.sum())))
         """(S, choices of all dimensions one after the other)."""
-        self._tables = [self._listed(block) for block in space.blocks if _is_listed(block)]
-        self._set_up_alone([block for block in space.blocks if not _is_listed(block)])
-        self._needs_repair = any(
-            block.table is None or len(block.dimensions) > 1
-            for block in space.blocks
-            if not _is_listed(block)
+        self._tables: list[_Table] = []
+        self._walks: list[Walk] = []
+        alone = []
+        for block in space.blocks:
+            if block.table is None or len(block.dimensions) == 1:
+                alone.append(block)
+            elif len(block.table) <= TABLE_ROWS:
+                self._tables.append(self._listed(block))
+            elif Walk.fits(block.table, space.sizes[block.dimensions]):
+                start = self._start[block.dimensions]
+                sizes = space.sizes[block.dimensions]
+                self._walks.append(Walk(block.dimensions, block.table, start, sizes))
+            else:
+                alone.append(block)
+        self._set_up_alone(alone)
+        self._may_break_rules = any(
+            block.table is None or len(block.dimensions) > 1 for block in alone
         )
 
     def _listed(self, block: "Block") -> _Table:
@@ -72,12 +88,36 @@ class Policies:
                 row = int(np.searchsorted(self._alone, block.dimensions[0]))
                 self._allowed[row] = np.isin(choice, block.table[:, 0])
 
+    def lean_to(self, codes: Codes, strength: float, policies: int) -> None:
+        """Let the first so many policies prefer the choices of these (n, D) configurations."""
+        if len(codes) and policies:
+            places = (codes + self._start).ravel()
+            shares = np.bincount(places, minlength=self.logits.shape[1]) / len(codes)
+            self.logits[:policies] += strength * shares
+
     def draw(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw n feasible configurations from each policy: (S, n, D)."""
+        codes = self._drawn(n, rng)
+        if not self._may_break_rules:
+            return codes
+        flat = codes.reshape(-1, self._width)
+        bad = np.flatnonzero(~self._space.feasible(flat))
+        for _ in range(AGAIN):
+            if not len(bad):
+                break
+            other = self._drawn(n, rng).reshape(flat.shape)[bad]
+            good = self._space.feasible(other)
+            flat[bad[good]] = other[good]
+            bad = bad[~good]
+        flat[bad] = self._space.repair(flat[bad], rng)
+        return codes
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Codes:
+        """Draw without a look at what only whole configurations can break."""
         count = len(self.logits)
         codes = np.zeros((count, n, self._width), np.int32)
         for table in self._tables:
-            chances, _ = _softmax(self.logits[:, table.logits].sum(axis=2))
+            chances, _ = softmax(self.logits[:, table.logits].sum(axis=2))
             codes[:, :, table.dimensions] = table.tuples[_pick(chances, rng.random((count, n)))]
         if len(self._alone):
             chances, _ = self._chances_alone()
@@ -86,9 +126,8 @@ class Policies:
             # A cumulated sum may end just below 1: never pick what is not allowed.
             last = self._allowed.shape[1] - 1 - np.argmax(self._allowed[:, ::-1], axis=1)
             codes[:, :, self._alone] = np.minimum(picked, last)
-        if self._needs_repair:
-            flat = self._space.repair(codes.reshape(count * n, -1), rng)
-            codes = flat.reshape(count, n, -1)
+        for walk in self._walks:
+            codes[:, :, walk.dimensions] = walk.draw(self.logits, n, rng)
         return codes
 
     def gradient(self, codes: Codes, advantage: FloatArray) -> FloatArray:
@@ -104,46 +143,32 @@ class Policies:
         weights = np.broadcast_to(advantage[:, :, None] / n, codes.shape)
         total = np.bincount(places.ravel(), weights.ravel(), minlength=count * width)
         gradient: FloatArray = total.reshape(count, width).astype(np.float64, copy=False)
+        for walk in self._walks:  # there it depends on the way taken, and does not cancel
+            gradient -= walk.expected(self.logits, codes[:, :, walk.dimensions], advantage / n)
         return gradient
 
     def entropy_gradient(self) -> FloatArray:
-        """Gradient of the policies' entropy in the logits: (S, logits); exact."""
+        """Gradient of the policies' entropy in the logits: (S, logits); exact where blocks are
+        listed or free, that of the choices on the way of the last draw where they are walked."""
         gradient = np.zeros_like(self.logits)
         for table in self._tables:
-            chances, logs = _softmax(self.logits[:, table.logits].sum(axis=2))
-            surprise = _surprise(chances, logs)
+            chances, logs = softmax(self.logits[:, table.logits].sum(axis=2))
+            surprise = surprise_of(chances, logs)
             for s in range(len(gradient)):
                 weights = np.broadcast_to(surprise[s][:, None], table.logits.shape)
                 gradient[s] += np.bincount(
                     table.logits.ravel(), weights.ravel(), minlength=gradient.shape[1]
                 )
         if len(self._alone):
-            surprise = _surprise(*self._chances_alone())
+            surprise = surprise_of(*self._chances_alone())
             gradient[:, self._places[self._allowed]] += surprise[:, self._allowed]
+        for walk in self._walks:
+            gradient += walk.entropy_gradient(self.logits)
         return gradient
 
     def _chances_alone(self) -> tuple[FloatArray, FloatArray]:
         logits = np.where(self._allowed, self.logits[:, self._places], -np.inf)
-        return _softmax(logits)
-
-
-def _is_listed(block: "Block") -> bool:
-    return len(block.dimensions) > 1 and block.table is not None and len(block.table) <= TABLE_ROWS
-
-
-def _softmax(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Probabilities over the last axis, and their logarithms (0 where the probability is 0)."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    chances = np.exp(shifted)
-    total = chances.sum(axis=-1, keepdims=True)
-    return chances / total, np.where(np.isfinite(shifted), shifted - np.log(total), 0.0)
-
-
-def _surprise(chances: FloatArray, logs: FloatArray) -> FloatArray:
-    """−p · (log p + H): what each outcome's logit does to the entropy H of its distribution."""
-    entropy = -(chances * logs).sum(axis=-1, keepdims=True)
-    surprise: FloatArray = -chances * (logs + entropy)
-    return surprise
+        return softmax(logits)
 
 
 def _pick(chances: FloatArray, points: FloatArray) -> IntArray:

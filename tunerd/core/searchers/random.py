@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunerd.core.arrays import Codes
 from tunerd.core.searchers.base import Scored, Searcher
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ PATIENCE = 3
 class RandomSearcher(Searcher):
     """Spends the whole budget on random configurations."""
 
-    def _explore(self, space: "Space", scored: Scored, rng: np.random.Generator) -> None:
+    def _explore(
+        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+    ) -> None:
+        del begin
         idle = 0
         while scored.left and idle < PATIENCE:
             before = len(scored)

@@ -1,17 +1,24 @@
 """``reinforce``: the paper's search (CubicML, arXiv 2409.04585, A.1.1).
 
 Policies propose batches of configurations, learn from their scores by REINFORCE with Adam, and
-converge on what scores well; several of them start side by side and their best are merged, and
+converge on what scores well; several of them learn side by side and their best are merged, and
 polished (:mod:`.polish`). The gradient of a categorical policy is a count of choices, so that no
 autograd is needed.
+
+Three things make it frugal with predictions. What was scored is never asked for again. Each policy
+keeps learning from the best that it has seen beside what it draws anew. And half of what it draws
+are its best, changed in some places as the policy says: the policy learns which choices are good,
+these find out which are good together.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers.base import Scored, Searcher
+from tunerd.core.searchers.genes import distinct, genes_of
 from tunerd.core.searchers.policy import Policies
 from tunerd.core.searchers.polish import polish
 
@@ -25,42 +32,108 @@ ENTROPY = 0.05
 variance, so that it means the same for every objective."""
 DECAY = (0.9, 0.99)
 """Adam's memory of the gradient and of its square; the square's is short, as searches are."""
+SMALLEST = 8
+"""Draws of a policy in one step at least. With few predictions allowed, many small steps find more
+than few large ones."""
+CHANGED = 0.5
+"""Share of a step's draws that are the policy's best with some places drawn anew."""
+PLACES = 0.15
+"""Mean share of these places; two at least."""
 PATIENCE = 5
 NOVELTY = 0.02
 """A search ends when over PATIENCE steps fewer than this share of the draws were new: a converged
 policy repeats itself."""
-
-POLISHED = 4
-"""Best configurations whose neighbours are looked at in the end."""
+WARM = 1.5
+"""What a policy that begins with good configurations adds to the logits of choices that all of
+them share."""
 POLISH_SHARE = 0.25
-"""Share of the budget that is kept for them."""
+"""Share of the budget that is kept for polishing."""
 
 
 class Reinforce(Searcher):
-    """One policy per seed of the study's ``[search]`` table; ``steps`` batches of ``batch``."""
+    """One policy per seed of the study's ``[search]`` table; at most ``steps`` times ``batch``
+    draws of each."""
 
-    def _explore(self, space: "Space", scored: Scored, rng: np.random.Generator) -> None:
+    def _explore(
+        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+    ) -> None:
         with scored.reserve(POLISH_SHARE):
-            self._learn(space, scored, rng)
-        polish(space, scored, POLISHED, rng)
+            self._learn(space, scored, begin, rng)
+        polish(space, scored, rng)
 
-    def _learn(self, space: "Space", scored: Scored, rng: np.random.Generator) -> None:
-        options = self.options
-        policies = Policies(space, len(options.seeds))
+    def _learn(
+        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+    ) -> None:
+        options, count = self.options, len(self.options.seeds)
+        size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
+        steps = min(options.steps, max(scored.left // (count * size), 1))
+        policies, changes = Policies(space, count), _Changes(space)
         adam = _Adam(policies.logits.shape, options.learning_rate)
+        warm = (count + 1) // 2 if len(begin) else 0
+        policies.lean_to(begin, WARM, warm)
+        lanes = np.repeat(np.arange(1, count + 1), size)
+        best: _Best | None = None
         fresh: list[int] = []
-        for step in range(options.steps):
+        for step in range(steps):
             before = len(scored)
-            codes = policies.draw(options.batch, rng)
-            scores = scored(codes.reshape(-1, codes.shape[2])).reshape(codes.shape[:2])
+            codes = policies.draw(size, rng)
+            if best is None:
+                # The first draws of half of the policies are what is known to be good.
+                codes[:warm, : min(len(begin), size)] = begin[:size]
+            else:
+                some = int(CHANGED * size)
+                codes[:, :some] = changes.made(best, codes[:, :some], rng)
+            flat = codes.reshape(count * size, -1)
+            scores = scored(flat, lanes).reshape(count, size)
             if not scored.left:
                 return
             fresh = [*fresh, len(scored) - before][-PATIENCE:]
             if sum(fresh) < NOVELTY * PATIENCE * scores.size and len(fresh) == PATIENCE:
                 return
+            if best is not None:
+                codes = np.concatenate([codes, best.codes], axis=1)
+                scores = np.concatenate([scores, best.scores], axis=1)
+            best = _best(codes, scores, size)
             gradient = policies.gradient(codes, _advantage(scores))
-            bonus = ENTROPY * (1.0 - step / options.steps)
+            bonus = ENTROPY * (1.0 - step / steps)
             policies.logits += adam.step(gradient + bonus * policies.entropy_gradient())
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best that each policy has seen: codes (S, m, D) and scores (S, m), best first."""
+
+    codes: Codes
+    scores: FloatArray
+
+
+def _best(codes: Codes, scores: FloatArray, keep: int) -> _Best:
+    """The ``keep`` best of each policy, each once while there are enough."""
+    values = np.where(np.isnan(scores), -np.inf, scores)
+    found = np.empty((len(codes), keep), np.int64)
+    for s in range(len(codes)):
+        first = distinct(codes[s])
+        found[s] = np.resize(first[np.argsort(-values[s][first], kind="stable")], keep)
+    places = np.arange(len(codes))[:, None]
+    return _Best(codes[places, found], scores[places, found])
+
+
+class _Changes:
+    """Makes configurations out of good ones and newly drawn ones."""
+
+    def __init__(self, space: "Space") -> None:
+        self._space = space
+        self._gene_of, self._genes = genes_of(space)
+
+    def made(self, best: _Best, drawn: Codes, rng: np.random.Generator) -> Codes:
+        """Good configurations that take some places from ``drawn`` (S, n, D); feasible."""
+        count, n, width = drawn.shape
+        # Of two at random the better one is changed.
+        picks = rng.integers(best.codes.shape[1], size=(2, n)).min(axis=0)
+        share = np.maximum(2 / self._genes, 2 * PLACES * rng.random((count, n, 1)))
+        taken = (rng.random((count, n, self._genes)) < share)[:, :, self._gene_of]
+        made = np.where(taken, drawn, best.codes[:, picks]).reshape(count * n, width)
+        return self._space.repair(made.astype(np.int32), rng).reshape(count, n, width)
 
 
 class _Adam:
