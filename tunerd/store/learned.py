@@ -25,7 +25,6 @@ __all__ = [
     "LearnedWrites",
     "StudyState",
     "TuneStep",
-    "checkpoint_name",
 ]
 
 
@@ -113,6 +112,14 @@ class LearnedReads(Reads):
                 )
                 for row in rows
             ]
+
+    def context_keys(self, study: str) -> list[str]:
+        """Keys of the contexts that jobs ran in. Reads no states."""
+        statement = sa.select(context_states.c.context_key).where(
+            context_states.c.study == study, context_states.c.last_job_at.is_not(None)
+        )
+        with self._reading() as connection:
+            return list(connection.execute(statement).scalars())
 
     def steps(self, study: str, limit: int = 20) -> list[TuneStep]:
         """The last steps, newest first."""
