@@ -155,6 +155,9 @@ class Probation:
     former: str
     level: float
     """What the former one gave at the time of the duel."""
+    noise: float
+    """Of one run, at that time: what is fast at one time and slow at another must not hide behind
+    its own noise."""
     runs: int = 0
     worse: list[float] = field(default_factory=start)
 
@@ -258,7 +261,7 @@ class Introduction:
             duel.compare(noise)
         if self.probation is not None:
             self.probation.runs += 1
-            behind = (self.probation.level - score) / noise
+            behind = (self.probation.level - score) / self.probation.noise
             self.probation.worse = raised(self.probation.worse, behind)
         if self.last is not None:
             step = min(abs(score - self.last), OUTLIER * math.sqrt(2) * noise)
@@ -378,9 +381,10 @@ class Introduction:
         assert former is not None
         duel = self.duels[winner]
         self._say(_verdict(winner, "promoted", now, duel))
+        noise = self.noise
         self._install(winner)
         self.established = True
-        self.probation = Probation(former, duel.level)
+        self.probation = Probation(former, duel.level, noise)
 
     def _withdraw(self, rivals: Sequence[Measured], now: tuple[int, str]) -> None:
         """Take back what is worse, or most likely so, and what nobody will ever tell apart."""

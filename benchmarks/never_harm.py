@@ -1,0 +1,461 @@
+"""Does following tunerd ever do harm? A month of 10,000 jobs in 20 contexts, and what became of it.
+
+A simulated cluster pre-trains language models. Its people launch a good configuration that they
+know; tunerd advises them through the daemon's own tuner and the reader that schedulers import. The
+cluster is made to deceive: noise has heavy tails, and of all other configurations four in ten are
+unstable, as TUNA found of configurations that had measured best ("up to 63 % degrade by 30 % when
+deployed"): half of their runs are 30 % slower, or, for one in four of them, most of those after
+they have been made the incumbent. On day 10 the A100 machines slow down by a fifth, on day 20 a
+change of software takes 15 % from every configuration that computes in bf16.
+
+What each job would have given under another configuration is known without noise. Beside tunerd
+runs the policy that publishes the top prediction for all jobs, with the same predictor.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.kit import Bars, arguments
+from tunerd import __version__
+from tunerd.client import Choice, Recommendations
+from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.introduction import Verdict
+from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.observation import Observation, Scalar, Status, Value
+from tunerd.core.recommendation import MadeFrom, Recommendation, candidate_id
+from tunerd.core.space import Space
+from tunerd.core.study import Study, parse_study
+from tunerd.core.tuner import Tuner
+from tunerd.evaluation.own import AtOnce
+from tunerd.events import to_bytes
+from tunerd.simulation.shipped import shipped_study
+from tunerd.simulation.simulator import CostSimulator, Troubles, simulator_for
+
+__all__ = ["Cluster", "Month", "Ran"]
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+DAYS = 30.0
+NOISE = 0.02
+"""Typical size of a run's noise on a log scale: Student's t with three degrees of freedom."""
+STRAGGLERS = 0.02
+"""Share of runs that are up to 40 % slower for a reason of their own."""
+UNSTABLE = 0.4
+DEGRADED = float(np.log(0.7))
+ON_DUTY = 0.25
+"""Share of the unstable ones that only degrade once they serve."""
+KNOWN = 0.85
+"""The configuration that people know is as good as this quantile of those that run."""
+SLOWER = 0.05
+"""What counts as harm."""
+
+
+def contexts(count: int) -> list[dict[str, Scalar]]:
+    """Models of two sizes on clusters of three sizes and two kinds."""
+    found: list[dict[str, Scalar]] = [
+        {"gpu": gpu, "n_gpus": n, "model_params": m, "global_batch": batch, "seq_len": 4096}
+        for n in (64, 256, 1024)
+        for batch in (512, 1536)
+        for m in (7e9, 30e9)
+        for gpu in ("H100", "A100")
+        if gpu == "H100" or n < 1024
+    ]
+    return found[:count]
+
+
+def study_text(baselines: Sequence[tuple[Mapping[str, Scalar], Mapping[str, Value]]]) -> str:
+    """The shipped study in everyday use: an explore share of a tenth, what people launch in each
+    context, and no context or pipeline tricks, so that a context has some 800 configurations."""
+    text = shipped_study("llm-pretrain").partition("[[baseline]]")[0]
+    for old, new in (
+        ("explore_share = 0.8", "explore_share = 0.1"),
+        ("values = [1, 2, 4] }\nmicro", "values = [1] }\nmicro"),
+        (
+            'interleave = { type = "int", scale = "log", values = [1, 2, 4] }',
+            'interleave = { type = "int", scale = "log", values = [1] }',
+        ),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    text += '[search]\nevaluations = 1000\n[predictor]\nname = "boosted_trees"\n'
+    for context, config in baselines:
+        when = " and ".join(f"{name} == {_toml(value)}" for name, value in context.items())
+        what = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
+        text += f'[[baseline]]\nwhen = "{when}"\nconfig = {{ {what} }}\n'
+    return text
+
+
+def _toml(value: Scalar) -> str:
+    return f"'{value}'" if isinstance(value, str) else repr(value)
+
+
+@dataclass
+class Place:
+    """One context, and what everything would give there."""
+
+    context: dict[str, Scalar]
+    key: str
+    space: Space
+    codes: Codes
+    truth: FloatArray
+    """(n,) logarithm of the speed, NaN where it does not run."""
+    unstable: FloatArray
+    """(n,) 0 stable, 1 at all times, 2 on duty."""
+    bf16: FloatArray
+    rows: dict[bytes, int]
+    known: int
+    """What people launch."""
+
+    def index(self, config: Mapping[str, Value]) -> int:
+        code = self.space.encode(config)
+        assert code is not None
+        return self.rows[code.astype(np.int32).tobytes()]
+
+
+@dataclass
+class Cluster:
+    """Runs jobs, and knows what they would have given without noise."""
+
+    count: int
+    seed: int
+    study: Study = field(init=False)
+    places: list[Place] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bare = parse_study(study_text(()), "bare")
+        simulator = simulator_for(bare, Troubles(noise=0.0, preempted=0.0))
+        self.places = [self._place(bare, simulator, one) for one in contexts(self.count)]
+        known = [(one.context, one.space.decode(one.codes[one.known])) for one in self.places]
+        self.study = parse_study(study_text(known), "never-harm")
+
+    def _place(self, study: Study, simulator: CostSimulator, context: dict[str, Scalar]) -> Place:
+        space = Space(study, context)
+        codes = space.table(20_000)
+        assert codes is not None
+        configs = [space.decode(code) for code in codes]
+        truth = np.log(simulator.expected(context, configs))
+        key = study.context_key(study.clean_context(context))
+        lots = np.array([_lot(self.seed, key, config) for config in configs])
+        unstable = np.where(lots < UNSTABLE * ON_DUTY, 2.0, np.where(lots < UNSTABLE, 1.0, 0.0))
+        aim = np.nanquantile(truth, KNOWN)
+        known = int(np.nanargmin(np.abs(truth - aim)))
+        unstable[known] = 0.0
+        bf16 = np.array([float(config["precision"] == "bf16") for config in configs])
+        rows = {code.astype(np.int32).tobytes(): i for i, code in enumerate(codes)}
+        return Place(context, key, space, codes, truth, unstable, bf16, rows, known)
+
+    def level(self, place: Place, index: int, day: float) -> float:
+        """Logarithm of the speed of a configuration on its good days."""
+        level = float(place.truth[index])
+        if day >= 10 and place.context["gpu"] == "A100":
+            level += np.log(0.8)
+        if day >= 20 and place.bf16[index]:
+            level += np.log(0.85)
+        return level
+
+    def typical(self, place: Place, index: int, day: float, serving: bool = True) -> float:
+        """The same, mean over good and bad days."""
+        bad = place.unstable[index] == 1.0 or (place.unstable[index] == 2.0 and serving)
+        return self.level(place, index, day) + (0.5 * DEGRADED if bad else 0.0)
+
+
+def _lot(seed: int, key: str, config: Mapping[str, Value]) -> float:
+    text = f"{seed}|{key}|{json.dumps(config, sort_keys=True)}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One job, and what it would have given otherwise. Logarithms, without noise."""
+
+    place: int
+    kind: str
+    """``baseline``, ``incumbent``, ``exploit``, ``confirm``, ``explore``, or ``top``."""
+    value: float
+    """NaN where it did not run."""
+    baseline: float
+    incumbent: float
+    """What the incumbent of the moment would have given; the baseline where there is none."""
+    former: float
+    """What the incumbent before that would give today."""
+
+    @property
+    def gain(self) -> float:
+        """Relative to what people would have launched; a job that did not run loses all."""
+        return -1.0 if np.isnan(self.value) else float(np.expm1(self.value - self.baseline))
+
+    def slower_than(self, reference: float) -> bool:
+        return np.isnan(self.value) or self.value < reference + np.log1p(-SLOWER)
+
+
+@dataclass
+class Month:
+    """One month under one policy."""
+
+    cluster: Cluster
+    jobs: int
+    seed: int
+    greedy: bool = False
+    """Publish the top prediction for all jobs."""
+    batch: int = 100
+    """Jobs that end between two looks of the tuner."""
+    ran: list[Ran] = field(init=False, default_factory=list)
+    said: "hashlib._Hash" = field(init=False, default_factory=hashlib.sha256)
+    """Over every message in order."""
+    messages: int = field(init=False, default=0)
+    seconds: float = field(init=False, default=0.0)
+    history: dict[str, list[str]] = field(init=False, default_factory=dict)
+    """Incumbents of each context, the latest last."""
+
+    def __post_init__(self) -> None:
+        self.tuner = Tuner(self.cluster.study, AtOnce())
+        self.reader = Recommendations()
+        self.running: dict[str, Recommendation] = {}
+        self.top: dict[str, int] = {}
+        self.retry: set[int] = set()
+        self.served: dict[str, list[int]] = {}
+
+    def run(self) -> "Month":
+        """Let it pass."""
+        began = time.perf_counter()
+        rng = np.random.default_rng(self.seed)
+        for first in range(1, self.jobs + 1, self.batch):
+            count = min(self.batch, self.jobs + 1 - first)
+            made = [self._job(first + i, rng) for i in range(count)]
+            learned = self.tuner.learn(made)
+            for key in self.tuner.due(learned.contexts, learned.contexts):
+                self._look(key, made[-1].finished_at)
+        self.seconds = time.perf_counter() - began
+        return self
+
+    def _day(self, number: int) -> float:
+        return DAYS * number / self.jobs
+
+    def _job(self, number: int, rng: np.random.Generator) -> Observation:
+        cluster, day = self.cluster, self._day(number)
+        at = int(rng.integers(len(cluster.places)))
+        luck = NOISE * float(rng.standard_t(3))
+        straggles, how, bad = rng.random(3)
+        place, moment = cluster.places[at], START + timedelta(days=day)
+        attempt = 2 if at in self.retry else 1
+        self.retry.discard(at)
+        choice = self._choice(place, number, attempt, moment)
+        index = place.known if choice is None else place.index(choice.config)
+        kind = "baseline" if choice is None else choice.kind
+        value = cluster.level(place, index, day)
+        serving = kind in ("incumbent", "top", "baseline")
+        unstable = place.unstable[index]
+        if bad < 0.5 and (unstable == 1.0 or (unstable == 2.0 and serving)):
+            value += DEGRADED
+        self._note(at, place, kind, value, day)
+        metrics: dict[str, float] = {}
+        if not np.isnan(value):
+            slow = np.log1p(-0.4 * how) if straggles < STRAGGLERS else 0.0
+            metrics = {"tokens_per_second_per_gpu": float(np.exp(value + luck + slow))}
+        else:
+            self.retry.add(at)
+        return Observation(
+            study=cluster.study.name,
+            source="benchmark",
+            event_id=str(number),
+            job_id=str(number),
+            status=Status.SUCCEEDED if metrics else Status.OUT_OF_MEMORY,
+            finished_at=moment,
+            context=place.context,
+            config=place.space.decode(place.codes[index]),
+            metrics=metrics,
+            sequence=number,
+            attempt=attempt,
+            gpus=int(str(place.context["n_gpus"])),
+            user=f"user-{number % 7}",
+            recommendation_id=choice and choice.recommendation_id,
+            candidate_id=choice and choice.candidate_id,
+            extra={"started_at": (moment - timedelta(hours=2)).isoformat()},
+            content_hash=str(number),
+        )
+
+    def _choice(self, place: Place, number: int, attempt: int, now: datetime) -> Choice | None:
+        if not self.greedy:
+            return self.reader.choose(place.key, str(number), attempt=attempt, now=now)
+        if place.key not in self.top or attempt > 1:
+            return None
+        return Choice(place.space.decode(place.codes[self.top[place.key]]), "top", "r", None)
+
+    def _note(self, at: int, place: Place, kind: str, value: float, day: float) -> None:
+        cluster = self.cluster
+        served = self.served.get(place.key, [])
+        stands = served[-1] if served else place.known
+        before = served[-2] if len(served) > 1 else place.known
+        self.ran.append(
+            Ran(
+                at,
+                kind,
+                value,
+                cluster.level(place, place.known, day),
+                cluster.typical(place, stands, day),
+                cluster.typical(place, before, day),
+            )
+        )
+
+    def _look(self, key: str, now: datetime) -> None:
+        place = next(one for one in self.cluster.places if one.key == key)
+        if self.greedy:
+            self._top(place)
+            return
+        advice = self.tuner.advise(key, self.running.get(key))
+        if advice.incumbent is not None:
+            served = self.served.setdefault(key, [])
+            index = place.index(advice.incumbent.config)
+            if not served or served[-1] != index:
+                served.append(index)
+        if not is_news(advice, self.running.get(key)):
+            return
+        made_from = MadeFrom(
+            sequence=self.tuner.sequence,
+            model=None,
+            study=self.cluster.study.content_hash,
+            seeds=self.cluster.study.search.seeds,
+            tunerd=__version__,
+        )
+        before = self.running.get(key)
+        message = compose(
+            self.cluster.study,
+            key,
+            self.tuner.contexts[key],
+            advice,
+            made_from,
+            revision=before.revision + 1 if before else 1,
+            now=now,
+            valid=timedelta(days=60),
+        )
+        self.running[key] = message
+        self.tuner.promise(key, advice)
+        raw = to_bytes(message)
+        self.said.update(raw)
+        self.messages += 1
+        self.reader.take(key, json.loads(raw))
+
+    def _top(self, place: Place) -> None:
+        model = self.tuner.model
+        if model is None:
+            return
+        seen = model.outlook(self.tuner.features.candidates(place.space, place.codes))
+        runs = seen.feasible >= self.cluster.study.min_feasible
+        if runs.any():
+            self.top[place.key] = int(np.argmax(np.where(runs, seen.mean, -np.inf)))
+
+    # -- what became of it ------------------------------------------------------------------
+
+    @cached_property
+    def gains(self) -> FloatArray:
+        """(contexts,) sum over jobs of the gain over what people would have launched."""
+        sums = np.zeros(len(self.cluster.places))
+        for job in self.ran:
+            sums[job.place] += job.gain
+        return sums
+
+    def harmed(self, kinds: Sequence[str]) -> int:
+        """Jobs more than 5 % slower than what stood before would have been."""
+        return sum(
+            job.slower_than(max(job.baseline, job.former))
+            if job.kind in ("incumbent", "top")
+            else job.slower_than(job.incumbent)
+            for job in self.ran
+            if job.kind in kinds
+        )
+
+    def judged(self) -> Counter[str]:
+        """Promotions and withdrawals that were right and wrong. Right to promote: better than what
+        it replaced, on average over good and bad days; right to withdraw: not more than 1 %
+        better."""
+        found: Counter[str] = Counter()
+        names = {
+            candidate_id(self.cluster.study.name, one.key, one.space.decode(code)): (one, i)
+            for one in self.cluster.places
+            for i, code in enumerate(one.codes)
+        }
+        for key, state in self.tuner.contexts.items():
+            place = next(one for one in self.cluster.places if one.key == key)
+            incumbent = place.known
+            for verdict in state.introduction.verdicts:
+                _, index = names[verdict.candidate_id]
+                day = self._day(verdict.sequence)
+                new = self.cluster.typical(place, index, day)
+                old = self.cluster.typical(place, incumbent, day)
+                found[_right(verdict, new - old)] += 1
+                if verdict.outcome == "promoted":
+                    incumbent = index
+        return found
+
+
+def _right(verdict: Verdict, ahead: float) -> str:
+    if verdict.outcome == "promoted":
+        return "promoted, better" if ahead > 0 else "promoted, worse"
+    if verdict.outcome == "returned":
+        return "returned"
+    if np.isnan(ahead) or ahead < 0.01:
+        return f"{verdict.outcome}, rightly"
+    return f"{verdict.outcome}, though better"
+
+
+def main() -> int:
+    """The program."""
+    options = arguments(__doc__)
+    options.add_argument("--jobs", type=int, help="in the month")
+    options.add_argument("--contexts", type=int, help="at most 20")
+    options.add_argument("--seed", type=int, default=1)
+    chosen = options.parse_args()
+    jobs = chosen.jobs or (2_500 if chosen.quick else 10_000)
+    count = chosen.contexts or (5 if chosen.quick else 20)
+    batch = max(5 * count, 1)
+    bars = Bars("never_harm")
+    cluster = Cluster(count, chosen.seed)
+    month = Month(cluster, jobs, chosen.seed, batch=batch).run()
+    again = Month(cluster, jobs, chosen.seed, batch=batch).run()
+    top = Month(cluster, jobs, chosen.seed, greedy=True, batch=batch).run()
+    report(bars, month, again, top)
+    return bars.end(chosen)
+
+
+def report(bars: Bars, month: Month, again: Month, top: Month) -> None:
+    """Print, and hold against the bars."""
+    jobs = len(month.ran)
+    kinds = Counter(job.kind for job in month.ran)
+    print(f"{jobs:,} jobs in {len(month.cluster.places)} contexts")
+    for kind, number in sorted(kinds.items()):
+        slow = month.harmed([kind])
+        bars.say(f"jobs: {kind}", number, f"of them {slow} more than 5 % slower")
+    harmed = month.harmed(["incumbent", "exploit", "confirm"])
+    share = harmed / jobs
+    bars.hold("harmed jobs, exploration apart", share, share <= 0.01, "at most 0.01")
+    bars.say("the same where the top prediction is published", top.harmed(["top"]) / jobs)
+    tried = sum(kinds[one] for one in ("exploit", "confirm", "explore")) / jobs
+    limit = month.cluster.study.explore_share
+    bars.hold("jobs that tried something", tried, tried <= limit * 1.1, f"at most {limit}")
+    losing = int((month.gains < 0).sum())
+    bars.hold("contexts with a net loss", losing, losing == 0, "none")
+    bars.say("the same where the top prediction is published", int((top.gains < 0).sum()))
+    gain, aim = float(month.gains.sum()) / jobs, float(top.gains.sum()) / jobs
+    bars.say("mean gain over what people launch", gain)
+    bars.say("the same where the top prediction is published", aim)
+    bars.hold("of that", gain / aim if aim > 0 else np.inf, gain >= 0.5 * aim, "at least 0.5")
+    explored = [job.gain for job in month.ran if job.kind == "explore"]
+    bars.say("mean gain of jobs that only explore", float(np.mean(explored)) if explored else 0.0)
+    for what, number in sorted(month.judged().items()):
+        bars.say(what, number)
+    same = month.said.hexdigest() == again.said.hexdigest()
+    bars.hold("messages that differ when fed again", 0 if same else 1, same, "none")
+    bars.say("messages", month.messages)
+    bars.say("seconds a month", month.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
