@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tunerd import __version__
+from tunerd.core.chain import Chain
 from tunerd.core.decide import Advice, gist
 from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
@@ -21,8 +22,9 @@ from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.answering import answer_requests
+from tunerd.stages.basis import keep_basis
 from tunerd.stages.recommended import Line, Recommended, Said
-from tunerd.stages.versions import add_versions, keep_versions, parts_of
+from tunerd.stages.versions import add_versions, keep_versions, manifest_of, parts_of
 from tunerd.store import (
     ContextRow,
     RecommendationRow,
@@ -45,6 +47,8 @@ costs up to a tenth of a second."""
 KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. Each holds
 about 0.2 MB of its own; the 1.3 MB of a fit are shared until the next one."""
+KEEP_DERIVATIONS = 1000
+"""Latest recommendations of which is kept what they were made from: some kilobytes each."""
 MANIFEST_BYTES = 4096
 """A manifest is a JSON object of a dozen names; a part that small is read to tell it apart."""
 PRUNE_EVERY = 50
@@ -80,6 +84,8 @@ class Changes:
     """Rows whose ``renew_at`` has passed."""
     results: dict[int, str] = field(default_factory=dict)
     """What came of the operators' commands, by their id."""
+    basis: dict[str, bytes] = field(default_factory=dict)
+    """By context key, what its search began with: see :mod:`tunerd.stages.basis`."""
     taken_up: dict[str, Any] = field(default_factory=dict)
     """Of a model that an operator went back to: which version, by which command."""
 
@@ -94,6 +100,8 @@ class Books:
     tuner: Tuner
     recommended: Recommended
     settings: TuneSettings
+    chain: Chain = field(default_factory=Chain)
+    """Of the observations that were learned."""
     ended: bool = False
     anew: bool = False
     """Whether this generation just learned its history anew: everything is still to be saved."""
@@ -191,7 +199,7 @@ class Books:
                 model=served,
                 swapped_model=self.model if changes.swapped else None,
                 contexts=tuple(changes.searched),
-                detail=detail,
+                detail={**detail, "history": self.chain.digest},
                 finished_at=now,
             )
         )
@@ -216,6 +224,7 @@ class Books:
             "ended": self.ended,
             "orders": [order.dump() for order in self.tuner.orders.standing],
             "model": self.model,
+            "history": self.chain.dump(),
             "tuner": self.tuner.dump(),
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
@@ -248,10 +257,9 @@ class Books:
     def _checkpoint(self, tx: Transaction, now: datetime) -> None:
         assert self.tuner.model is not None
         parts = self.tuner.model.dump()
-        names = {
-            part: tx.save_checkpoint(self.study.name, blob, now) for part, blob in parts.items()
-        }
-        manifest = json.dumps({"parts": names}, sort_keys=True).encode()
+        for blob in parts.values():
+            tx.save_checkpoint(self.study.name, blob, now)
+        manifest = manifest_of(parts)
         self.model = tx.save_checkpoint(self.study.name, manifest, now)
         self.model_at = self.tuner.model.learned
         self.steps_since = 0
@@ -273,6 +281,7 @@ class Books:
                 if blob.startswith(b'{"parts"'):
                     manifests += 1
                     kept |= {row.name, *json.loads(blob)["parts"].values()}
+        tx.prune_derivations(name, KEEP_DERIVATIONS)
         tx.delete_checkpoints(name, [row.name for row in rows if row.name not in kept])
 
     # -- saying -----------------------------------------------------------------------------
@@ -308,6 +317,7 @@ class Books:
                 self.tuner.promise(key, advice)
             else:
                 recommended.propose(tx, message, said)
+            keep_basis(self, tx, message, changes.basis[key])
         for proposal in changes.approved.values():
             revision = recommended.next_revision(proposal.context_key)
             fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
@@ -441,6 +451,7 @@ def open_books(
             books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
     else:
         _learn_anew(store, books, alive)
+    books.chain = Chain.load(state.get("history"), books.tuner.sequence)
     books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
     return books
 

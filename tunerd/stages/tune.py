@@ -22,6 +22,7 @@ from tunerd.core.scores import WindowScores
 from tunerd.errors import FencedOutError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.basis import basis_of
 from tunerd.stages.books import Books, Changes, open_books
 from tunerd.stages.commands import Desk
 from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
@@ -170,6 +171,7 @@ class Tune:
             changes.swapped, fresh = learned.swapped, learned.contexts
             changes.judged = learned.judged
             books.tuner.wake(learned.imported, self.now())
+            books.chain = books.chain.after(observations)
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
@@ -244,6 +246,7 @@ class Tune:
         return self.clock() - started
 
     def _advise(self, key: str, books: Books, changes: Changes) -> None:
+        changes.basis[key] = basis_of(books, key)
         try:
             changes.searched[key] = books.tuner.advise(key, books.recommended.followed(key))
         except NothingFeasibleError as error:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tunerd.core.training import Built
 from tunerd.stages.recommended import Line
-from tunerd.store import ModelVersion, Store, Transaction
+from tunerd.store import ModelVersion, Store, Transaction, checkpoint_name
 
-__all__ = ["add_versions", "built_last", "keep_versions", "parts_of", "serving"]
+__all__ = ["add_versions", "built_last", "keep_versions", "manifest_of", "parts_of", "serving"]
 
 REMEMBERED = 200
 """Versions listed; of most of them only the row is left."""
@@ -78,6 +78,12 @@ def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersio
         ),
         None,
     )
+
+
+def manifest_of(parts: Mapping[str, bytes]) -> bytes:
+    """What a model's checkpoint is: the names of its parts."""
+    names = {part: checkpoint_name(blob) for part, blob in parts.items()}
+    return json.dumps({"parts": names}, sort_keys=True).encode()
 
 
 def parts_of(store: Store, study: str, checkpoint: str) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from tunerd.store.learned import (
     DamagedCheckpointError,
     StudyState,
     TuneStep,
+    checkpoint_name,
 )
 from tunerd.store.leases import Lease, study_lease
 from tunerd.store.models import ModelVersion
@@ -47,6 +48,7 @@ __all__ = [
     "StudyState",
     "Transaction",
     "TuneStep",
+    "checkpoint_name",
     "folder_guard",
     "open_store",
     "study_lease",

@@ -25,6 +25,7 @@ __all__ = [
     "LearnedWrites",
     "StudyState",
     "TuneStep",
+    "checkpoint_name",
 ]
 
 
@@ -132,6 +133,23 @@ class LearnedReads(Reads):
         with self._reading() as connection:
             return list(map(_step, connection.execute(statement)))
 
+    def steps_between(self, study: str, after: int, until: int) -> list[TuneStep]:
+        """Steps that learned an observation above ``after`` and none above ``until``, oldest
+        first."""
+        table = tune_steps.c
+        statement = (
+            sa.select(tune_steps)
+            .where(
+                table.study == study,
+                table.sequence_from <= table.sequence_to,
+                table.sequence_to > after,
+                table.sequence_to <= until,
+            )
+            .order_by(table.step)
+        )
+        with self._reading() as connection:
+            return list(map(_step, connection.execute(statement)))
+
     def checkpoint(self, study: str, name: str) -> bytes:
         """The content of a checkpoint.
 
@@ -147,7 +165,7 @@ class LearnedReads(Reads):
         if found is None:
             raise LookupError(f"study {study!r} has no checkpoint {name}")
         blob = bytes(found)
-        if _name(blob) != name:
+        if checkpoint_name(blob) != name:
             raise DamagedCheckpointError(f"checkpoint {name} of study {study!r} is damaged")
         return blob
 
@@ -242,7 +260,7 @@ class LearnedWrites(LearnedReads, Writes):
 
     def save_checkpoint(self, study: str, blob: bytes, now: datetime) -> str:
         """Keep a checkpoint; returns its name, ``sha256:…``. The same content is kept once."""
-        name = _name(blob)
+        name = checkpoint_name(blob)
         self._connection.execute(
             self._database.insert(checkpoints)
             .values(study=study, name=name, blob=blob, created_at=now)
@@ -259,7 +277,8 @@ class LearnedWrites(LearnedReads, Writes):
         )
 
 
-def _name(blob: bytes) -> str:
+def checkpoint_name(blob: bytes) -> str:
+    """What a blob is called as a checkpoint: ``sha256:…``."""
     return "sha256:" + hashlib.sha256(blob).hexdigest()
 
 

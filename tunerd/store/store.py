@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tunerd.store.commands import CommandReads, CommandWrites
+from tunerd.store.derivations import DerivationReads, DerivationWrites
 from tunerd.store.engine import Database
 from tunerd.store.guard import InstanceGuard, is_held, store_guard
 from tunerd.store.learned import LearnedReads, LearnedWrites
@@ -43,6 +44,7 @@ class Transaction(
     RecommendationWrites,
     LeaseWrites,
     CommandWrites,
+    DerivationWrites,
     RequestWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
@@ -60,6 +62,7 @@ class Store(
     RecommendationReads,
     LeaseReads,
     CommandReads,
+    DerivationReads,
     RequestReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""

@@ -1,0 +1,49 @@
+"""What computes here: tunerd's own code, its libraries, the interpreter and the processor.
+
+The same observations give the same recommendation bit for bit on the same build and kind of
+processor. Each recommendation keeps what it was made by, so that a difference can be explained.
+"""
+
+import hashlib
+import platform
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import tunerd
+
+__all__ = ["build"]
+
+LIBRARIES = ("numpy", "scipy", "lightgbm", "torch", "optuna")
+"""Those whose results reach a recommendation."""
+
+
+@cache
+def build() -> dict[str, str]:
+    """Name and version of each part. Reads tunerd's code once: some milliseconds."""
+    found = {"tunerd": tunerd.__version__, "code": _code(), "python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found | {"processor": _processor(), "system": f"{sys.platform}/{platform.machine()}"}
+
+
+def _code() -> str:
+    """Digest of the pure core, which alone decides."""
+    core = Path(tunerd.__file__).parent / "core"
+    digest = hashlib.sha256()
+    for path in sorted(core.rglob("*.py")):
+        digest.update(path.relative_to(core).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
