@@ -34,6 +34,7 @@ MOST_HERE = 200.0
 FLOOR = 0.01
 """Noise is at least this share of how much scores differ within contexts: where jobs repeat to the
 last digit, any change at all would be infinitely unlikely."""
+TINY = 1e-300
 NORMAL = math.sqrt(math.pi / 2)
 """Standard deviations in a normal's mean absolute error."""
 
@@ -104,7 +105,7 @@ class Scales:
             if chosen and cell.weight < CHOSEN:
                 vote = None
         elif predicted is not None:
-            z = (score - predicted[0]) / max(predicted[1], 1e-12)
+            z = (score - predicted[0]) / max(predicted[1], TINY)
             vote = None if chosen else self._seen_first(here, z)
             if not chosen and self._first.jobs >= ENOUGH_FIRST:
                 cell.weight, cell.level = self._trust(predicted[1]), predicted[0]
@@ -149,13 +150,13 @@ class Scales:
         study = self._repeat.sd
         jobs, squares = here.errors
         own = math.sqrt((PRIOR_HERE * study * study + squares) / (PRIOR_HERE + jobs))
-        return max(own, FLOOR * self._scores.sd, 1e-12)
+        return max(own, FLOOR * self._scores.sd, TINY)
 
     def _trust(self, spread: float) -> float:
         """Jobs that a prediction is worth as the beginning of a level."""
         noise = self._repeat.sd**2
         error = (spread * self._first.sd) ** 2
-        return min(max(noise / max(error - noise, 1e-12), 0.02), 0.9)
+        return min(max(noise / (error - noise), 0.02), 0.9) if error > noise else 0.9
 
     def dump(self) -> list[float]:
         """State as JSON values."""

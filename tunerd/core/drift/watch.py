@@ -323,7 +323,7 @@ class Watch:
             least, most = OVER[drift.kind]
             following.jobs += 1
             if told.score is not None and told.predicted is not None and told.high is not None:
-                half = max(told.high - told.predicted, 1e-12)
+                half = max(told.high - told.predicted, 1e-300)
                 error = (told.score - told.predicted) / half
                 following.errors = [*following.errors, error][-LAST:]
                 following.held = [*following.held, abs(error) <= 1.0][-LAST:]

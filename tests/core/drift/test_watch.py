@@ -1,0 +1,161 @@
+"""The watch over a study: what it finds, where and since when, and what it leaves in peace."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.drift.jobs import Job, Place, dumped, feed, jobs, study
+from tunerd.core.drift import Change, Drift, Here, Watch
+
+
+def began(found: list[Change], kind: str) -> list[Drift]:
+    return [one.drift for one in found if one.drift.kind == kind and one.phase == "began"]
+
+
+def watched(stream: list[Job]) -> list[Change]:
+    return feed(Watch(study()), {}, stream)
+
+
+def test_quiet_jobs_are_left_in_peace() -> None:
+    assert watched(list(jobs(6_000, seed=1))) == []
+
+
+def test_a_context_that_became_slower_is_named_with_the_job_since_when() -> None:
+    def slower(number: int, context: int, _tp: int, _precision: int) -> float:
+        return -0.2 if number >= 1_000 and context == 1 else 0.0
+
+    stream = list(jobs(1_600, seed=2, effect=slower))
+    drift, *others = began(watched(stream), "speed")
+    assert not others
+    assert drift.contexts == ("watched|model=m1",)
+    affected = [j for j in stream if j.judged.context_key == drift.contexts[0]]
+    after = [j.judged.sequence for j in affected if j.judged.sequence > 1_000]
+    assert after.index(drift.noticed) < 15
+    assert abs(drift.since - after[0]) < 30
+    assert drift.moved == pytest.approx(-0.2, abs=0.05)
+    at = next(j.judged.finished_at for j in stream if j.judged.sequence == drift.since)
+    assert drift.since_at == at
+
+
+def test_a_study_that_became_slower_as_a_whole_is_one_drift() -> None:
+    def slower(number: int, _context: int, _tp: int, _precision: int) -> float:
+        return -0.05 if number >= 1_000 else 0.0
+
+    found = watched(list(jobs(1_300, seed=3, effect=slower)))
+    drift, *others = began(found, "speed")
+    assert drift.contexts == ()
+    assert not others
+    assert 1_000 < drift.noticed < 1_080
+
+
+def test_an_effect_that_is_turned_round_names_the_parameter() -> None:
+    def turned(number: int, _context: int, tp: int, _precision: int) -> float:
+        return -0.2 * (tp - 1.5) if number >= 1_000 else 0.0
+
+    drift = began(watched(list(jobs(1_400, seed=4, effect=turned))), "ranks")[0]
+    assert drift.parameter == "tp"
+    assert 1_000 < drift.noticed < 1_050
+
+
+def test_a_value_that_nobody_has_seen_is_an_input_and_not_a_drift_of_speed() -> None:
+    def newer(number: int, context: int) -> int:
+        return 7 if number >= 1_000 and context < 1 else context
+
+    found = watched(list(jobs(1_800, seed=5, model=newer)))
+    assert {one.drift.kind for one in found} == {"inputs"}
+    drift = began(found, "inputs")[0]
+    assert (drift.feature, drift.value) == ("model", "m7")
+    assert 1_000 < drift.since < 1_010
+
+
+def test_other_shares_of_what_is_known_are_an_input() -> None:
+    def others(number: int, context: int) -> int:
+        return 5 if number >= 1_500 and number % 5 else context
+
+    drift = began(watched(list(jobs(2_500, seed=6, model=others))), "inputs")[0]
+    assert (drift.feature, drift.value) == ("model", None)
+    assert abs(drift.since - 1_500) < 40
+
+
+def test_what_tunerd_makes_jobs_run_is_no_shift_of_inputs() -> None:
+    quiet = [job for job in jobs(2_000, seed=7) if job.judged.sequence <= 1_000]
+    one_config = [
+        job
+        for job in jobs(12_000, seed=7, following=lambda number: number >= 1_000)
+        if job.judged.sequence > 1_000 and job.ran.config == {"tp": 8, "precision": "bf16"}
+    ]
+    found = watched(quiet + one_config)
+    assert [one for one in found if one.drift.parameter] == []
+
+
+def test_more_failures_than_expected_are_told() -> None:
+    def fails(number: int, _tp: int) -> float:
+        return 0.5 if number >= 1_000 else 0.03
+
+    drift = began(watched(list(jobs(1_200, seed=8, fails=fails))), "failures")[0]
+    assert 1_000 < drift.noticed < 1_040
+
+
+def test_a_drift_is_over_when_predictions_hold_again() -> None:
+    def outage(number: int, context: int, _tp: int, _precision: int) -> float:
+        return -0.3 if 1_000 <= number < 1_300 and context == 0 else 0.0
+
+    found = watched(list(jobs(2_500, seed=9, effect=outage)))
+    told = [(one.phase, one.drift.kind) for one in found if one.drift.contexts]
+    assert told[0] == ("began", "speed")
+    assert ("over", "speed") in told
+    last = [one for one in found if one.drift.kind == "speed"][-1]
+    assert last.phase == "over"
+    assert last.why
+
+
+@given(scale=st.floats(1e-6, 1e6), shift=st.floats(-1e3, 1e3), at=st.integers(500, 900))
+@settings(max_examples=5, deadline=None)
+def test_units_of_the_objective_do_not_matter(scale: float, shift: float, at: int) -> None:
+    def slower(number: int, context: int, _tp: int, _precision: int) -> float:
+        return -0.3 if number >= at and context == 0 else 0.0
+
+    def said(scale: float, shift: float) -> list[tuple[object, ...]]:
+        found = watched(list(jobs(1_100, seed=10, effect=slower, scale=scale, shift=shift)))
+        return [(one.phase, one.drift.kind, one.at, one.drift.contexts) for one in found]
+
+    assert said(scale, shift * scale) == said(1.0, 0.0)
+
+
+@pytest.mark.parametrize("cut", [10, 300, 1_050])
+def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
+    def slower(number: int, context: int, tp: int, _precision: int) -> float:
+        return -0.3 if number >= 1_000 and context == 0 else 0.01 * tp
+
+    stream = list(jobs(1_400, seed=11, effect=slower, fails=lambda _n, tp: 0.1 * (tp == 3)))
+    whole, places = Watch(study()), dict[str, Place]()
+    told = feed(whole, places, stream[:cut])
+    kept = json.loads(json.dumps(dumped(whole, places)))
+    back = Watch.load(study(), kept[0])
+    there = {key: Place(Here.load(state)) for key, state in kept[1].items()}
+    assert dumped(back, there) == dumped(whole, places)
+    assert feed(back, there, stream[cut:]) == feed(whole, places, stream[cut:])
+    assert dumped(back, there) == dumped(whole, places)
+    assert told == [] or cut > 1_000
+
+
+def test_what_is_kept_is_bounded() -> None:
+    watch, places = Watch(study()), dict[str, Place]()
+    sizes = []
+    stream = list(jobs(6_000, seed=12))
+    for end in (3_000, 6_000):
+        feed(watch, places, stream[end - 3_000 : end])
+        sizes.append(len(json.dumps(dumped(watch, places))))
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_imported_jobs_teach_and_raise_no_alarm() -> None:
+    import msgspec
+
+    stream = [
+        Job(msgspec.structs.replace(job.judged, history=True), job.ran)
+        for job in jobs(1_500, seed=13, effect=lambda n, _c, _t, _p: -1.0 * (n > 700))
+    ]
+    assert watched(stream) == []
