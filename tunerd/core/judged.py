@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -18,18 +17,28 @@ import numpy as np
 from msgspec import structs
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.decide import BAND, LARGEST
+from tunerd.core.bands import HALF, Bands
+from tunerd.core.decide import LARGEST
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.following import Following, follows
-from tunerd.core.model import Model
+from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Ran, Status, Value
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
 
-__all__ = ["Advised", "Advises", "Judged", "NamedJob", "Outcome", "Target", "judge", "nobody"]
+__all__ = [
+    "HALF",
+    "Advised",
+    "Advises",
+    "Judged",
+    "NamedJob",
+    "Outcome",
+    "Target",
+    "Verdict",
+    "judge",
+    "nobody",
+]
 
-HALF = NormalDist().inv_cdf((1 + BAND) / 2)
-"""Half width of the published band in standard deviations of a normal."""
 LONGEST_H = 24 * 366.0
 """Hours; a job that claims to have run for longer has a wrong clock."""
 
@@ -133,21 +142,32 @@ class _Offer(NamedTuple):
     """Config id → rank."""
 
 
+class Verdict(NamedTuple):
+    """What was thought of n jobs."""
+
+    judged: list[Judged]
+    predicted: Outlook | None
+    """Of the n jobs, as the model itself saw them; None before there was one."""
+
+
 def judge(
     study: Study,
     features: FeatureMap,
     model: Model | None,
+    bands: Bands,
     jobs: Sequence[NamedJob],
     rows: Rows,
+    tried: Callable[[str, str], int],
     advises: Advises = nobody,
-) -> list[Judged]:
+) -> Verdict:
     """Judge jobs that are not learned yet; ``rows`` are theirs. One prediction for all of them.
 
-    What is recommended is looked at as it stood before the first of them.
+    What is recommended is looked at as it stood before the first of them. ``tried`` says how many
+    jobs of a configuration a context knows, by context key and config id.
     """
     offers = {key: _offer(study, key, advises(key)) for key in dict.fromkeys(rows.context_key)}
-    seen = _Seen.of(study, features, model, jobs, rows, offers)
-    return [
+    seen = _Seen.of(study, features, model, bands, jobs, rows, tried, offers)
+    judged = [
         Judged(
             sequence=job.observation.sequence,
             finished_at=job.observation.finished_at,
@@ -159,6 +179,7 @@ def judge(
             zip(jobs, rows.context_key, rows.score.tolist(), strict=True)
         )
     ]
+    return Verdict(judged, seen.raw)
 
 
 def _offer(study: Study, key: str, advised: Advised | None) -> _Offer | None:
@@ -230,6 +251,8 @@ class _Seen:
     offers: Mapping[str, "_Offer | None"]
     single: bool
     """Whether all jobs of a context key are of the very same context."""
+    raw: Outlook | None = None
+    """Of the jobs, as the model itself sees them."""
 
     @classmethod
     def of(
@@ -237,8 +260,10 @@ class _Seen:
         study: Study,
         features: FeatureMap,
         model: Model | None,
+        bands: Bands,
         jobs: Sequence[NamedJob],
         rows: Rows,
+        tried: Callable[[str, str], int],
         offers: Mapping[str, "_Offer | None"],
     ) -> "_Seen":
         single = all(feature.key == "value" for feature in study.context)
@@ -246,22 +271,30 @@ class _Seen:
         if model is None:
             return cls([], [], [], places, offers, single)
         wanted: list[Observation] = []
+        again = [job.tried > 0 for job in jobs]
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             offer, whose = offers[key], key if single else i
             if offer is None or job.observation.history or (whose, "first") in places:
                 continue
             told = offer.advised.recommendation
-            for name, config in (
-                ("incumbent", told.incumbent.config if told.incumbent else None),
-                ("first", told.candidates[0].config if told.candidates else None),
+            first = told.candidates[0] if told.candidates else None
+            for name, config, config_id in (
+                ("incumbent", told.incumbent.config if told.incumbent else None, offer.stay),
+                (
+                    "first",
+                    first.config if first else None,
+                    first.candidate_id if first else None,
+                ),
             ):
                 places[whose, name] = -1
-                if config is not None:
+                if config is not None and config_id is not None:
                     places[whose, name] = len(rows) + len(wanted)
                     wanted.append(_as_if(job.observation, config))
+                    again.append(tried(key, config_id) > 0)
         if wanted:
             rows = rows.joined(features.rows(wanted))
-        outlook = model.outlook(rows)
+        raw = model.outlook(rows)
+        outlook = raw.adjusted(rows.context_key, np.array(again), bands)
         return cls(
             _shorts(outlook.mean),
             _shorts(outlook.spread),
@@ -269,6 +302,7 @@ class _Seen:
             places,
             offers,
             single,
+            raw.first(len(jobs)),
         )
 
     def job(self, i: int, outcome: Outcome) -> Outcome:

@@ -6,13 +6,14 @@ pure) while the old one serves.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.bands import Bands, Standing
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.runs import RunsModel
@@ -35,6 +36,22 @@ class Outlook:
     feasible: FloatArray
     """(n,) probability to run."""
 
+    def adjusted(self, keys: Sequence[str], tried: BoolArray, bands: Bands) -> "Outlook":
+        """Return what is said of these configurations: with a spread, and after drift a mean, such
+        that bands hold what they promise. The one place through which everybody asks.
+
+        Args:
+            keys: of the contexts of n configurations.
+            tried: (n,) whether the configuration ran in its context before.
+            bands: of the study.
+        """
+        mean, spread = bands.adjusted(keys, self.mean, self.spread, tried)
+        return Outlook(mean, spread, self.feasible)
+
+    def first(self, n: int) -> "Outlook":
+        """Of the first n."""
+        return Outlook(self.mean[:n], self.spread[:n], self.feasible[:n])
+
 
 @dataclass(slots=True)
 class Model:
@@ -46,17 +63,23 @@ class Model:
     """Sequence of the last observation that the fit could see."""
     learned: int
     """Sequence of the last observation learned since, by updates."""
+    starts: Mapping[Standing, tuple[float, int]] = field(default_factory=dict)
+    """Of bands, right after a fit: what ``Bands.start`` takes. A model that was loaded knows none:
+    its bands go on from live jobs."""
 
     @classmethod
     def fit(cls, study: Study, features: "FeatureMap", rows: "Rows", at: int) -> "Model":
         """Fit both from scratch on the replay sample of sequence ``at``."""
         seed = study.predictor.seed
         rows = _pooled(rows)
+        predictor = predictor_class(study.predictor.name).fit(study, features, rows, seed)
+        left_out = predictor.left_out(study, features, rows, seed)
         return cls(
-            predictor_class(study.predictor.name).fit(study, features, rows, seed),
+            predictor,
             RunsModel.fit(study, features, rows, seed),
             fitted_at=at,
             learned=at,
+            starts=left_out.starts() if left_out else {},
         )
 
     def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
@@ -66,7 +89,8 @@ class Model:
         self.learned = at
 
     def outlook(self, rows: "Rows") -> Outlook:
-        """Predict every row."""
+        """Predict every row as the model itself sees it. What is said to people and programs is
+        :meth:`Outlook.adjusted`."""
         prediction = self.predictor.predict(rows)
         return Outlook(prediction.mean, prediction.spread, self.runs.predict(rows))
 

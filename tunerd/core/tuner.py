@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.advisor import Advisor, Spaces
+from tunerd.core.bands import Bands
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
-from tunerd.core.model import Model
+from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
@@ -71,6 +72,8 @@ class Tuner:
     """Of the model that predicts."""
     window: Window = field(init=False, default_factory=Window)
     """Predictions made before their jobs were learned."""
+    bands: Bands = field(init=False, default_factory=Bands)
+    """Around what the model predicts."""
     gains: deque[tuple[float, float]] = field(init=False)
     """(promised, realised) gain over the incumbent of candidates that jobs followed."""
     gaps: deque[float] = field(init=False)
@@ -108,10 +111,15 @@ class Tuner:
             portion = observations[start - first : end - first + 1]
             rows = self.features.rows(portion)
             jobs = self._named(portion, rows)
-            seen = judge(self.study, self.features, self.model, jobs, rows, advises)
+            seen, predicted = judge(
+                self.study, self.features, self.model, self.bands, jobs, rows, self._tried, advises
+            )
             self._score(seen)
+            self._size_bands(jobs, rows, predicted)
             self._remember(jobs, rows)
+            before = self.model
             swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
+            self._start_bands(before)
             judged += seen
         live = dict.fromkeys(one.context_key for one in judged if not one.history)
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
@@ -124,12 +132,16 @@ class Tuner:
         """
         self._expect(observations)
         rows = self.features.rows(observations)
-        self._remember(self._named(observations, rows), rows)
+        jobs = self._named(observations, rows)
+        self._size_bands(jobs, rows, None)
+        self._remember(jobs, rows)
         self.training.gather(rows, days(observations), self.sequence)
 
     def catch_up(self) -> None:
         """Fit on what was gathered."""
+        before = self.model
         self.training.catch_up(self.sequence)
+        self._start_bands(before)
 
     def _expect(self, observations: Sequence[Observation]) -> int:
         first, last = observations[0].sequence, observations[-1].sequence
@@ -147,10 +159,25 @@ class Tuner:
                 self.contexts[key] = state
             config = self._advisor.spaces.own_config(key, state.context, observation.config)
             name = candidate_id(self.study.name, key, config)
-            trial = state.evidence.trials.get(name)
-            tried = trial.ran + trial.failures if trial else 0
-            jobs.append(NamedJob(observation, name, config, tried))
+            jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
         return jobs
+
+    def _tried(self, key: str, config_id: str) -> int:
+        """Jobs of a configuration that a context knows."""
+        trial = self.contexts[key].evidence.trials.get(config_id)
+        return trial.ran + trial.failures if trial else 0
+
+    def _size_bands(self, jobs: Sequence[NamedJob], rows: Rows, predicted: Outlook | None) -> None:
+        """Let the bands learn what came of jobs, and what the model had said of them."""
+        mean, spread = (predicted.mean, predicted.spread) if predicted else (None, None)
+        tried = np.array([job.tried > 0 for job in jobs], np.bool_)
+        self.bands.learn(rows.context_key, mean, spread, rows.score, tried)
+
+    def _start_bands(self, before: Model | None) -> None:
+        """Where another model took over, let the bands start from the jobs that its fit left
+        out."""
+        if self.model is not None and self.model is not before:
+            self.bands.start(self.model.starts)
 
     def _score(self, judged: Iterable[Judged]) -> None:
         """Let the window see how live jobs were predicted."""
@@ -243,7 +270,14 @@ class Tuner:
         state.searched = self.sequence
         self.touched.add(key)
         return self._advisor.advise(
-            key, state, self.sequence, self.model, self.features, running, self.overrated
+            key,
+            state,
+            self.sequence,
+            self.model,
+            self.bands,
+            self.features,
+            running,
+            self.overrated,
         )
 
     @property
@@ -399,6 +433,7 @@ class Tuner:
             "sequence": self.sequence,
             "vocabulary": self.features.dump(),
             "window": self.window.dump(),
+            "bands": self.bands.dump(),
             "gains": [list(pair) for pair in self.gains],
             "gaps": list(self.gaps),
             "training": self.training.dump(),
@@ -425,6 +460,7 @@ class Tuner:
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = Window.load(state["window"])
+        tuner.bands = Bands.load(state["bands"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
         tuner.gaps.extend(state.get("gaps", ()))
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}

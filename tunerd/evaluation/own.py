@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tunerd.core.decide import BAND
+from tunerd.core.bands import BAND, HALF, Bands
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
-from tunerd.core.model import Model, Outlook
+from tunerd.core.features.rows import Rows
+from tunerd.core.judged import Outcome
+from tunerd.core.model import Model
 from tunerd.core.observation import Observation
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.study import Study
@@ -21,9 +22,6 @@ from tunerd.errors import MisconfiguredError, Problem
 from tunerd.evaluation.predicting import Foretold
 
 __all__ = ["AtOnce", "Live", "Own", "forecaster"]
-
-_HALF_WIDTH = NormalDist().inv_cdf(0.5 + BAND / 2)
-"""Of the published band, in spreads."""
 
 
 def forecaster(name: str) -> "Own":
@@ -54,7 +52,17 @@ class Own:
     ) -> Foretold:
         """See :meth:`Forecaster.foretell`."""
         features, model = self.fit(study, known, seed)
-        return _told(model.outlook(features.rows(asked)))
+        rows, bands = features.rows(known), Bands()
+        bands.learn(rows.context_key, None, None, rows.score, np.zeros(len(rows), np.bool_))
+        bands.start(model.starts)
+        told = features.rows(asked)
+        seen = set(_names(rows))
+        tried = np.array([name in seen for name in _names(told)], np.bool_)
+        outlook = model.outlook(told).adjusted(told.context_key, tried, bands)
+        reach = HALF * outlook.spread
+        return Foretold(
+            outlook.mean, outlook.mean - reach, outlook.mean + reach, BAND, outlook.feasible
+        )
 
     def fit(
         self, study: Study, known: Sequence[Observation], seed: int
@@ -95,20 +103,15 @@ class Live:
         if known:
             tuner.gather(jobs[: len(known)])
             tuner.catch_up()
-        told = []
+        told: list[Outcome] = []
         for start in range(len(known), len(jobs), batch):
-            came = jobs[start : start + batch]
-            if tuner.model is None:
-                told.append(_nothing(len(came)))
-            else:
-                told.append(tuner.model.outlook(tuner.features.rows(came)))
-            tuner.learn(came)
-        return _told(
-            Outlook(
-                np.concatenate([one.mean for one in told]),
-                np.concatenate([one.spread for one in told]),
-                np.concatenate([one.feasible for one in told]),
-            )
+            told += [one.outcome for one in tuner.learn(jobs[start : start + batch]).judged]
+        return Foretold(
+            np.array([0.0 if one.predicted is None else one.predicted for one in told]),
+            np.array([-1e3 if one.low is None else one.low for one in told]),
+            np.array([1e3 if one.high is None else one.high for one in told]),
+            BAND,
+            np.array([1.0 if one.feasible is None else one.feasible for one in told]),
         )
 
 
@@ -128,12 +131,5 @@ def _with(study: Study, predictor: str, seed: int) -> Study:
     return replace(study, predictor=options)
 
 
-def _nothing(n: int) -> Outlook:
-    return Outlook(np.zeros(n), np.full(n, 1e3), np.ones(n))
-
-
-def _told(outlook: Outlook) -> Foretold:
-    reach = _HALF_WIDTH * outlook.spread
-    return Foretold(
-        outlook.mean, outlook.mean - reach, outlook.mean + reach, BAND, outlook.feasible
-    )
+def _names(rows: Rows) -> list[tuple[str, bytes]]:
+    return [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]

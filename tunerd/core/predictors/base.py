@@ -8,8 +8,10 @@ the same observations in the same steps are equal bit for bit.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
+
+from tunerd.core.left_out import LeftOut, left_out
 
 if TYPE_CHECKING:
     from tunerd.core.arrays import FloatArray
@@ -53,6 +55,25 @@ class Predictor(ABC):
     @abstractmethod
     def predict(self, rows: "Rows") -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
+
+    def roughly(
+        self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
+    ) -> "Predictor":
+        """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth."""
+        members = min(study.predictor.members, 2)
+        rough = replace(study, predictor=replace(study.predictor, members=members))
+        return type(self).fit(rough, features, rows, seed)
+
+    def left_out(
+        self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
+    ) -> "LeftOut | None":
+        """How far off this is on jobs that it has not seen, right after a fit on ``rows``; None
+        where they are too few to say."""
+
+        def fit(some: "Rows", seed: int) -> Predictor:
+            return self.roughly(study, features, some, seed)
+
+        return left_out(fit, features, rows, seed)
 
     @abstractmethod
     def dump(self) -> dict[str, bytes]:

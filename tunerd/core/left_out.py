@@ -1,0 +1,164 @@
+"""How far off a predictor is on jobs that it has not seen, before there are live ones to tell.
+
+Part of the rows is left out, the predictor fitted again without them, and asked: whole contexts,
+because a context that nobody has run is predicted worse than a new configuration in one that is
+known; not any contexts but, too, all of one kind or the largest, because that is how new contexts
+come, with a new GPU type or as jobs grow; and some rows of the contexts that stay.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.bands import HALF, Standing
+from tunerd.core.features.rows import Rows
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+    from tunerd.core.predictors.base import Predictor
+
+__all__ = ["LeftOut", "left_out"]
+
+MOST_ROWS = 2_000
+"""Rows that are used; of more a random sample, so that this costs no more than a small fit."""
+ENOUGH_ROWS = 12
+"""Rows below which nothing is left out: what is kept would say nothing."""
+FEW_ROWS = 5
+MOST_LEFT = 0.7
+"""Share of the rows that is left out at most."""
+ALSO_LEFT = 5
+"""One in so many rows of contexts that stay is left out too."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a predictor said of n jobs that it had not seen, and what came of them."""
+
+    keys: tuple[str, ...]
+    """Of their contexts; jobs of one context in two fits are two contexts."""
+    mean: FloatArray
+    spread: FloatArray
+    score: FloatArray
+    known: BoolArray
+    """Whether the fit saw others of the context …"""
+    tried: BoolArray
+    """… and of the very configuration."""
+
+    def joined(self, other: "LeftOut") -> "LeftOut":
+        """Return these and others."""
+        return LeftOut(
+            self.keys + other.keys,
+            np.concatenate([self.mean, other.mean]),
+            np.concatenate([self.spread, other.spread]),
+            np.concatenate([self.score, other.score]),
+            np.concatenate([self.known, other.known]),
+            np.concatenate([self.tried, other.tried]),
+        )
+
+    def starts(self) -> dict[Standing, tuple[float, int]]:
+        """What ``Bands.start`` takes: for each standing the 80 % quantile of sizes, and how many
+        jobs it counts as.
+
+        Errors in one context are alike, so a context that nobody has run counts as one job. An
+        early context lies between a strange and a known one; a configuration that was tried is as
+        one that was not, where none was left out.
+        """
+        size = np.abs(self.score - self.mean) / (HALF * np.maximum(self.spread, 1e-300))
+        unknown = np.flatnonzero(~self.known)
+        strange = _quantile(size[unknown], [self.keys[i] for i in unknown.tolist()])
+        new = _quantile(size[self.known & ~self.tried])
+        tried = _quantile(size[self.known & self.tried])
+        near, again, far = new or tried or strange, tried or new or strange, strange or new or tried
+        if near is None or again is None or far is None:
+            return {}
+        early = float(np.sqrt(far[0] * near[0])), far[1]
+        return {"strange": far, "early": early, "new": near, "tried": again}
+
+
+def left_out(
+    fit: "Callable[[Rows, int], Predictor]",
+    features: "FeatureMap",
+    rows: Rows,
+    seed: int,
+) -> LeftOut | None:
+    """Leave rows out, fit without them, and ask; None where there are too few. ``fit`` takes rows
+    and a seed. Costs two fits on at most :data:`MOST_ROWS` rows."""
+    rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
+    if len(rows) > MOST_ROWS:
+        some = np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS]
+        rows = rows.take(np.sort(some))
+    if len(rows) < ENOUGH_ROWS:
+        return None
+    found: LeftOut | None = None
+    for fold, (held, known) in enumerate(_folds(rows, features, seed)):
+        kept = rows.take(np.setdiff1d(np.arange(len(rows)), held))
+        if len(kept) < FEW_ROWS or not len(held):
+            continue
+        asked = rows.take(held)
+        said = fit(kept, seed).predict(asked)
+        seen = set(_names(kept))
+        tried = np.array([name in seen for name in _names(asked)])
+        keys = tuple(f"{fold} {key}" for key in asked.context_key)
+        one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried)
+        found = one if found is None else found.joined(one)
+    return found
+
+
+def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntArray, BoolArray]]:
+    """Rows to leave out, and which of them are of contexts that stay: a third of the contexts; all
+    of one kind, or the largest. In each fold also some rows of the rest."""
+    rng = np.random.default_rng([seed, 1])
+    names, group = np.unique(np.array(rows.context_key), return_inverse=True)
+    turn = rng.permutation(len(rows)) % ALSO_LEFT
+    wholes = [np.zeros(len(rows), bool)]
+    if len(names) > 1:
+        size = np.bincount(group)
+        order = rng.permutation(len(names))
+        third = np.cumsum(size[order]) <= max(len(rows) / 3, size[order[0]])
+        wholes = [np.isin(group, order[third]), _alike(rows, features, rng)]
+    for fold, whole in enumerate(wholes):
+        gone = np.isin(group, group[whole])  # no context is left out by half
+        if gone.mean() <= MOST_LEFT:
+            held = np.flatnonzero(gone | (turn == fold))
+            yield held, ~gone[held]
+
+
+def _alike(rows: Rows, features: "FeatureMap", rng: np.random.Generator) -> BoolArray:
+    """(n,) contexts of one kind, or the largest by some feature."""
+    masks = []
+    for i, column in enumerate(features.columns):
+        values = rows.X[:, i]
+        there = np.unique(values[~np.isnan(values)])
+        if column.group != "context" or len(there) < 2:
+            continue
+        if column.categorical:
+            masks.append(values == rng.choice(there))
+        else:
+            masks.append(values > there[(2 * len(there) - 1) // 3])
+    usable = [mask for mask in masks if 0 < mask.mean() <= MOST_LEFT]
+    if not usable:
+        return np.zeros(len(rows), bool)
+    return np.asarray(usable[int(rng.integers(len(usable)))], bool)
+
+
+def _names(rows: Rows) -> list[tuple[str, bytes]]:
+    return [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]
+
+
+def _quantile(sizes: FloatArray, groups: Sequence[str] | None = None) -> tuple[float, int] | None:
+    """The 80 % quantile, a little above where it stands on little, and what it stands on. Of
+    ``groups`` each has the same weight. None without any."""
+    if not len(sizes):
+        return None
+    weight = np.ones(len(sizes))
+    if groups is not None:
+        count: Mapping[str, int] = {g: groups.count(g) for g in dict.fromkeys(groups)}
+        weight = np.array([1.0 / count[g] for g in groups])
+    total = float(weight.sum())
+    order = np.argsort(sizes, kind="stable")
+    level = (0.8 + 0.2 / (total + 1.0)) * total
+    at = int(np.searchsorted(np.cumsum(weight[order]), level - 1e-9))
+    return float(sizes[order[min(at, len(order) - 1)]]), max(round(total), 1)
