@@ -25,7 +25,7 @@ def context_columns(
     found = {}
     for feature in features:
         clean = _remembered(partial(clean_value, kind=feature.type))
-        column = _column([clean(c.get(feature.name)) for c in contexts], feature.type, ())
+        column = _column([clean(feature.of(c)) for c in contexts], feature.type, ())
         found[feature.name] = looked_up(column, lookups.get(feature.name))
     return found
 
@@ -39,7 +39,7 @@ def parameter_columns(
         clean = _remembered(parameter.clean_one)
         flat: list[Scalar] = []
         for config in configs:
-            flat += map(clean, parameter.spread(config.get(parameter.name)))
+            flat += map(clean, parameter.spread(parameter.of(config)))
         texts = parameter.choices if parameter.type == "category" else ()
         column = _column(flat, parameter.type, tuple(map(str, texts)))
         if parameter.repeated:

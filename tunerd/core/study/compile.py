@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tunerd.core.context import Bucket
+from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Kind, NameKind, suggestion
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.searchers import SEARCHERS
@@ -43,6 +43,8 @@ class _Compiler:
         self.reading, self.table = reading, table
         self.mistake = reading.mistake
         self.scope = Scope(reading)
+        self.earlier: dict[tuple[str, str], str] = {}
+        """Who had an earlier name, by section and that name."""
 
     def fields(self) -> dict[str, Any]:
         table = self.table
@@ -84,8 +86,35 @@ class _Compiler:
                 attributes = self.lookup_kinds(name)
                 kind = "text" if table.type == "category" else table.type
                 self.scope.names[name] = NameKind(Kind(kind), attributes)
-            found.append(ContextFeature(name, table.type, table.scale, self.key(name, table)))
+            was = self.was("context", name, table.was)
+            absent = self.absent(("context", name, "absent"), table.type, table.absent)
+            key = self.key(name, table)
+            found.append(ContextFeature(name, table.type, table.scale, key, was, absent))
         return tuple(found)
+
+    def was(self, section: str, name: str, given: str | list[str] | None) -> tuple[str, ...]:
+        """Earlier names of an entry, each of which only one entry may have."""
+        earlier = [given] if isinstance(given, str) else given or []
+        path: Path = (section, name, "was")
+        for one in earlier:
+            owner = self.earlier.setdefault((section, one), name)
+            if one in getattr(self.table, section):
+                what = "its own name" if one == name else f"the name of an entry in [{section}]"
+                self.mistake(path, f"{one!r} is {what} today: an earlier name is one that is gone")
+            elif owner != name:
+                self.mistake(path, f"{one!r} is said to be the earlier name of {owner!r}, too")
+        return tuple(earlier)
+
+    def absent(self, path: Path, kind: ValueType, given: Any) -> Any:
+        """The value of jobs that have none, in its type."""
+        if given is None:
+            return None
+        values = given if isinstance(given, list) else [given]
+        clean = [clean_value(one, kind) for one in values]
+        if not clean or any(one is None for one in clean):
+            words = {"int": "an integer", "float": "a number", "category": "a text"}
+            self.mistake(path, f"{given!r} should be {words.get(kind, 'true or false')}")
+        return clean if isinstance(given, list) else clean[0]
 
     def key(self, name: str, table: FeatureTable) -> Any:
         if table.type in ("category", "bool"):
@@ -143,7 +172,14 @@ class _Compiler:
             if len(self.reading.problems) > wrong or not choices:
                 continue
             repeat = table.repeat or 1
-            found.append(Parameter(name, table.type, table.scale, choices, repeat))
+            was = self.was("parameters", name, table.was)
+            path: Path = ("parameters", name, "absent")
+            absent = self.absent(path, table.type, table.absent)
+            if isinstance(absent, list) and len(absent) != repeat:
+                many = f"{repeat} values" if table.repeat else "a single value"
+                self.mistake(path, f"has {len(absent)} values; it is {many}")
+            parameter = Parameter(name, table.type, table.scale, choices, repeat, was, absent)
+            found.append(parameter)
             if self.scope.owns("parameters", name):
                 texts = tuple(map(str, choices)) if table.type == "category" else None
                 kind = "text" if table.type == "category" else table.type

@@ -68,6 +68,16 @@ class FeatureTable(Table):
         default="value",
         description='How it enters the context key: "value", "ignore", or { bucket = 1.25 }.',
     )
+    was: Text | list[Text] | None = Field(
+        default=None,
+        description="Its name in older jobs, after it was renamed; a list when it had several,"
+        " the latest first. A job that has the present name goes by that.",
+    )
+    absent: Value | None = Field(
+        default=None,
+        description="Its value in jobs that do not have it, for instance from before it was added."
+        " Without this it is missing there.",
+    )
 
 
 class ParameterTable(Table):
@@ -102,6 +112,16 @@ class ParameterTable(Table):
         le=4_096,
         description="How many of it there are, for instance one per layer; a configuration then"
         " holds a list.",
+    )
+    was: Text | list[Text] | None = Field(
+        default=None,
+        description="Its name in older jobs, after it was renamed; a list when it had several,"
+        " the latest first. A job that has the present name goes by that.",
+    )
+    absent: Value | list[Value] | None = Field(
+        default=None,
+        description="Its value in jobs that do not have it, for instance from before it was added;"
+        " it need not be one of `values`. Without this it is missing there.",
     )
 
 

@@ -61,6 +61,14 @@ class ContextFeature:
     type: ValueType
     scale: Literal["linear", "log"]
     key: Literal["value", "ignore"] | Bucket
+    was: tuple[str, ...] = ()
+    """Earlier names, the latest first."""
+    absent: Scalar = None
+    """Its value in jobs that do not have it."""
+
+    def of(self, context: Mapping[str, object]) -> object:
+        """Return the raw value that a job's context has for it, under whatever name."""
+        return _called(self.name, self.was, context, self.absent)
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,14 @@ class Parameter:
     """Its values as printed; a configuration is kept as indices into this."""
     repeat: int = 1
     """How many of it there are; 1 is a plain value, more a list."""
+    was: tuple[str, ...] = ()
+    """Earlier names, the latest first."""
+    absent: Value = None
+    """Its value in jobs that do not have it."""
+
+    def of(self, config: Mapping[str, object]) -> object:
+        """Return the raw value that a job's configuration has for it, under whatever name."""
+        return _called(self.name, self.was, config, self.absent)
 
     @property
     def repeated(self) -> bool:
@@ -202,3 +218,14 @@ class DriftOptions:
 
     quiet_jobs: int = 10_000
     act: bool = True
+
+
+def _called(name: str, was: Sequence[str], values: Mapping[str, object], absent: object) -> object:
+    value = values.get(name)
+    if value is not None:
+        return value
+    for earlier in was:
+        value = values.get(earlier)
+        if value is not None:
+            return value
+    return absent

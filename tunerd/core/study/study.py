@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tunerd.core.context import Bucket, BucketValue, canonical_context_key, clean_value
 from tunerd.core.expressions import Column, constant
@@ -70,7 +70,7 @@ class Study:
         for feature in self.context:
             if feature.key == "ignore":
                 continue
-            value = clean_value(context.get(feature.name), feature.type)
+            value = clean_value(feature.of(context), feature.type)
             if isinstance(feature.key, Bucket) and isinstance(value, int | float):
                 values[feature.name] = BucketValue(value, feature.key.factor)
             else:
@@ -79,7 +79,17 @@ class Study:
 
     def clean_context(self, context: Mapping[str, object]) -> dict[str, Scalar]:
         """Return every feature of the study in its type; ``None`` where unusable or absent."""
-        return {f.name: clean_value(context.get(f.name), f.type) for f in self.context}
+        return {f.name: clean_value(f.of(context), f.type) for f in self.context}
+
+    def named(self, config: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the study's own parameters of a job's raw configuration, by their present names,
+        with what the study says of jobs that do not have one."""
+        found: dict[str, Value] = {}
+        for parameter in self.parameters:
+            value: Any = parameter.of(config)
+            if value is not None:
+                found[parameter.name] = value
+        return found
 
     def baseline(self, context: Mapping[str, object]) -> dict[str, Value] | None:
         """Return the first baseline whose condition holds, possibly partial; ``None`` if none."""
@@ -92,7 +102,7 @@ class Study:
     def _constants(self, context: Mapping[str, object]) -> dict[str, Column]:
         return {
             feature.name: constant(
-                clean_value(context.get(feature.name), feature.type),
+                clean_value(feature.of(context), feature.type),
                 self.lookups.get(feature.name),
             )
             for feature in self.context
