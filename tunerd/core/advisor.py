@@ -1,12 +1,14 @@
 """Advice on one context: search its space with what was learned, weigh it against the evidence."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Held, Prospect, Rival, Wanted, decide
 from tunerd.core.evidence import Estimate, estimates
@@ -124,6 +126,7 @@ class Advisor:
         state: ContextState,
         sequence: int,
         model: Model | None,
+        bands: Bands,
         features: FeatureMap,
         running: Recommendation | None,
         overrated: float = 0.0,
@@ -138,7 +141,7 @@ class Advisor:
         """
         space = self.space(key, state.context)
         whole = self.spaces.get(key, state.context)
-        desk = _Desk(self.study, key, state, space, whole, self.orders, model, features)
+        desk = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         if model is None:
             prospects = desk.start(self.study.search.keep, rng)
@@ -185,11 +188,25 @@ class _Desk:
     """As the study file leaves it."""
     orders: Orders
     model: Model | None
+    bands: Bands
     features: FeatureMap
 
     def outlook(self, codes: Codes) -> Outlook:
+        """What is said of configurations."""
         assert self.model is not None
-        return self.model.outlook(self.features.candidates(self.space, codes))
+        seen = self.model.outlook(self.features.candidates(self.space, codes))
+        tried = np.array([name in self._tried for name in _names(codes)], np.bool_)
+        return seen.adjusted([self.key] * len(codes), tried, self.bands)
+
+    @cached_property
+    def _tried(self) -> frozenset[bytes]:
+        """The configurations of the space that ran here before, or failed to."""
+        known = [
+            self.whole.encode(trial.config)
+            for trial in self.state.evidence.trials.values()
+            if trial.ran + trial.failures
+        ]
+        return frozenset(_names(code for code in known if code is not None))
 
     def acquisition(self, codes: Codes) -> FloatArray:
         """Upper confidence bound, times the probability to run."""
@@ -349,3 +366,7 @@ class _Desk:
                 )
             )
         return found
+
+
+def _names(codes: Iterable[Codes]) -> Iterator[bytes]:
+    return (code.astype(np.int32).tobytes() for code in codes)
