@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from tunerd.reports import Began, Progressed, Report, Stepped, load_report
+from tunerd.threads import THREADS
 
 __all__ = ["TunerProcess"]
 
@@ -115,14 +116,7 @@ class TunerProcess:
             command += ["--settings", str(self.settings_file)]
         for study in sorted(self.set_aside):
             command += ["--set-aside", study]
-        # OpenMP threads that spin while they wait took 4.8 s for a training of 0.02 s beside one
-        # other busy process; it must be set before the library is loaded. numpy's own threads spin
-        # too (a search took 3.3 s instead of 0.65 s), and one thread adds up in one order anywhere.
-        environment = os.environ | {
-            "OMP_WAIT_POLICY": "passive",
-            "OMP_NUM_THREADS": "2",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
+        environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
         self._overdue = False
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module

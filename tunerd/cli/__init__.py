@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+import tunerd.threads  # noqa: F401 - before numpy
 from tunerd import __version__
 from tunerd.errors import AlreadyRunningError, MisconfiguredError, TunerdError
 
