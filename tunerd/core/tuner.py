@@ -137,6 +137,12 @@ class Tuner:
         self._remember(jobs, rows)
         self.training.gather(rows, days(observations), self.sequence)
 
+    def remember(self, observations: Sequence[Observation]) -> None:
+        """Take in what jobs say of their configurations, and nothing else: for deriving again
+        what was said of them. Sequences may have gaps."""
+        rows = self.features.rows(observations)
+        self._remember(self._named(observations, rows), rows)
+
     def catch_up(self) -> None:
         """Fit on what was gathered."""
         before = self.model
