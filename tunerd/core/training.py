@@ -216,6 +216,12 @@ class Training:
         may have ended long ago."""
         return faded(self.replay.recent(RECENT), self.study.history, self.regimes)
 
+    def fit_at(self, sequence: int, fetch: Fetch) -> Model:
+        """The model that a rebuild on what was known at ``sequence`` makes: for deriving again
+        what it said. Of a training that has learned nothing."""
+        self._refill(sequence, fetch)
+        return self._fit(self._all(), sequence)
+
     def _has_grown(self, sequence: int) -> bool:
         if self.pinned:
             return False
