@@ -185,7 +185,10 @@ class Ran:
     incumbent: float
     """What the incumbent of the moment would have given; the baseline where there is none."""
     former: float
-    """What the incumbent before that would give today."""
+    """What the incumbent before that would give today, if it gave way since the last drift; else
+    as ``baseline``."""
+    lagging: bool
+    """Whether a drift made the incumbent slower than one that gave way before."""
 
     @property
     def gain(self) -> float:
@@ -222,6 +225,7 @@ class Month:
         self.top: dict[str, int] = {}
         self.retry: set[int] = set()
         self.served: dict[str, list[int]] = {}
+        self.since: dict[str, int] = {}
 
     def run(self) -> "Month":
         """Let it pass."""
@@ -294,14 +298,19 @@ class Month:
         served = self.served.get(place.key, [])
         stands = served[-1] if served else place.known
         before = served[-2] if len(served) > 1 else place.known
+        baseline = cluster.level(place, place.known, day)
+        former = cluster.typical(place, before, day)
+        same = self.since.get(place.key) == _regime(day)
+        lagging = kind == "incumbent" and not same and value < former + np.log1p(-SLOWER)
         self.ran.append(
             Ran(
                 at,
                 kind,
                 value,
-                cluster.level(place, place.known, day),
+                baseline,
                 cluster.typical(place, stands, day),
-                cluster.typical(place, before, day),
+                former if same else baseline,
+                bool(lagging),
             )
         )
 
@@ -316,6 +325,7 @@ class Month:
             index = place.index(advice.incumbent.config)
             if not served or served[-1] != index:
                 served.append(index)
+                self.since[key] = _regime(self._day(self.tuner.sequence))
         if not is_news(advice, self.running.get(key)):
             return
         made_from = MadeFrom(
@@ -396,6 +406,10 @@ class Month:
         return found
 
 
+def _regime(day: float) -> int:
+    return (day >= 10) + (day >= 20)
+
+
 def _right(verdict: Verdict, ahead: float) -> str:
     if verdict.outcome == "promoted":
         return "promoted, better" if ahead > 0 else "promoted, worse"
@@ -437,6 +451,8 @@ def report(bars: Bars, month: Month, again: Month, top: Month) -> None:
     share = harmed / jobs
     bars.hold("harmed jobs, exploration apart", share, share <= 0.01, "at most 0.01")
     bars.say("the same where the top prediction is published", top.harmed(["top"]) / jobs)
+    lag = sum(job.lagging for job in month.ran) / jobs
+    bars.say("jobs of incumbents that a drift made the worse choice", lag)
     tried = sum(kinds[one] for one in ("exploit", "confirm", "explore")) / jobs
     limit = month.cluster.study.explore_share
     bars.hold("jobs that tried something", tried, tried <= limit * 1.1, f"at most {limit}")

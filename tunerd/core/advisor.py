@@ -149,6 +149,7 @@ class Advisor:
             budget = Budget(self.study.search.evaluations, self.study.search.keep)
             found = self._searcher.search(space, desk.acquisition, rng, budget)
             prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
+        prospects = desk.again() + prospects
         allowed, barred = desk.rivals()
         baseline, given_up = desk.baseline()
         profiling = state.campaign is not None
@@ -233,6 +234,19 @@ class _Desk:
         codes = self.space.sample(DRAWN, rng)
         drawn = self.prospects(codes, self.acquisition(codes))
         return [replace(prospect, at_random=True) for prospect in drawn]
+
+    def again(self) -> list[Prospect]:
+        """Incumbents of earlier that have to be run again after a drift."""
+        trials = self.state.evidence.trials
+        codes = [
+            code
+            for cid in self.state.introduction.recheck
+            if cid in trials and (code := self.space.encode(trials[cid].config)) is not None
+        ]
+        if not codes or self.model is None:
+            return []
+        found = self.prospects(np.stack(codes), np.zeros(len(codes)))
+        return [replace(prospect, again=True) for prospect in found]
 
     def rivals(self) -> tuple[list[Rival], list[Rival]]:
         """The measured configurations that lie in the space, with what is believed of them; apart

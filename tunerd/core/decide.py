@@ -84,6 +84,8 @@ class Prospect:
     feasible: float | None = None
     at_random: bool = False
     """Drawn at random rather than searched for."""
+    again: bool = False
+    """An incumbent of earlier that has to be run again after a drift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,10 @@ def decide(
     if introduction is not None and introduction.established and incumbent is not None:
         tested = _tested(study, usable, introduction)
         confirming = [_confirming(study, r, incumbent, overrated, c) for r, c in tested]
-        chosen = _choose(fresh, running, MAX_SERVED + 1 - max(len(tested), 1))
+        room = MAX_SERVED + 1 - max(len(tested), 1)
+        again = [p for p in fresh if p.again][: room - 1]
+        others = [p for p in fresh if not p.again]
+        chosen = again + _choose(others, running, room - len(again))
         drawn = {p.candidate_id for p in chosen if p.at_random}
         proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
         proposed.sort(key=lambda one: (one.candidate_id in drawn, one.kind is not Kind.EXPLOIT))
@@ -195,7 +200,7 @@ def _fresh(
     untried = [
         p
         for p in prospects
-        if p is distinct[p.candidate_id] and p.candidate_id not in evidence.trials
+        if p is distinct[p.candidate_id] and (p.again or _untried(evidence, p.candidate_id))
     ]
     fresh = [p for p in untried if p.feasible is None or p.feasible >= study.min_feasible]
     if fresh or incumbent is not None:
@@ -229,6 +234,12 @@ def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> lis
     return sorted(
         prospects, key=lambda p: -(p.acquisition + (bonus if p.candidate_id in held else 0.0))
     )
+
+
+def _untried(evidence: Evidence, candidate_id: str) -> bool:
+    """Whether nothing is known here of a configuration; what only ran before a drift is not."""
+    trial = evidence.trials.get(candidate_id)
+    return trial is None or (trial.ran > 0 and not trial.runs)
 
 
 def _tested(

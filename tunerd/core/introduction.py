@@ -50,6 +50,9 @@ PROBATION = 40
 MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
+MOST_FORMERS = 3
+LEVEL = 0.1
+"""Weight of the latest job in the incumbent's level."""
 NOISE_MEMORY = 0.98
 """Weight of the noise that was seen one job ago; about 50 jobs count."""
 PRIOR_RUNS = 3.0
@@ -159,6 +162,8 @@ class Probation:
     """Of one run, at that time: what is fast at one time and slow at another must not hide behind
     its own noise."""
     runs: int = 0
+    gain: float = 0.0
+    """What the promotion added to :attr:`Introduction.ahead`."""
     worse: list[float] = field(default_factory=start)
 
 
@@ -214,6 +219,11 @@ class Introduction:
     """What a relative noise of 1 is in scores."""
     last: float | None = None
     """Score of the incumbent's latest job."""
+    level: float | None = None
+    """Score that the incumbent lately gave."""
+    ahead: float = 0.0
+    """By how much the incumbent is better than the first one here: what promotions were measured to
+    gain, drawn towards what was predicted, less what was taken back."""
     noise_squares: float = 0.0
     noise_weight: float = 0.0
     duels: dict[str, Duel] = field(default_factory=dict)
@@ -222,6 +232,10 @@ class Introduction:
     probation: Probation | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     """The latest ones."""
+    formers: list[str] = field(default_factory=list)
+    """Incumbents that gave way in a test: the first one here, and the latest ones."""
+    recheck: list[str] = field(default_factory=list)
+    """What has to be run again after a drift, because it was the incumbent once."""
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -235,7 +249,11 @@ class Introduction:
 
     def see(self, candidate_id: str, score: float | None, sequence: int) -> None:
         """Take in one live job; ``score`` is None when it has none or broke a guard."""
-        if self.incumbent is None or not self.established:
+        if self.incumbent is None:
+            return
+        if not self.established:
+            if candidate_id == self.incumbent and score is not None:
+                self.level = score if self.level is None else (self.level + score) / 2
             return
         if candidate_id != self.incumbent:
             if candidate_id not in self.closed:
@@ -268,12 +286,16 @@ class Introduction:
             self.noise_squares = NOISE_MEMORY * self.noise_squares + step**2 / 2
             self.noise_weight = NOISE_MEMORY * self.noise_weight + 1.0
         self.last = score
+        self.level = score if self.level is None else self.level + LEVEL * (score - self.level)
 
     def reopen(self) -> None:
-        """Begin anew: what was found out may no longer hold (drift)."""
+        """Begin anew: what was found out may no longer hold (drift). Who was the incumbent before
+        is run again first: what replaced it may have suffered more."""
         self.duels.clear()
         self.closed.clear()
         self.probation = None
+        self.level = None
+        self.recheck = [one for one in self.formers if one != self.incumbent]
 
     # -- settling ---------------------------------------------------------------------------
 
@@ -297,15 +319,21 @@ class Introduction:
         now = (sequence, at)
         self._drop_failed({r.candidate_id for r in rivals}, known, now)
         current = known.get(self.incumbent or "")
-        if profiling or current is None or current.trial.runs < ESTABLISHED:
+        self.recheck = [one for one in self.recheck if one not in self.duels]
+        weak = current is not None and not self.established and current.trial.runs < ESTABLISHED
+        if profiling or current is None or weak:
             best = elect(list(known.values()))
             if best is None or best.candidate_id != self.incumbent:
+                before = next((r for r in rivals if r.candidate_id == self.incumbent), None)
+                if before is not None and best is not None:
+                    self.ahead += best.estimate.mean - before.estimate.mean
                 self._install(best.candidate_id if best else None)
+                self.level = best.estimate.mean if best else None
             self.established = best is not None and best.trial.runs >= ESTABLISHED
             return self.incumbent
         self.established = True
         self._end_probation(known, now)
-        self._promote(known, now)
+        self._promote(rivals, known, now)
         self._withdraw(rivals, now)
         return self.incumbent
 
@@ -348,6 +376,7 @@ class Introduction:
         self.duels.clear()
         self.probation = None
         self.last = None
+        self.level = None
 
     def _drop_failed(
         self, measured: set[str], known: Mapping[str, Measured], now: tuple[int, str]
@@ -361,14 +390,18 @@ class Introduction:
             return
         if probation.former in known and log_odds(probation.worse) >= PROMOTE:
             lost = self.last if self.last is not None else probation.level
+            self.ahead -= probation.gain
             self._install(probation.former)
+            self.level = probation.level
             self.closed[failing] = now[0]
             gain = lost - probation.level
             self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
         elif probation.runs >= PROBATION or probation.former not in known:
             self.probation = None
 
-    def _promote(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+    def _promote(
+        self, rivals: Sequence[Measured], known: Mapping[str, Measured], now: tuple[int, str]
+    ) -> None:
         won = [
             (log_odds(duel.better), cid)
             for cid, duel in self.duels.items()
@@ -379,12 +412,17 @@ class Introduction:
         _, winner = max(won)
         former = self.incumbent
         assert former is not None
+        earlier = [one for one in self.formers if one != former]
+        self.formers = [*earlier[:1], *earlier[1:][2 - MOST_FORMERS :], former]
         duel = self.duels[winner]
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
+        gain = next(c.mean for c in self.challenges(rivals) if c.candidate_id == winner)
         self._install(winner)
         self.established = True
-        self.probation = Probation(former, duel.level, noise)
+        self.ahead += gain
+        self.level = duel.level + gain
+        self.probation = Probation(former, duel.level, noise, gain=gain)
 
     def _withdraw(self, rivals: Sequence[Measured], now: tuple[int, str]) -> None:
         """Take back what is worse, or most likely so, and what nobody will ever tell apart."""
@@ -426,6 +464,8 @@ class Introduction:
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else Probation(**probation),
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
+                "formers": list(state["formers"]),
+                "recheck": list(state["recheck"]),
             }
         )
 

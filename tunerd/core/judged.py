@@ -30,6 +30,7 @@ __all__ = [
     "HALF",
     "Advised",
     "Advises",
+    "Entry",
     "Judged",
     "NamedJob",
     "Outcome",
@@ -57,6 +58,19 @@ class Target(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
     """Standard deviation of one job's score around it."""
     feasible: float
     """Probability to run."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What the ledger keeps of a live job (:mod:`.ledger`). Leads are differences of scores."""
+
+    lead: float | None = None
+    """How far it was ahead of the incumbent of its time."""
+    ahead: float = 0.0
+    """How far that incumbent is ahead of what was launched here first."""
+    promised: float | None = None
+    """Gain over the incumbent that was predicted of the candidate that it followed."""
+    kind: Literal["exploit", "explore", "confirm"] | None = None
+    """Of that candidate."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -92,6 +106,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only
     """The recommendation's first candidate."""
     gpu_hours: float | None = None
     """GPUs times hours from start to end, where the event has both."""
+    entry: Entry | None = None
+    """None for an imported job."""
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):

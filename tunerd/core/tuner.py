@@ -21,6 +21,7 @@ from tunerd.core.decide import Advice
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
+from tunerd.core.ledger import entered
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
@@ -114,6 +115,7 @@ class Tuner:
             seen, predicted = judge(
                 self.study, self.features, self.model, self.bands, jobs, rows, self._tried, advises
             )
+            seen = entered(self.contexts, seen)
             self._score(seen)
             self._size_bands(jobs, rows, predicted)
             self._remember(jobs, rows)
