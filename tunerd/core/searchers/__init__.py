@@ -10,6 +10,7 @@ __all__ = ["SEARCHERS", "searcher_class"]
 
 SEARCHERS: dict[str, str] = {
     "evolution": "tunerd.core.searchers.evolution:Evolution",
+    "optuna": "tunerd.core.searchers.optuna:OptunaSearcher",
     "random": "tunerd.core.searchers.random:RandomSearcher",
     "reinforce": "tunerd.core.searchers.reinforce:Reinforce",
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
     from tunerd.core.space import Space
@@ -146,7 +147,18 @@ class Searcher(ABC):
     """Proposes configurations. Register in ``searchers/__init__.py``."""
 
     def __init__(self, options: "SearchOptions") -> None:
+        """Raises:
+        MisconfiguredError: see :meth:`problem`.
+        """
+        if (problem := self.problem(options)) is not None:
+            raise MisconfiguredError([Problem("search.searcher", problem)])
         self.options = options
+
+    @classmethod
+    def problem(cls, options: "SearchOptions") -> str | None:
+        """Why nothing can be searched for with these options here; ``None`` where all is well."""
+        del options
+        return None
 
     def search(
         self,

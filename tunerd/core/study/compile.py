@@ -6,7 +6,7 @@ from typing import Any
 from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Kind, NameKind, suggestion
 from tunerd.core.predictors import PREDICTORS
-from tunerd.core.searchers import SEARCHERS
+from tunerd.core.searchers import SEARCHERS, searcher_class
 from tunerd.core.study.baselines import baselines_of
 from tunerd.core.study.choices import choices_of
 from tunerd.core.study.file import FeatureTable, StudyFile
@@ -68,9 +68,7 @@ class _Compiler:
             "derived": self.derived(),
             "constraints": self.constraints(),
             "baselines": baselines_of(table, self.scope, {p.name: p for p in parameters}),
-            "search": SearchOptions(
-                **{**table.search.model_dump(), "seeds": tuple(table.search.seeds)}
-            ),
+            "search": self.search(),
             "predictor": PredictorOptions(**table.predictor.model_dump()),
             "history": HistoryOptions(**table.history.model_dump()),
             "drift": DriftOptions(**table.drift.model_dump()),
@@ -203,10 +201,19 @@ class _Compiler:
         )
 
     def engines(self) -> None:
-        self.known("searcher", ("search", "searcher"), self.table.search.searcher, SEARCHERS)
+        searcher, path = self.table.search.searcher, ("search", "searcher")
+        self.known("searcher", path, searcher, SEARCHERS)
+        if searcher in SEARCHERS:
+            problem = searcher_class(searcher).problem(self.search())
+            if problem is not None:
+                self.mistake(path, f"{searcher}: {problem}")
         self.known("predictor", ("predictor", "name"), self.table.predictor.name, PREDICTORS)
         if len(set(self.table.search.seeds)) < len(self.table.search.seeds):
             self.mistake(("search", "seeds"), "the same seed twice searches the same again")
+
+    def search(self) -> SearchOptions:
+        table = self.table.search
+        return SearchOptions(**{**table.model_dump(), "seeds": tuple(table.seeds)})
 
     def known(self, what: str, path: Path, name: str, registered: Collection[str]) -> None:
         if name not in registered:

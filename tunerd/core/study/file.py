@@ -141,7 +141,15 @@ class BaselineTable(Table):
 class SearchTable(Table):
     """How candidates are looked for."""
 
-    searcher: str = Field(default="reinforce", description="Name of the searcher.")
+    searcher: str = Field(
+        default="reinforce",
+        description="Name of the searcher: reinforce, evolution, optuna or random. Where a context"
+        " has at most `evaluations` feasible configurations, all are looked at instead.",
+    )
+    sampler: str = Field(
+        default="TPESampler",
+        description="For the searcher optuna: which of its samplers, by the name it has there.",
+    )
     seeds: list[Seed] = Field(
         default=[1, 2, 3],
         min_length=1,

@@ -185,6 +185,8 @@ class SearchOptions:
     """How candidates are looked for (study file: ``[search]``)."""
 
     searcher: str
+    sampler: str
+    """Of the searcher ``optuna``."""
     seeds: tuple[int, ...]
     steps: int
     batch: int
