@@ -15,7 +15,7 @@ def record(n: int, off: FloatArray, contexts: int = 10) -> Record:
     score = 5.0 * group + rng.normal(size=n)
     mean = score[:, None] + off * rng.normal(size=(n, 3))
     keys = tuple(f"c{i}" for i in group)
-    return Record(mean, np.ones((n, 3)), score, np.ones(n, bool), keys)
+    return Record(mean, np.ones((n, 3)), score, keys)
 
 
 def test_a_member_that_does_not_help_gets_nothing() -> None:
@@ -29,7 +29,7 @@ def test_what_is_off_by_the_same_for_all_of_a_context_costs_little() -> None:
     told = record(400, np.array([0.5, 0.5, 0.5]))
     level = np.array([float(key[1:]) for key in told.keys])
     shifted = np.column_stack([told.mean[:, 0] + 3.0 * level, told.mean[:, 1:]])
-    same = Record(shifted, told.spread, told.score, told.known, told.keys)
+    same = Record(shifted, told.spread, told.score, told.keys)
     assert weights_of(same, EQUAL)[0] > 0.2
 
 

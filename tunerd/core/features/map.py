@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.arrays import Codes, FloatArray, IntArray
 from tunerd.core.context import ValueType
 from tunerd.core.expressions import Column as Values
 from tunerd.core.features.columns import Column, Source, Vocabulary
@@ -114,6 +114,21 @@ class FeatureMap:
         placed: FloatArray = np.concatenate(parts, axis=1) / np.sqrt(len(parameters))
         return placed
 
+    @property
+    def coordinate_groups(self) -> IntArray:
+        """(C,) which coordinates mean the same: those of one parameter, or of one value of a
+        category, whatever the position."""
+        groups: list[int] = []
+        first = 0
+        for source in self._sources:
+            k = len(source.choices)
+            if source.group != "parameter" or k < 2:
+                continue
+            own = range(first, first + (k if source.type == "category" else 1))
+            groups += list(own) * max(source.repeat, 1)
+            first += len(own)
+        return np.array(groups, np.int64)
+
     def _matrix(self, columns: Mapping[str, Values], n: int, *, learn: bool) -> FloatArray:
         X = np.full((n, len(self.columns)), NAN)
         for source in self._sources:
@@ -193,7 +208,7 @@ def _coordinates(source: Source, values: FloatArray) -> FloatArray:
     placed: FloatArray
     if source.type == "category":
         same = (values[:, :, None] == np.arange(k)).astype(np.float64)
-        placed = same.reshape(len(values), -1) / np.sqrt(1.0 - 1.0 / k)
+        placed = same.reshape(len(values), values.shape[1] * k) / np.sqrt(1.0 - 1.0 / k)
     else:
         choices = np.sort(np.array(source.choices, np.float64))
         places = np.interp(values, choices, np.arange(k)) - (k - 1) / 2

@@ -52,6 +52,13 @@ class Rows:
         )
 
     @classmethod
+    def asked(cls, X: FloatArray, context_key: str) -> "Rows":
+        """Return rows (n, F) of one context, of which nothing is known."""
+        nothing = np.full(len(X), np.nan)
+        keys = (context_key,) * len(X)
+        return cls(X, nothing, nothing, np.zeros(len(X)), keys, np.ones(len(X)))
+
+    @classmethod
     def empty(cls, width: int = 0) -> "Rows":
         """Return no rows of ``width`` columns."""
         return cls(np.empty((0, width)), np.empty(0), np.empty(0), np.empty(0), (), np.empty(0))

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
-from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.arrays import FloatArray
 
 __all__ = ["Record", "weights_of"]
 
@@ -38,15 +38,14 @@ class Record:
     """(n, M)"""
     score: FloatArray
     """(n,)"""
-    known: BoolArray
-    """(n,) whether jobs of the same context had been seen."""
     keys: tuple[str, ...]
+    """Of their contexts; errors are compared within one."""
 
     @classmethod
     def empty(cls, members: int) -> Self:
         """Of nothing yet."""
         none = np.zeros((0, members))
-        return cls(none, none, np.zeros(0), np.zeros(0, bool), ())
+        return cls(none, none, np.zeros(0), ())
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -57,7 +56,6 @@ class Record:
             np.concatenate([self.mean, other.mean]),
             np.concatenate([self.spread, other.spread]),
             np.concatenate([self.score, other.score]),
-            np.concatenate([self.known, other.known]),
             self.keys + other.keys,
         )
 
@@ -68,24 +66,17 @@ class Record:
             self.mean[places],
             self.spread[places],
             self.score[places],
-            self.known[places],
             tuple(self.keys[i] for i in places.tolist()),
         )
 
     def arrays(self) -> Mapping[str, FloatArray]:
         """All but the keys, by name."""
-        return {
-            "mean": self.mean,
-            "spread": self.spread,
-            "score": self.score,
-            "known": self.known.astype(np.float64),
-        }
+        return {"mean": self.mean, "spread": self.spread, "score": self.score}
 
     @classmethod
     def of(cls, arrays: Mapping[str, FloatArray], keys: Sequence[str]) -> Self:
         """The reverse of :meth:`arrays`."""
-        known = arrays["known"] > 0
-        return cls(arrays["mean"], arrays["spread"], arrays["score"], known, tuple(keys))
+        return cls(arrays["mean"], arrays["spread"], arrays["score"], tuple(keys))
 
 
 def weights_of(record: Record, prior: FloatArray) -> FloatArray:

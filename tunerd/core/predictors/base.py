@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from tunerd.core.left_out import LeftOut, left_out
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class Prediction:
     """(n,) expected score."""
     spread: "FloatArray"
     """(n,) standard deviation of one job's score around ``mean``; larger far from the data."""
+    uncertainty: "FloatArray | None" = None
+    """(n,) the part of it that more jobs would take away; None where they are not told apart."""
 
 
 class Predictor(ABC):
@@ -55,6 +59,14 @@ class Predictor(ABC):
     @abstractmethod
     def predict(self, rows: "Rows") -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
+
+    def covariance(self, rows: "Rows", row: int) -> "FloatArray":
+        """(n,) how what is uncertain of each row goes together with what is uncertain of one of
+        them, all of one context. None of them does, where a predictor does not know."""
+        said = self.predict(rows)
+        found = np.zeros(len(rows))
+        found[row] = (said.spread if said.uncertainty is None else said.uncertainty)[row] ** 2
+        return found
 
     def roughly(
         self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int

@@ -1,29 +1,34 @@
-"""``committee``: several predictors of different kinds, weighted by how well each does here.
+"""``committee``: several predictors of different kinds, and each context's own jobs.
 
 No kind of predictor is the best everywhere: a process on tens of jobs, trees on thousands, networks
-where what matters is the order, and the one that is best on a study may be useless on the next. A
-prediction is the weighted mean of members'. Two sets of weights stand on jobs that the members had
-not seen: for contexts with jobs of their own, and for contexts that nobody has run yet; between
-them a context moves as its jobs come in. They come from fits that leave out whole contexts and some
-jobs of all others, and then from every job that arrives, predicted before it is learned. Members
-that do not help get weight 0 and are not asked (learners/blending.py).
+where what matters is the order, and the one that is best on a study may be useless on the next. So
+several are asked, and weighted by how well each does here, down to 0, when they are not asked any
+more (learners/blending.py). Two sets of weights stand on jobs that the members had not seen: for
+contexts that nobody has run yet, and for those with jobs of their own. They come from fits that
+leave whole contexts and some jobs of all others out, and then from every job that arrives,
+predicted before it is learned.
 
-The spread is that of the members and their disagreement, as much wider or narrower as the jobs left
-out say.
+In a context with jobs of its own there is one member more, a process over these jobs alone, around
+what members say that have *not* seen this context (learners/local.py): the fits that leave contexts
+out serve for that, each context in exactly one of them. It learns a job at once and in
+milliseconds; members wait for the next fit. With nothing known elsewhere it is all there is.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blending import Record, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.local import Local
+from tunerd.core.learners.own_jobs import OwnJobs
+from tunerd.core.left_out import LeftOut
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
@@ -44,19 +49,54 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "extra": ExtraTrees,
     "configuration": ConfigurationTrees,
 }
-MOST_LEFT = 0.7
-"""Share of all rows that is left out at most."""
+LOCAL = 0.5
+"""Weight of a context's own process beside all members together, before any job tells."""
+ENOUGH_ROWS = 12
+"""Rows below which there are no members …"""
+ALONE = 100
+"""… and where there is one context only: what is known of it alone is the process's business."""
+MOST_LEFT = 0.6
+"""Share of all rows that one fit leaves out at most, if there are contexts enough."""
 ALSO_LEFT = 5
 """One in so many jobs of contexts that stay is left out too."""
-ENOUGH_ROWS = 12
-"""Rows below which nothing is left out: what is kept would say nothing."""
-KEPT = 600
-"""Predictions of jobs left out that weights stand on, at most; of more a random sample."""
-LIVE = 300
-"""Predictions of the latest jobs that weights stand on."""
-FAMILIAR = 3.0
-"""Jobs with which a context is half known."""
+FOLD_ROWS = 4_000
+"""Rows of a fit that leaves contexts out, at most."""
+KEPT = 400
+"""Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
+LIVE = 200
+"""Predictions of the latest jobs that weights stand on, of each kind."""
 MAX_CONTEXTS = 2_000
+MOST_PROCESSES = 64
+"""Processes of single contexts that are kept ready."""
+
+
+class _Said(NamedTuple):
+    """What is believed of n rows, in pieces."""
+
+    mean: FloatArray
+    """(n, M + 1) by member, the context's own process last."""
+    spread: FloatArray
+    """(n, M + 1)"""
+    weight: FloatArray
+    """(n, M + 1)"""
+    doubt: FloatArray
+    """(n,) variance of the own process, without a run's noise; 0 where there is none."""
+
+
+@dataclass(frozen=True)
+class _Council:
+    """Members that were fitted on the same rows."""
+
+    members: Mapping[str, Predictor]
+
+    def ask(self, rows: Rows, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, M) means and spreads; members without a weight are not asked."""
+        mean, spread = np.zeros((2, len(rows), len(MEMBERS)))
+        for m, name in enumerate(MEMBERS):
+            if weights[m] > 0 and name in self.members:
+                said = self.members[name].predict(rows)
+                mean[:, m], spread[:, m] = said.mean, said.spread
+        return mean, spread
 
 
 class Committee(Predictor):
@@ -64,220 +104,478 @@ class Committee(Predictor):
 
     def __init__(
         self,
-        members: Mapping[str, Predictor],
-        seen: Mapping[str, int],
-        left_out: Record,
-        live: Record,
-        noise: float,
-        wider: float,
+        features: "FeatureMap",
+        whole: _Council,
+        parts: Sequence[_Council],
+        part_of: Mapping[str, int],
+        own: Mapping[str, OwnJobs],
+        state: Mapping[str, Any],
+        left_out: tuple[Record, Record],
+        live: tuple[Record, Record],
     ) -> None:
-        self._members = dict(members)
-        self._seen = OrderedDict(seen)
-        """Context key → jobs of it that were learned, the latest contexts."""
-        self._left_out = left_out
-        self._live = live
-        self._noise = noise
+        self._features, self._whole, self._parts = features, whole, tuple(parts)
+        self._part_of = dict(part_of)
+        """Context key → which of the parts has not seen it."""
+        self._own = OrderedDict(own)
+        self._carry = np.array(state["carry"])
+        """(M,) weights of what other contexts say, as they were at the fit: the process around it
+        would mistake a change of them for news."""
+        self._left: float | None = state["left"]
+        """What that leaves within a context, standard deviation."""
+        self._typical: float = state["typical"]
+        self._unknown: float = state["unknown"]
+        """Score, and spread, of a job before anything is known."""
+        self._noise: float = state["noise"]
         """Variance of a job in units of the members' own idea of it."""
-        self._wider = wider
+        self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
+        self._left_out, self._live = left_out, live
+        """In contexts that are new, and in known ones."""
+        self._ready: OrderedDict[str, Local] = OrderedDict()
+        self._left_out_told: LeftOut | None = None
         self._weigh()
 
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About twice what its members cost."""
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        members = {name: kind.fit(study, features, rows, seed) for name, kind in MEMBERS.items()}
-        record = Record.empty(len(MEMBERS))
-        if len(rows) >= ENOUGH_ROWS:
-            rough = replace(study, predictor=replace(study.predictor, members=1))
-            for fold, (held, known) in enumerate(_folds(rows, features, seed)):
-                kept = rows.take(np.setdiff1d(np.arange(len(rows)), held))
-                if len(kept) >= FEW_ROWS and len(held):
-                    refits = [_refit(m, rough, features, kept, seed) for m in members.values()]
-                    told = _told(refits, rows.take(held), known)
-                    # Errors are compared within one context and fit.
-                    keys = tuple(f"{fold} {key}" for key in told.keys)
-                    record = record.joined(replace(told, keys=keys))
-        if len(record) > KEPT:
-            some = np.random.default_rng(seed).permutation(len(record))[:KEPT]
-            record = record.take(np.sort(some))
-        seen = Counter(rows.context_key)
-        latest = list(OrderedDict.fromkeys(reversed(rows.context_key)))[:MAX_CONTEXTS]
-        found = cls(
-            members,
-            {key: seen[key] for key in reversed(latest)},
-            record,
-            record.take(slice(0)),
-            1.0,
-            1.0,
-        )
-        near, far = found._off(record.known), found._off(~record.known)
-        found._noise = near or far or 1.0
-        found._wider = float(np.clip((far or near or 1.0) / found._noise, 1.0, 25.0))
+        own = _own(rows)
+        state = {
+            "carry": (np.ones(len(MEMBERS)) / len(MEMBERS)).tolist(),
+            "left": None,
+            "typical": float(rows.score.mean()) if len(rows) else 0.0,
+            "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score))),
+            "noise": 1.0,
+            "wider": 1.0,
+        }
+        nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
+        if len(rows) < ENOUGH_ROWS or (len(own) == 1 and len(rows) < ALONE):
+            return cls(features, _Council({}), (), {}, own, state, nothing, nothing)
+        whole = _Council({n: kind.fit(study, features, rows, seed) for n, kind in MEMBERS.items()})
+        folds = list(_folds(rows, features, seed))
+        parts = [_without(whole, fold, study, features, rows, seed) for fold in folds]
+        part_of = {
+            key: i for i, fold in enumerate(folds) for key in fold.without if parts[i].members
+        }
+        found = cls(features, whole, parts, part_of, own, state, nothing, nothing)
+        found._examine(folds, rows, seed)
         return found
 
     @property
     def weights(self) -> dict[str, dict[str, float]]:
-        """Member → its weight in contexts that are ``known`` and in ``new`` ones."""
-        both = zip(MEMBERS, self._known.tolist(), self._new.tolist(), strict=True)
+        """Member → its weight in contexts that are ``known`` and in ``new`` ones; ``own`` is the
+        process over a context's own jobs."""
+        both = zip([*MEMBERS, "own"], self._known.tolist(), [*self._new.tolist(), 0.0], strict=True)
         return {name: {"known": known, "new": new} for name, known, new in both}
 
     def update(self, rows: Rows, recent: Rows) -> None:
-        """See :meth:`Predictor.update`."""
+        """See :meth:`Predictor.update`. Members wait for the next fit."""
+        del recent
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         if len(rows) == 0:
             return
-        known = np.array([key in self._seen for key in rows.context_key])
-        told = _told(list(self._members.values()), rows, known)
-        prediction = self._blended(told)
-        errors = np.abs(rows.score - prediction.mean) / prediction.spread
-        self._noise = follow_errors(self._noise, errors)
-        self._live = self._live.joined(told).take(slice(-LIVE, None))
-        for key in rows.context_key:
-            self._seen[key] = self._seen.pop(key, 0) + 1
-        while len(self._seen) > MAX_CONTEXTS:
-            self._seen.popitem(last=False)
-        for member in self._members.values():
-            member.update(rows, recent)
+        said = self._said(rows)
+        told = self._blended(said, rows.context_key)
+        errors = (rows.score - told.mean) / told.spread
+        self._noise = follow_errors(self._noise, np.abs(errors))
+        self._follow(said, rows)
+        for i, key in enumerate(rows.context_key):
+            own = self._own.pop(key, None) or OwnJobs()
+            self._own[key] = own
+            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
+            own.expect([float(errors[i])] if own.jobs > 1 else [])
+            self._ready.pop(key, None)
+        while len(self._own) > MAX_CONTEXTS:
+            self._own.popitem(last=False)
         self._weigh()
 
     def predict(self, rows: Rows) -> Prediction:
-        """See :meth:`Predictor.predict`. Asks those members alone that have a weight."""
-        asked = (self._known > 0) | (self._new > 0)
-        n, members = len(rows), len(self._members)
-        mean, spread = np.zeros((n, members)), np.ones((n, members))
-        for m, member in enumerate(self._members.values()):
-            if asked[m]:
-                one = member.predict(rows)
-                mean[:, m], spread[:, m] = one.mean, one.spread
-        blank = np.zeros(n)
-        return self._blended(Record(mean, spread, blank, blank > 0, rows.context_key))
+        """See :meth:`Predictor.predict`."""
+        return self._blended(self._said(rows), rows.context_key)
+
+    def covariance(self, rows: Rows, row: int) -> FloatArray:
+        """See :meth:`Predictor.covariance`."""
+        key = rows.context_key[row]
+        Z = self._places(rows.X)
+        told, process = self._told(rows), self._process(key)
+        found = process.covariance(Z, told, row)
+        variance = process.predict(Z, told)[1]
+        alike = found / np.sqrt(variance * variance[row])
+        doubt = self.predict(rows).uncertainty
+        assert doubt is not None
+        return np.asarray(alike.clip(-1.0, 1.0) * doubt * doubt[row], np.float64)
+
+    def left_out(
+        self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+    ) -> LeftOut | None:
+        """See :meth:`Predictor.left_out`: what the fit itself left out."""
+        del study, features, rows, seed
+        return self._left_out_told
+
+    # -- what is believed -------------------------------------------------------------------
+
+    def _said(self, rows: Rows) -> _Said:
+        n, members = len(rows), len(MEMBERS)
+        mean, spread, weight = np.zeros((3, n, members + 1))
+        doubt = np.zeros(n)
+        ever = np.maximum(np.maximum(self._new, self._known[:-1]), self._carry)
+        mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, ever)
+        mean[:, -1], spread[:, -1] = self._typical, self._unknown
+        weight[:, :-1] = self._new if self._whole.members else 0.0
+        weight[:, -1] = 0.0 if self._whole.members else 1.0
+        told, Z = self._told(rows, mean[:, :-1]), self._places(rows.X)
+        for key, where in _by_context(rows.context_key):
+            own = self._own.get(key)
+            if own is None:
+                continue
+            process = self._process(key)
+            about = None if told is None else told[where]
+            mean[where, -1], doubt[where] = process.predict(Z[where], about)
+            spread[where, -1] = np.sqrt(doubt[where] + process.noise)
+            share = min(own.fitted / own.jobs, 1.0) if self._whole.members else 0.0
+            weight[where, :-1] = share * self._known[:-1]
+            weight[where, -1] = 1.0 - share * self._known[:-1].sum()
+            if own.jobs == 1:  # one job says where a context lies, and nothing of how sure that is
+                spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
+        return _Said(mean, spread, weight, doubt)
+
+    def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
+        mean = (said.weight * said.mean).sum(axis=1)
+        apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
+        variance = (said.weight * said.spread**2).sum(axis=1) + apart
+        new = np.array([key not in self._own for key in keys], bool)
+        wider = np.where(new, self._wider, 1.0)
+        spread = np.sqrt(self._noise * wider * variance)
+        return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
+
+    def _told(self, rows: Rows, whole: FloatArray | None = None) -> FloatArray | None:
+        """(n,) what other contexts say of rows; None where there is nothing known elsewhere.
+
+        ``whole`` (n, M) is what the members say that were fitted on everything, if that is known.
+        """
+        if not self._whole.members or self._left is None:
+            return None
+        if whole is None:
+            whole, _ = self._whole.ask(rows, self._carry)
+        told: FloatArray = whole @ self._carry
+        part = np.array([self._part_of.get(key, -1) for key in rows.context_key], np.int64)
+        for i, council in enumerate(self._parts):
+            where = np.flatnonzero(part == i)
+            if len(where):
+                told[where] = council.ask(rows.take(where), self._carry)[0] @ self._carry
+        return told
+
+    def _process(self, key: str) -> Local:
+        """The process over a context's own jobs, of which there may be none."""
+        process = self._ready.get(key)
+        if process is None:
+            own = self._own.get(key) or OwnJobs()
+            X, score, weight = own.arrays(len(self._features.columns))
+            told = self._told(Rows.asked(X, key))
+            process = Local.fit(
+                self._features.coordinate_groups, self._places(X), score, weight, told, self._left
+            )
+            self._ready[key] = process
+            if len(self._ready) > MOST_PROCESSES:
+                self._ready.popitem(last=False)
+        self._ready.move_to_end(key)
+        return process
+
+    def _first_spread(self) -> float:
+        return self._unknown if self._left is None else self._left
+
+    def _places(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, C) coordinates, in which each parameter has unit variance."""
+        count = len(self._features.study.parameters)
+        return np.asarray(self._features.coordinates(X) * np.sqrt(count), np.float64)
+
+    # -- what each is worth -----------------------------------------------------------------
+
+    def _examine(self, folds: "Sequence[_Fold]", rows: Rows, seed: int) -> None:
+        """Weigh members by what they say of rows left out, and see how far off they are all
+        together."""
+        rng = np.random.default_rng([seed, 2])
+        new = Record.empty(len(MEMBERS))
+        every = np.ones(len(MEMBERS))
+        for i, fold in enumerate(folds):
+            held = _some(fold.strange, rng)
+            if self._parts[i].members and len(held):
+                asked = rows.take(held)
+                new = new.joined(_record(self._parts[i].ask(asked, every), asked, f"{i} "))
+        self._left_out = new, self._left_out[1]
+        self._weigh()
+        self._carry = self._new.copy()
+        self._left = _within_sd(new, self._carry) if len(new) >= FEW_ROWS else None
+        known = Record.empty(len(MEMBERS) + 1)
+        tried: list[bool] = []
+        for i, fold in enumerate(folds):
+            held = _some(fold.held, rng)
+            if self._parts[i].members and len(held):
+                one, again = self._as_known(i, fold, rows, held)
+                known, tried = known.joined(one), tried + again
+        self._left_out = new, known
+        self._weigh()
+        near, far = self._off(known, self._known), self._off(new, self._new)
+        self._noise = near or far or 1.0
+        self._wider = float(np.clip((far or near or 1.0) / self._noise, 1.0, 25.0))
+        self._left_out_told = self._told_apart(new, known, tried)
+
+    def _as_known(
+        self, i: int, fold: "_Fold", rows: Rows, held: IntArray
+    ) -> tuple[Record, list[bool]]:
+        """What is said of rows ``held`` out of contexts that a part has seen, and which of them
+        are of configurations that it saw there."""
+        asked = rows.take(held)
+        mean, spread = np.zeros((2, len(held), len(MEMBERS) + 1))
+        mean[:, :-1], spread[:, :-1] = self._parts[i].ask(asked, np.ones(len(MEMBERS)))
+        told = self._told(asked)
+        kept = np.setdiff1d(np.arange(len(rows)), np.concatenate([fold.held, fold.strange]))
+        places: dict[str, list[int]] = {}
+        for at in kept.tolist():
+            places.setdefault(rows.context_key[at], []).append(at)
+        tried = []
+        for key, where in _by_context(asked.context_key):
+            own = _own(rows.take(np.array(places.get(key, []), np.int64))).get(key) or OwnJobs()
+            X, score, weight = own.arrays(rows.X.shape[1])
+            before = self._told(Rows.asked(X, key))
+            process = Local.fit(
+                self._features.coordinate_groups, self._places(X), score, weight, before, self._left
+            )
+            about = None if told is None else told[where]
+            mean[where, -1], variance = process.predict(self._places(asked.X[where]), about)
+            spread[where, -1] = np.sqrt(variance + process.noise)
+            tried += [(int(at), asked.X[at].tobytes() in own.points) for at in where]
+        return _record((mean, spread), asked, f"{i} "), [again for _, again in sorted(tried)]
+
+    def _weigh(self) -> None:
+        members = len(MEMBERS)
+        equal = np.full(members, 1.0 / members)
+        new, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
+        self._new = weights_of(new, equal)
+        prior = np.append((1.0 - LOCAL) * equal, LOCAL)
+        self._known = weights_of(known, prior)
+
+    def _follow(self, said: _Said, rows: Rows) -> None:
+        """Note what was said of rows before they are learned."""
+        if not self._whole.members:
+            return
+        seen = [self._own.get(key) for key in rows.context_key]
+        new = np.array([own is None for own in seen], bool)
+        known = np.array([own is not None and 2 * own.fitted > own.jobs for own in seen], bool)
+        one, other = self._live
+        if new.any():
+            part = rows.take(np.flatnonzero(new))
+            one = one.joined(_record((said.mean[new, :-1], said.spread[new, :-1]), part))
+        if known.any():
+            part = rows.take(np.flatnonzero(known))
+            other = other.joined(_record((said.mean[known], said.spread[known]), part))
+        self._live = one.take(slice(-LIVE, None)), other.take(slice(-LIVE, None))
+
+    def _off(self, record: Record, weights: FloatArray) -> float | None:
+        """How far off the blend is on jobs left out, squared and in its own spreads; None if they
+        are too few to say."""
+        if len(record) < FEW_ROWS:
+            return None
+        mean, spread = _mixed(record, weights)
+        return float(np.clip(noise_of((record.score - mean) / spread, record.score), 0.04, 25.0))
+
+    def _told_apart(self, new: Record, known: Record, tried: Sequence[bool]) -> LeftOut | None:
+        if not len(new) and not len(known):
+            return None
+        far, near = _mixed(new, self._new), _mixed(known, self._known)
+        wide = np.sqrt(self._noise)
+        return LeftOut(
+            new.keys + known.keys,
+            np.concatenate([far[0], near[0]]),
+            np.concatenate([far[1] * wide * np.sqrt(self._wider), near[1] * wide]),
+            np.concatenate([new.score, known.score]),
+            np.arange(len(new) + len(known)) >= len(new),
+            np.array([False] * len(new) + list(tried), bool),
+        )
+
+    # -- keeping ----------------------------------------------------------------------------
 
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`."""
+        records = {
+            f"{name} {kind}": record
+            for name, pair in (("left_out", self._left_out), ("live", self._live))
+            for kind, record in zip(("new", "known"), pair, strict=True)
+        }
+        width = len(self._features.columns)
+        points = [own.arrays(width) for own in self._own.values()]
         state = {
-            "seen": list(self._seen.items()),
+            "columns": [column.name for column in self._features.columns],
+            "part_of": self._part_of,
+            "parts": [list(council.members) for council in self._parts],
+            "whole": list(self._whole.members),
+            "own": [[key, len(own.points), own.dump()] for key, own in self._own.items()],
+            "keys": {name: list(record.keys) for name, record in records.items()},
+            "carry": self._carry.tolist(),
+            "left": self._left,
+            "typical": self._typical,
+            "unknown": self._unknown,
             "noise": self._noise,
             "wider": self._wider,
-            "left_out": list(self._left_out.keys),
-            "live": list(self._live.keys),
         }
-        blobs = {
-            "committee": seal_json(state),
-            "left_out": seal(save(dict(self._left_out.arrays()))),
-            "live": seal(save(dict(self._live.arrays()))),
+        own = {
+            "X": np.concatenate([np.zeros((0, width)), *(X for X, _, _ in points)]),
+            "values": np.concatenate(
+                [np.zeros((0, 2)), *(np.stack(two, axis=1) for _, *two in points)]
+            ),
         }
-        for name, member in self._members.items():
-            blobs |= {f"{name}.{part}": blob for part, blob in member.dump().items()}
+        blobs = {"committee": seal_json(state), "own": seal(save(own))}
+        for name, record in records.items():
+            blobs[name] = seal(save(dict(record.arrays())))
+        for i, council in enumerate((self._whole, *self._parts)):
+            for name, member in council.members.items():
+                blobs |= {f"{i}.{name}.{part}": blob for part, blob in member.dump().items()}
         return blobs
 
     @classmethod
     def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
         """See :meth:`Predictor.load`."""
-        if not {"committee", "left_out", "live"} <= set(blobs):
-            raise ValueError("damaged model: parts are missing; fit it again")
-        state = unseal_json(blobs["committee"])
-        members = {
-            name: kind.load(
-                study,
-                features,
-                {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith(name + ".")},
+        try:
+            state = unseal_json(blobs["committee"])
+            if state["columns"] != [column.name for column in features.columns]:
+                raise ValueError(
+                    f"this model is of another generation of {study.name}; fit it again"
+                )
+            values = load(unseal(blobs["own"]))
+            records = {
+                name: Record.of(load(unseal(blobs[name])), keys)
+                for name, keys in state["keys"].items()
+            }
+        except KeyError as missing:
+            raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
+        own, at = {}, 0
+        for key, points, told in state["own"]:
+            part = slice(at, at := at + points)
+            own[key] = OwnJobs.load(told, values["X"][part], values["values"][part])
+        councils = [
+            _Council(
+                {n: MEMBERS[n].load(study, features, _below(blobs, f"{i}.{n}.")) for n in names}
             )
-            for name, kind in MEMBERS.items()
-        }
+            for i, names in enumerate([state["whole"], *state["parts"]])
+        ]
         left_out, live = (
-            Record.of(load(unseal(blobs[name])), state[name]) for name in ("left_out", "live")
+            (records[f"{name} new"], records[f"{name} known"]) for name in ("left_out", "live")
         )
-        return cls(members, dict(state["seen"]), left_out, live, state["noise"], state["wider"])
-
-    def _weigh(self) -> None:
-        record = self._left_out.joined(self._live)
-        equal = np.full(len(self._members), 1.0 / len(self._members))
-        together = weights_of(record, equal)
-        self._known = weights_of(record.take(np.flatnonzero(record.known)), together)
-        self._new = weights_of(record.take(np.flatnonzero(~record.known)), together)
-
-    def _blended(self, told: Record) -> Prediction:
-        jobs = np.array([self._seen.get(key, 0) for key in told.keys], np.float64)
-        return self._as(told, jobs / (jobs + FAMILIAR))
-
-    def _as(self, told: Record, known: FloatArray) -> Prediction:
-        """The blend where contexts are ``known`` (n,) by so much, 0 to 1."""
-        weight = known[:, None] * self._known + (1.0 - known)[:, None] * self._new
-        mean = (weight * told.mean).sum(axis=1)
-        apart = (told.mean - mean[:, None]) ** 2
-        variance = (weight * (told.spread**2 + apart)).sum(axis=1)
-        wider = known + (1.0 - known) * self._wider
-        return Prediction(mean, np.sqrt(self._noise * wider * variance))
-
-    def _off(self, which: BoolArray) -> float | None:
-        """How far off the blend is on jobs left out, squared and in its own spreads; None if they
-        are too few to say."""
-        record = self._left_out.take(np.flatnonzero(which))
-        if len(record) < FEW_ROWS:
-            return None
-        prediction = self._as(record, record.known.astype(np.float64))
-        errors = (record.score - prediction.mean) / prediction.spread
-        return float(np.clip(noise_of(errors, record.score), 0.04, 25.0))
+        return cls(
+            features, councils[0], councils[1:], state["part_of"], own, state, left_out, live
+        )
 
 
-def _refit(
-    member: Predictor, study: "Study", features: "FeatureMap", rows: Rows, seed: int
-) -> Predictor:
-    if isinstance(member, GaussianProcess):
-        return member.refitted(features, rows, seed)  # choosing the kernel is nine tenths of a fit
-    if isinstance(member, NeuralEnsemble):
-        return member.fit_roughly(study, features, rows, seed)
-    return type(member).fit(study, features, rows, seed)
+@dataclass(frozen=True)
+class _Fold:
+    """A fit that leaves rows out."""
+
+    without: frozenset[str]
+    """Contexts of which it sees nothing."""
+    strange: IntArray
+    """Their rows."""
+    held: IntArray
+    """Rows of other contexts that are left out too."""
 
 
-def _told(members: Sequence[Predictor], rows: Rows, known: BoolArray) -> Record:
-    said = [member.predict(rows) for member in members]
-    return Record(
-        np.stack([one.mean for one in said], axis=1),
-        np.stack([one.spread for one in said], axis=1),
-        rows.score,
-        known,
-        rows.context_key,
-    )
-
-
-def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntArray, BoolArray]]:
-    """Rows to leave out, and which of them are of contexts that stay.
-
-    A third of the contexts; one kind of them, as if a new model or GPU type had come; and the
-    largest, as if jobs grew: how members do on contexts that have near relatives says little of
-    how they do on those that have none. And in each fold one in :data:`ALSO_LEFT` rows of the rest.
-    """
+def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[_Fold]:
+    """Leave each context out once: one kind of them, as if a new model or GPU type had come; of the
+    others the largest, as if jobs grew; and the rest. How members do on contexts that have near
+    relatives says little of how they do on those that have none. In each fold also one in
+    :data:`ALSO_LEFT` rows of the contexts that stay. One context is left out by rows alone."""
     rng = np.random.default_rng(seed)
-    names, group = np.unique(np.array(rows.context_key), return_inverse=True)
+    names, first, group = np.unique(
+        np.array(rows.context_key), return_index=True, return_inverse=True
+    )
     size = np.bincount(group)
-    third = np.cumsum(size[order := rng.permutation(len(names))]) <= max(len(rows) / 3, size.min())
-    leave = [np.isin(group, order[third]) if len(names) > 1 else np.zeros(len(rows), bool)]
-    columns = [(i, c) for i, c in enumerate(features.columns) if c.group == "context"]
-    kinds = [_kind(rows.X[:, i], rng) for i, c in columns if c.categorical]
-    sizes = [_largest(rows.X[:, i]) for i, c in columns if not c.categorical]
-    for found in (kinds or sizes, sizes or kinds):
-        usable = [mask for mask in found if 0 < mask.mean() <= MOST_LEFT]
-        leave.append(
-            usable[int(rng.integers(len(usable)))] if usable else np.roll(leave[0], len(leave))
-        )
     turn = rng.permutation(len(rows)) % ALSO_LEFT
-    for fold, whole in enumerate(leave):
-        gone = np.isin(group, group[whole])  # no context is left out by half
-        held = np.flatnonzero(gone | (turn == fold))
-        if gone.mean() <= MOST_LEFT:
-            yield held, ~gone[held]
+    part = _parted(rows.X[first], size, features, rng)
+    for fold in sorted(set(part.tolist())):
+        gone = part[group] == fold
+        if len(names) == 1:
+            gone = np.zeros(len(rows), bool)
+        strange, held = np.flatnonzero(gone), np.flatnonzero(~gone & (turn == fold % ALSO_LEFT))
+        if len(rows) - len(strange) - len(held) >= FEW_ROWS:
+            yield _Fold(frozenset(names[part == fold] if gone.any() else ()), strange, held)
 
 
-def _kind(values: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """(n,) rows of one of a column's values."""
-    return np.asarray(values == rng.choice(np.unique(values)), bool)
+def _parted(
+    X: FloatArray, size: IntArray, features: "FeatureMap", rng: np.random.Generator
+) -> IntArray:
+    """(contexts,) the fold that each of some contexts (contexts, F) is left out in."""
+    part = np.full(len(X), 2)
+    columns = [(i, c) for i, c in enumerate(features.columns) if c.group == "context"]
+    left = np.ones(len(X), bool)
+    for fold, categorical in ((0, True), (1, False)):
+        masks = []
+        for i, column in columns:
+            there = np.unique(X[left & ~np.isnan(X[:, i]), i])
+            if column.categorical is not categorical or len(there) < 2:
+                continue
+            chosen = X[:, i] == rng.choice(there)
+            if not categorical:
+                chosen = X[:, i] > there[(2 * len(there) - 1) // 3]
+            masks.append(chosen & left)
+        usable = [m for m in masks if m.any() and size[m].sum() <= MOST_LEFT * size.sum()]
+        if usable:
+            part[chosen := usable[int(rng.integers(len(usable)))]] = fold
+            left &= ~chosen
+    if size[left].sum() > MOST_LEFT * size.sum():  # nothing tells them apart
+        rest = np.flatnonzero(left)
+        part[rng.permutation(rest)] = 2 + np.arange(len(rest)) % 3
+    return part
 
 
-def _largest(values: FloatArray) -> BoolArray:
-    """(n,) rows above the value that two thirds of a column's values are not above."""
-    there = np.unique(values[~np.isnan(values)])
-    if len(there) < 2:
-        return np.zeros(len(values), bool)
-    return np.asarray(values > there[(2 * len(there) - 1) // 3], bool)
+def _without(
+    whole: _Council, fold: _Fold, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+) -> _Council:
+    """Members that have not seen what a fold leaves out."""
+    kept = np.setdiff1d(np.arange(len(rows)), np.concatenate([fold.held, fold.strange]))
+    if len(kept) > FOLD_ROWS:
+        kept = np.sort(np.random.default_rng(seed).permutation(kept)[:FOLD_ROWS])
+    seen = rows.take(kept)
+    members = whole.members.items()
+    return _Council({name: m.roughly(study, features, seen, seed) for name, m in members})
+
+
+def _own(rows: Rows) -> dict[str, OwnJobs]:
+    own: dict[str, OwnJobs] = {}
+    for i, key in enumerate(rows.context_key):
+        own.setdefault(key, OwnJobs()).add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
+    for jobs in own.values():
+        jobs.fitted = jobs.jobs
+    latest = Counter({key: i for i, key in enumerate(rows.context_key)}).most_common(MAX_CONTEXTS)
+    return {key: own[key] for key, _ in reversed(latest)}
+
+
+def _by_context(keys: Sequence[str]) -> Iterable[tuple[str, IntArray]]:
+    places: dict[str, list[int]] = {}
+    for i, key in enumerate(keys):
+        places.setdefault(key, []).append(i)
+    return [(key, np.array(where, np.int64)) for key, where in places.items()]
+
+
+def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> Record:
+    keys = tuple(mark + key for key in rows.context_key)  # errors compare within one fit
+    return Record(said[0], said[1], rows.score, keys)
+
+
+def _mixed(record: Record, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    mean = record.mean @ weights
+    apart = (record.mean - mean[:, None]) ** 2
+    return mean, np.sqrt(((record.spread**2 + apart) * weights).sum(axis=1))
+
+
+def _within_sd(record: Record, weights: FloatArray) -> float:
+    """Typical size of errors once each context's own mean is taken off; wild rows do not count."""
+    off = record.score - record.mean @ weights
+    rest = np.concatenate([off[where] - off[where].mean() for _, where in _by_context(record.keys)])
+    return max(float(np.quantile(np.abs(rest), 0.68)), 1e-6)
+
+
+def _some(where: IntArray, rng: np.random.Generator) -> IntArray:
+    return where if len(where) <= KEPT else np.sort(rng.permutation(where)[:KEPT])
+
+
+def _below(blobs: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
+    return {k[len(prefix) :]: v for k, v in blobs.items() if k.startswith(prefix)}

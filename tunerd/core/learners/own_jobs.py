@@ -1,0 +1,89 @@
+"""What the jobs of one context said of each configuration that was tried there, as points for a
+process (:mod:`.local`).
+
+Repeats are pooled: a configuration is one point, the firmer the more and the longer its runs were.
+When jobs stop being what is expected of them, all to the same side, what was learned before counts
+for little: the context has changed.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
+
+__all__ = ["OwnJobs"]
+
+MOST = 300
+"""Configurations kept, those that were tried last: a process costs their number cubed."""
+FIRMEST = 10.0
+"""Runs that a point counts as, at most."""
+NEWEST = 0.1
+"""Share that a further run has in a point at least: what was measured long ago fades."""
+LATEST = 6
+"""Jobs whose errors tell whether the context has changed …"""
+CHANGED = 2.5
+"""… if their mean is so many standard deviations off, each cut at :data:`WILDEST`."""
+WILDEST = 4.0
+FADED = 0.01
+"""What older points count for after a change."""
+
+
+@dataclass
+class OwnJobs:
+    """One context's points."""
+
+    points: OrderedDict[bytes, list[float]] = field(default_factory=OrderedDict)
+    """Row of X → [mean score, runs that it counts as]; the last tried last."""
+    jobs: int = 0
+    """That had a score."""
+    fitted: int = 0
+    """How many of them the fit of the study's predictor has seen."""
+    errors: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Of the latest jobs, in standard deviations of what was expected."""
+
+    def add(self, x: FloatArray, score: float, weight: float) -> None:
+        """Take in a job that ran ``x`` (F,)."""
+        self.jobs += 1
+        name = x.tobytes()
+        mean, runs = self.points.pop(name, [score, 0.0])
+        share = max(weight / (runs + weight), NEWEST) if runs else 1.0
+        self.points[name] = [mean + share * (score - mean), min(runs + weight, FIRMEST)]
+        if len(self.points) > MOST:
+            self.points.popitem(last=False)
+
+    def expect(self, errors: Iterable[float]) -> None:
+        """Compare jobs that come next with what was expected of them."""
+        for error in errors:
+            self.errors.append(max(-WILDEST, min(WILDEST, error)))
+            if len(self.errors) == LATEST and abs(sum(self.errors)) > CHANGED * LATEST:
+                self._fade()
+
+    def _fade(self) -> None:
+        keep = set(list(self.points)[-LATEST:])
+        for name, point in self.points.items():
+            if name not in keep:
+                point[1] *= FADED
+        self.fitted = 0
+        self.errors.clear()
+
+    def arrays(self, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(n, ``width``) rows, (n,) scores and (n,) weights."""
+        X = np.frombuffer(b"".join(self.points)).reshape(len(self.points), width)
+        found = np.array(list(self.points.values())).reshape(-1, 2)
+        return X, found[:, 0], found[:, 1]
+
+    def dump(self) -> dict[str, Any]:
+        """All but the points, as JSON values."""
+        return {"jobs": self.jobs, "fitted": self.fitted, "errors": list(self.errors)}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any], X: FloatArray, values: FloatArray) -> Self:
+        """Build from what :meth:`dump` and :meth:`arrays` gave; ``values`` is (n, 2)."""
+        points = OrderedDict(
+            (x.tobytes(), value) for x, value in zip(X, values.tolist(), strict=True)
+        )
+        return cls(points, state["jobs"], state["fitted"], deque(state["errors"], maxlen=LATEST))
