@@ -29,6 +29,8 @@ __all__ = ["Advisor", "Spaces"]
 MOST_WANTED = 100
 """Configurations of a round that one message asks for; the next follow as these are run. A message
 must fit into a megabyte, and a study with 48 layers takes a kilobyte for each."""
+BEGIN = 8
+"""Best measured configurations that a search begins with."""
 DRAWN = 256
 """Random configurations looked at for one that most likely runs."""
 
@@ -147,7 +149,8 @@ class Advisor:
             prospects = desk.start(self.study.search.keep, rng)
         else:
             budget = Budget(self.study.search.evaluations, self.study.search.keep)
-            found = self._searcher.search(space, desk.acquisition, rng, budget)
+            begin = desk.known_good(running)
+            found = self._searcher.search(space, desk.acquisition, rng, budget, begin)
             prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
         prospects = desk.again() + prospects
         allowed, barred = desk.rivals()
@@ -218,6 +221,17 @@ class _Desk:
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
         """A spread-out random start, for when there is nothing to predict from yet."""
         return self._named((code, 0.0) for code in self.space.spread(count, rng))
+
+    def known_good(self, running: Recommendation | None) -> Codes:
+        """Where a search begins, (n, D): what the last one here brought, and the best that ran.
+
+        That is all that a searcher remembers from one time to the next, and it is kept anyway.
+        """
+        measured = sorted(self.state.evidence.measured(), key=lambda named: -named[1].mean)
+        configs = [] if running is None else [one.config for one in running.candidates]
+        configs += [trial.config for _, trial in measured[:BEGIN]]
+        inside = [code for code in map(self.space.encode, configs) if code is not None]
+        return np.array(inside, np.int32).reshape(len(inside), len(self.space.dimensions))
 
     def prospects(self, codes: Codes, scores: FloatArray) -> list[Prospect]:
         """What a search found, with what is expected of it."""
