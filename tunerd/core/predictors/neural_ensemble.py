@@ -131,7 +131,7 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         if len(rows) >= FEW_ROWS:
             target, group = _centred(rows)
             scale = float(np.sqrt(np.mean(target**2))) or 1.0
-            steps = int(share * min(STEPS + len(rows), MOST_STEPS))
+            steps = int(share * _steps(len(rows)))
             networks = networks.trained(
                 Z, target / scale, group, masks, Schedule(steps, seed, RATE)
             )
@@ -161,6 +161,11 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
             state["seed"],
             state["updates"],
         )
+
+
+def _steps(n: int) -> int:
+    """Steps of a fit on n rows: with more rows there is more to learn."""
+    return min(20 * n, STEPS + n, MOST_STEPS)
 
 
 def _few(X: FloatArray, categorical: Sequence[bool]) -> IntArray:
