@@ -122,7 +122,7 @@ def test_a_file_that_is_no_toml(file: Path, content: bytes, said: str) -> None:
         ('[stream]\nkind = "kafka"', "stream", "bootstrap_servers is missing"),
         ('[stream.kafka]\nbootstrap_servers = "a"', "bootstrap_servers", "host:port"),
         ('[topics]\njobs = "a b"', "topics.jobs", "letters"),
-        ('[topics]\njobs = "tunerd.rejected"', "topics", "four different topics"),
+        ('[topics]\njobs = "tunerd.rejected"', "topics", "five different topics"),
         ('name = "A"', "name", "pattern"),
         ('[store]\nurl = "mysql://x"', "store.url", "sqlite:///FILE or postgresql://"),
         ('[log]\nlevel = "loud"', "log.level", "'debug', 'info'"),

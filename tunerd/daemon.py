@@ -384,6 +384,7 @@ def stream_of(settings: Settings) -> Stream:
         TopicSpec(topics.requests, Content.EVENT),
         TopicSpec(topics.recommendations, Content.JSON, compacted=True),
         TopicSpec(topics.rejected, Content.BYTES),
+        TopicSpec(topics.drift, Content.JSON),
     ]
     if settings.stream.kind == "jsonl":
         folder = {"folder": settings.stream.folder, "create_topics": topics.create}

@@ -130,6 +130,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Contexts with one that was only observed, or waits for approval."""
     paused: bool = False
     """Whether an operator has paused the study."""
+    drifting: dict[str, int] = {}
+    """Drifts that are not over, by kind: speed, ranks, inputs, failures."""
 
 
 class Loaded(Standing, frozen=True, kw_only=True, tag="loaded"):
@@ -156,6 +158,8 @@ class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
     following: dict[str, int] = {}
     """Jobs learned in this step by what they did with the recommendation: followed, changed,
     ignored, unasked. Imported jobs are not counted."""
+    drift: dict[str, int] = {}
+    """Drifts that began or grew among them, by kind."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):

@@ -209,6 +209,12 @@ def _dashboard() -> str:
     return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
 
 
+def _drift_schema() -> dict[str, Any]:
+    from tunerd.events.drift import drift_schema
+
+    return drift_schema()
+
+
 def _alerts() -> str:
     from tunerd.monitoring.rules import rule_file
 
@@ -268,6 +274,7 @@ def schema(name: str, markdown: bool) -> None:
             raise click.UsageError(f"there is a page of {' and of '.join(PAGES)}, not of {name}")
         click.echo(PAGES[name](), nl=False)
         return
+    "drift": _drift_schema,
     if name in FILES:
         click.echo(FILES[name](), nl=False)
         return

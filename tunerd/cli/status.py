@@ -95,6 +95,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "ended": state.get("ended", False),
         "orders": _orders(store, generation, state.get("orders", [])),
         "waiting_for_approval": len(waiting(store, name)),
+        "drift": _drift(generation, state),
         "scores": _scores(store, name, metrics),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
@@ -122,6 +123,38 @@ def _orders(
                 "who": command.who if command else None,
                 "at": command.at if command else None,
                 "does_not_fit": orders.problem(order),
+            }
+        )
+    return found
+
+
+def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[str, Any]]:
+    """What no longer is as it was, and is not over."""
+    active = state.get("tuner", {}).get("watch", {}).get("active", [])
+    if not active or generation is None:
+        return []
+    from tunerd.core.drift.found import Change, Drift
+    from tunerd.core.study import parse_study
+    from tunerd.events.drift import drift_event
+
+    study = parse_study(generation.text)
+    found = []
+    for one in active:
+        drift = Drift.load(one["drift"])
+        event = drift_event(study, Change("began", drift, drift.noticed, drift.noticed_at))
+        found.append(
+            {
+                "drift_id": drift.drift_id,
+                "kind": event.kind,
+                "context_keys": list(event.context_keys),
+                "feature": event.feature,
+                "parameter": event.parameter,
+                "value": event.value,
+                "size": event.size,
+                "since": {"sequence": drift.since, "finished_at": drift.since_at},
+                "noticed": {"sequence": drift.noticed, "finished_at": drift.noticed_at},
+                "jobs_since": one["jobs"],
+                "message": event.message,
             }
         )
     return found

@@ -75,6 +75,12 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    for drift in study["drift"]:
+        text.append(f"\n  {'drift':<10}", style="not bold yellow")
+        text.append(
+            f"{drift['message']} Noticed {_ago(drift['noticed']['finished_at'], now)}.",
+            style="not bold",
+        )
     for order in study["orders"]:
         paused = order["kind"] == "pause"
         text.append(f"\n  {'paused' if paused else 'limit':<10}", style="not bold yellow")

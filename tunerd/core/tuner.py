@@ -18,6 +18,9 @@ from tunerd.core.bands import Bands
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
 from tunerd.core.decide import Advice
+from tunerd.core.drift.found import Change
+from tunerd.core.drift.watch import Ran as Job
+from tunerd.core.drift.watch import Watch
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
@@ -57,6 +60,8 @@ class Learned:
     """Whether a new model was put in place: a checkpoint is due."""
     judged: tuple[Judged, ...] = ()
     """What was thought of each observation before it was learned."""
+    drift: tuple[Change, ...] = ()
+    """Drifts that began, grew or are over."""
 
 
 @dataclass
@@ -75,6 +80,8 @@ class Tuner:
     """Predictions made before their jobs were learned."""
     bands: Bands = field(init=False, default_factory=Bands)
     """Around what the model predicts."""
+    watch: Watch = field(init=False)
+    """For jobs that no longer are as they were."""
     gains: deque[tuple[float, float]] = field(init=False)
     """(promised, realised) gain over the incumbent of candidates that jobs followed."""
     gaps: deque[float] = field(init=False)
@@ -90,6 +97,7 @@ class Tuner:
         self.gains = deque(maxlen=GAINS)
         self.gaps = deque(maxlen=GAINS)
         self._advisor = Advisor(self.study, self.only)
+        self.watch = Watch(self.study)
         self.training = Training(self.study, self.features, self.background)
 
     @property
@@ -109,6 +117,7 @@ class Tuner:
         judged: list[Judged] = []
         swapped = False
         for start, end in portions(first, observations[-1].sequence):
+        changes: list[Change] = []
             portion = observations[start - first : end - first + 1]
             rows = self.features.rows(portion)
             jobs = self._named(portion, rows)
@@ -119,13 +128,24 @@ class Tuner:
             self._score(seen)
             self._size_bands(jobs, rows, predicted)
             self._remember(jobs, rows)
+            drift = self._watch(seen, jobs)
             before = self.model
             swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
             self._start_bands(before)
             judged += seen
+            swapped = self._act(drift) or swapped
         live = dict.fromkeys(one.context_key for one in judged if not one.history)
+            changes += drift
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
-        return Learned(first, self.sequence, tuple(live), tuple(imported), swapped, tuple(judged))
+        return Learned(
+            first,
+            self.sequence,
+            tuple(live),
+            tuple(imported),
+            swapped,
+            tuple(judged),
+            tuple(changes),
+        )
 
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
@@ -200,6 +220,45 @@ class Tuner:
 
     def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
         for job, key, score in zip(jobs, rows.context_key, rows.score.tolist(), strict=True):
+    def _watch(self, judged: Sequence[Judged], jobs: Sequence[NamedJob]) -> list[Change]:
+        """Look whether these jobs are as jobs were."""
+        seen = [
+            Job(self.contexts[one.context_key].context, job.config)
+            for one, job in zip(judged, jobs, strict=True)
+        ]
+        changes = self.watch.see(judged, seen, self.contexts)
+        for change in changes:
+            if change.phase != "over":
+                self.touched |= set(change.drift.contexts or self.contexts)
+        return changes
+
+    def _act(self, changes: Iterable[Change]) -> bool:
+        """Do what a drift asks for, after its jobs were learned: a model with the new regime in
+        front, and another look at its contexts. Says whether a checkpoint is due."""
+        due = False
+        for change in changes:
+            drift = change.drift
+            self._alarm_bands(change)
+            if not self.study.drift.act or not drift.of_speed or change.phase == "over":
+                continue
+            for key in drift.contexts or self.contexts:
+                state = self.contexts[key]
+                state.evidence.begin_again(state.watched.levels(drift.since))
+                state.introduction.reopen()
+            due = self.training.begin(drift.regime(), self.sequence) or due
+            self.look_again(drift.contexts or self.contexts)
+        return due
+
+    def _alarm_bands(self, change: Change) -> None:
+        """Widen bands where jobs behave differently, and no longer where that is over."""
+        if not change.drift.of_speed:
+            return
+        if change.phase == "over":
+            self.bands.calm(change.drift.contexts or None)
+        for one in self.watch.active:
+            if one.drift.of_speed:
+                self.bands.alarm(one.drift.contexts or None)
+
             self._remember_one(job, key, None if np.isnan(score) else score)
         self.sequence = jobs[-1].observation.sequence
 
@@ -476,3 +535,5 @@ class Tuner:
         tuner.training = Training(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
+            "watch": self.watch.dump(),
+        tuner.watch = Watch.load(study, state.get("watch", {}))

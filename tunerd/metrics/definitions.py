@@ -76,8 +76,9 @@ REASON = Label("reason", ("value", *JobEvent.__struct_encode_fields__), "field t
 ANSWER = Label("outcome", tuple(Outcome))
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
+DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
 CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
-MESSAGE_KIND = Label("kind", ("recommendation", "rejected"))
+MESSAGE_KIND = Label("kind", ("recommendation", "rejected", "drift"))
 STATE = Label("state", ("running", "proposed"))
 WHY = Label("why", ("died", "deadline"))
 WHAT = Label("what", ("stream", "store"))
@@ -153,6 +154,14 @@ COVERAGE = _gauge(
     STUDY,
 )
 WINDOW = _gauge("prediction_window_observations", "Observations in that window.", STUDY)
+DRIFTS = _counter(
+    "drifts",
+    "Times that jobs no longer were as they had been: how fast they are, which configurations are "
+    "the fast ones, which jobs come, how many fail.",
+    STUDY,
+    DRIFT_KIND,
+)
+DRIFTING = _gauge("drifting", "Such changes that are not over.", STUDY, DRIFT_KIND)
 GAIN_PREDICTED = _gauge(
     "gain_predicted_ratio",
     "Gain over the incumbent that candidates promised which have been run since, except those that "

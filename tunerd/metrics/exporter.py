@@ -215,6 +215,8 @@ class Metrics:
             self._count(count, d.CANDIDATES, study, kind)
         for following, count in report.following.items():
             self._count(count, d.JOBS, study, following)
+        for kind, count in report.drift.items():
+            self._count(count, d.DRIFTS, study, kind)
         self._observe(report.learn_s, d.LEARN_S)
         self._observe(report.search_s, d.SEARCH_S)
         if study != OTHER:  # a gauge of several studies together would tell nothing
@@ -227,6 +229,8 @@ class Metrics:
         self._show(report.running, d.RECOMMENDED, study, "running")
         self._show(report.proposed, d.RECOMMENDED, study, "proposed")
         self._show(report.paused, d.PAUSED, study)
+        for kind in d.DRIFT_KIND.values:
+            self._show(report.drifting.get(kind, 0), d.DRIFTING, study, kind)
         self._show(report.gain_predicted, d.GAIN_PREDICTED, study)
         self._show(report.gain_realised, d.GAIN_REALISED, study)
         self._show(report.gain_jobs, d.GAIN_JOBS, study)

@@ -392,6 +392,25 @@ def _right(t: Times) -> tuple[Alert, ...]:
             only_if=enough,
             hold=t.window,
         ),
+        Alert(
+            "TunerdDrift",
+            "info",
+            f"{BY_STUDY} ({of(d.DRIFTING, kind=('speed', 'ranks', 'failures'))})",
+            "> 0",
+            "{{ $labels.study }}: jobs no longer are as they were",
+            "Jobs are slower or faster than the same jobs were, other configurations are the fast "
+            "ones, or more jobs fail. tunerd makes a new model with the jobs since in front and "
+            "widens its bands until predictions hold again; whether something is wrong with the "
+            "cluster, it cannot know.",
+            (
+                "`tunerd status STUDY` says what, where and since when; so does the event on the "
+                "drift topic, and the log line `drift`.",
+                "What changed at that time: a driver, an image, a network, another job's traffic? "
+                "If it was meant to, nothing is left to do.",
+                "If nothing changed and it comes again and again: the objective may be measured "
+                "differently by some who send it; or raise `[drift] quiet_jobs` in the study file.",
+            ),
+        ),
     )
 
 

@@ -251,6 +251,22 @@ RIGHT = Row(
             width=6,
             low=0,
         ),
+        Panel(
+            "Are jobs still as they were?",
+            "Nothing. Speed, ranks: what was learned of them no longer holds; tunerd learns anew, "
+            "with wider bands meanwhile. Inputs: other jobs come. Failures: more of them fail.",
+            (Query(f"max by (study, kind) ({shown(d.DRIFTING)})", "{{kind}}, {{study}}"),),
+            width=12,
+            low=0,
+        ),
+        Panel(
+            "What has changed lately?",
+            "Now and then. False alarms are rarer than one in ten thousand jobs, unless the study "
+            "says otherwise.",
+            (Query(_increase(d.DRIFTS, "kind"), "{{kind}}"),),
+            kind="bars",
+            width=12,
+        ),
     ),
 )
 

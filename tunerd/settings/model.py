@@ -150,14 +150,18 @@ class TopicSettings(Section):
     """Recommendations go out here, keyed by context; compacted."""
     rejected: TopicName = "tunerd.rejected"
     """Records that are no usable event go here, with the reason."""
+    drift: TopicName = "tunerd.drift"
+    """Where jobs no longer are as they were is said here, keyed by study."""
     create: bool = True
     """Whether to create topics that do not exist."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        if len({self.jobs, self.requests, self.recommendations, self.rejected}) < 4:
+        names = {self.jobs, self.requests, self.recommendations, self.rejected, self.drift}
+        if len(names) < 5:
             raise ValueError(
-                "jobs, requests, recommendations and rejected should be four different topics"
+                "jobs, requests, recommendations, rejected and drift should be five different"
+                " topics"
             )
         return self
 

@@ -14,6 +14,7 @@ from typing import Any
 from tunerd import __version__
 from tunerd.core.chain import Chain
 from tunerd.core.decide import Advice, gist
+from tunerd.core.drift.found import Change
 from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
 from tunerd.core.orders import Order, Orders
@@ -64,6 +65,8 @@ class Changes:
     swapped: bool = False
     judged: Sequence[Judged] = ()
     """What was thought of the observations before they were learned."""
+    drift: Sequence[Change] = ()
+    """What the watch for drift found among them."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""
     approved: dict[str, Recommendation] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from tunerd.settings.model import TuneSettings
 from tunerd.stages.basis import basis_of
 from tunerd.stages.books import Books, Changes, open_books
 from tunerd.stages.commands import Desk
+from tunerd.stages.drifting import drifting, tell_drift, told
 from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]
@@ -66,6 +67,7 @@ class Tune:
     set_aside: Collection[str] = ()
     stop: Callable[[], bool] = lambda: False
     """Whether the process is asked to end: then a step saves what it has."""
+    drift_topic: str = "tunerd.drift"
     name: str = "tune"
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -101,6 +103,7 @@ class Tune:
             monotonic,
             set_aside,
             stop,
+            settings.topics.drift,
         )
 
     def step(self) -> bool:
@@ -169,7 +172,7 @@ class Tune:
         if observations:
             learned = books.tuner.learn(observations, books.recommended.advised)
             changes.swapped, fresh = learned.swapped, learned.contexts
-            changes.judged = learned.judged
+            changes.judged, changes.drift = learned.judged, learned.drift
             books.tuner.wake(learned.imported, self.now())
             books.chain = books.chain.after(observations)
         learn_s = self.clock() - started
@@ -301,6 +304,7 @@ class Tune:
             tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
             tx.fence(row.name, books.epoch)
             said = books.save(tx, changes, len(observations), active, self.now(), detail)
+            said.lines += tell_drift(tx, books.study, changes.drift, self.drift_topic, self.now())
         for number in changes.results:
             self._commands = [one for one in self._commands if one.id != number]
         for line in said.lines:
@@ -328,6 +332,7 @@ class Tune:
                 suggested=said.suggested,
                 candidates=said.candidates,
                 following=_following(changes.judged),
+                drift=told(changes.drift),
             )
         )
 
@@ -439,6 +444,7 @@ def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) 
         "running": len(books.recommended.running),
         "proposed": len(books.recommended.proposed),
         "paused": books.tuner.orders.all_paused is not None,
+        "drifting": drifting(books.tuner.watch),
     }
 
 

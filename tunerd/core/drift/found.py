@@ -42,6 +42,8 @@ class Drift:
     moved: float | None = None
     """For ``speed``: by how much scores moved. For ``failures`` and ``inputs``: by how much a share
     did, 0.3 for 30 points."""
+    level: float | None = None
+    """For ``speed``: what scores were there before, to say how much ``moved`` is."""
     times: int = 1
     """How often the alarm rose: again while it was not over means that it grew."""
 

@@ -177,11 +177,13 @@ class Watch:
 
     def _slower_here(self, one: "Judged", here: Here) -> Drift:
         since = here.speed.since
-        moved = here.moved(since[0])
+        moved, level = here.moved(since[0]), here.mean
         self._forget_votes(since[0], {_crc(one.context_key)})
         here.begin_again(since[0], moved)
         self._speed.reset()
-        return self._drift("speed", one, since, contexts=(one.context_key,), moved=moved)
+        return self._drift(
+            "speed", one, since, contexts=(one.context_key,), moved=moved, level=level
+        )
 
     def _slower_everywhere(self, one: "Judged", places: Mapping[str, Any]) -> list[Drift]:
         """The study as a whole moved: in all contexts, or in those that lean most."""
@@ -206,7 +208,8 @@ class Watch:
             places[key].watched.begin_again(since[0], usual if moved is None else moved)
         self._speed.reset()
         contexts = () if everywhere else tuple(sorted(named))
-        return [self._drift("speed", one, since, contexts=contexts, moved=usual)]
+        level = fmean(places[key].watched.mean for key in named)
+        return [self._drift("speed", one, since, contexts=contexts, moved=usual, level=level)]
 
     def _other_order(self, one: "Judged", places: Mapping[str, Any]) -> Drift:
         since, parameter = self._order.rise.since, self._order.parameter
@@ -281,6 +284,7 @@ class Watch:
         feature: str | None = None,
         value: Scalar = None,
         moved: float | None = None,
+        level: float | None = None,
     ) -> Drift:
         if since[0] <= 0:
             since = (one.sequence, one.finished_at.timestamp())
@@ -296,6 +300,7 @@ class Watch:
             feature=feature,
             value=value,
             moved=moved,
+            level=level,
         )
         name = drift_id(self.study.name, kind, found.place, one.sequence)
         return Drift(**{**_fields(found), "drift_id": name})

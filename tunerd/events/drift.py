@@ -1,0 +1,162 @@
+"""The drift event (``tunerd.drift/1``): jobs no longer are as they were, or are again.
+
+One event when a drift begins, one each time it grows, one when it is over; the key is the study's
+name, so that a reader has a study's events in order. ``event_id`` is the same when the same event
+is sent again.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tunerd.core.drift.found import Change, Drift
+from tunerd.core.observation import Scalar
+from tunerd.core.study import Study
+
+__all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "from_bytes", "to_bytes", "words"]
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the study's jobs."""
+
+    sequence: Annotated[int, Meta(description="Its number within the study's history.")]
+    finished_at: Annotated[datetime, Meta(description="When it finished.")]
+
+
+class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A drift that began, grew, or is over."""
+
+    schema: Annotated[Literal["tunerd.drift/1"], Meta(description="Version of this format.")]
+    event_id: Annotated[str, Meta(description="The same when the same event is sent again.")]
+    drift_id: Annotated[str, Meta(description="The same in all events of one drift.")]
+    study: Annotated[str, Meta(description="Name of the study.")]
+    phase: Annotated[
+        Literal["began", "grew", "over"],
+        Meta(description="`grew`: it was known, and the alarm rose again."),
+    ]
+    kind: Annotated[
+        Literal["speed", "ranks", "inputs", "failures"],
+        Meta(
+            description="What no longer is as it was: how fast jobs are; which configurations are"
+            " the fast ones; which jobs come; how many fail."
+        ),
+    ]
+    context_keys: Annotated[
+        tuple[str, ...], Meta(description="Contexts that it acts on; empty for the whole study.")
+    ]
+    feature: Annotated[str | None, Meta(description="Of the context, for `inputs`.")]
+    parameter: Annotated[
+        str | None,
+        Meta(description="For `ranks` the one whose effect changed most; for `inputs` its values."),
+    ]
+    value: Annotated[
+        Scalar, Meta(description="For `inputs`: a value never seen before; null for other shares.")
+    ]
+    size: Annotated[
+        float | None,
+        Meta(
+            description="For `speed`: change of the objective, −0.2 is 20 % worse. For `inputs` and"
+            " `failures`: by how much the share of jobs changed."
+        ),
+    ]
+    since: Annotated[Moment, Meta(description="First job that it is believed to act on.")]
+    noticed: Annotated[Moment, Meta(description="Job that gave this event away.")]
+    acted: Annotated[
+        bool, Meta(description="Whether tunerd makes a new model and widens its bands for it.")
+    ]
+    message: Annotated[str, Meta(description="The same for people.")]
+
+
+def drift_event(study: Study, change: Change) -> DriftEvent:
+    """The event that says what the watch found."""
+    drift = change.drift
+    return DriftEvent(
+        schema="tunerd.drift/1",
+        event_id=f"{drift.drift_id}/{change.phase}/{change.at}",
+        drift_id=drift.drift_id,
+        study=study.name,
+        phase=change.phase,
+        kind=drift.kind,
+        context_keys=drift.contexts,
+        feature=drift.feature,
+        parameter=drift.parameter,
+        value=drift.value,
+        size=_size(study, drift),
+        since=Moment(sequence=drift.since, finished_at=drift.since_at),
+        noticed=Moment(sequence=change.at, finished_at=change.at_time),
+        acted=drift.of_speed and study.drift.act,
+        message=words(study, change),
+    )
+
+
+def words(study: Study, change: Change) -> str:
+    """What the watch found, in a sentence."""
+    drift = change.drift
+    since = f"since job {drift.since}, {drift.since_at:%Y-%m-%d %H:%M}"
+    if change.phase == "over":
+        return f"{_what(study, drift)}: over. {change.why}"
+    more = " more" if change.phase == "grew" else ""
+    return f"{_what(study, drift)}{more}, {since}."
+
+
+def _what(study: Study, drift: Drift) -> str:
+    where = _where(drift)
+    if drift.kind == "speed":
+        size = _size(study, drift)
+        how = "Another speed" if size is None else f"{abs(size):.0%} {_better(size)}"
+        return f"{how} {where}"
+    if drift.kind == "ranks":
+        return f"What {drift.parameter} did for speed is no longer so"
+    if drift.kind == "failures":
+        return f"More jobs fail than they should {where}"
+    name = drift.feature or drift.parameter
+    if drift.value is not None:
+        return f"Jobs with {name} = {drift.value}, which there never were,"
+    return f"Other jobs than there were, by {name}"
+
+
+def _where(drift: Drift) -> str:
+    if not drift.contexts:
+        return "in the whole study"
+    if len(drift.contexts) <= 3:
+        return f"in {', '.join(drift.contexts)}"
+    return f"in {len(drift.contexts)} contexts"
+
+
+def _better(size: float) -> str:
+    return "better" if size > 0 else "worse"
+
+
+def _size(study: Study, drift: Drift) -> float | None:
+    """Relative change of the objective; better is positive, whatever the goal."""
+    if drift.moved is None or drift.kind == "ranks":
+        return None
+    if drift.kind != "speed":
+        return round(drift.moved, 4)
+    if study.objective.scale == "log":
+        return round(study.gain(drift.moved, 0.0), 4)
+    return round(study.gain(drift.level + drift.moved, drift.level), 4) if drift.level else None
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(DriftEvent)
+
+
+def to_bytes(event: DriftEvent) -> bytes:
+    """JSON, fields in the declared order."""
+    return _ENCODER.encode(event)
+
+
+def from_bytes(raw: bytes) -> DriftEvent:
+    """Read a message of the drift topic. Raises ValueError naming the field."""
+    try:
+        return _DECODER.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a drift event: {error}") from None
+
+
+def drift_schema() -> dict[str, Any]:
+    """JSON Schema of the drift event, version 1."""
+    return msgspec.json.schema(DriftEvent)
