@@ -29,6 +29,7 @@ COMMANDS = {
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
+    "ledger": ("ledger", "Say what following recommendations was worth."),
     "explain": ("explain", "Say what matters in a study, and why something is recommended."),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),

@@ -7,7 +7,7 @@ import click
 
 from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
 
-__all__ = ["report"]
+__all__ = ["instant", "report"]
 
 DAYS = 30
 
@@ -52,7 +52,7 @@ def report(
     if days is not None and since is not None:
         raise click.UsageError("say either --days or --since")
     now = datetime.now(UTC)
-    begin = now - _span(days or DAYS, now) if since is None else _instant(since)
+    begin = now - _span(days or DAYS, now) if since is None else instant(since)
     if begin >= now:
         raise click.UsageError(f"--since: {since} is not in the past")
     from tunerd.report.compute import compute
@@ -93,7 +93,7 @@ def _span(days: float, now: datetime) -> timedelta:
     return span
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
     """A date is midnight UTC; a time needs a zone."""
     try:
         found = datetime.fromisoformat(text)

@@ -1,0 +1,85 @@
+"""``tunerd ledger``, from a store to a person and to a program."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec import structs
+
+from tests.cli.conftest import Installation, Said
+from tests.report.world import world
+from tunerd.core.contexts import ContextState
+from tunerd.core.introduction import Verdict
+from tunerd.core.judged import Entry
+from tunerd.store import ContextRow
+
+Tunerd = Callable[..., Said]
+
+NOW = datetime.now(UTC)
+KEY = "llm|gpu=H100|n_gpus=8"
+
+
+@pytest.fixture
+def month(installation: Installation) -> Installation:
+    rows = [
+        structs.replace(
+            one,
+            context_key=KEY,
+            finished_at=NOW - timedelta(hours=200 - i),
+            outcome=structs.replace(
+                one.outcome,
+                following="followed",
+                told_to_try=i % 10 == 0,
+                score=1.0,
+                gpu_hours=2.0,
+                entry=Entry(
+                    lead=0.0, ahead=0.1, promised=0.05 if i % 10 == 0 else None, kind="explore"
+                ),
+            ),
+        )
+        for i, one in enumerate(world(1).run(200)[0])
+    ]
+    state = ContextState({"gpu": "H100", "n_gpus": 8})
+    at = (NOW - timedelta(hours=3)).isoformat()
+    state.introduction.verdicts = [Verdict("c-new", "promoted", 150, at, 4, 0.1, -0.4)]
+    state.introduction.ahead = 0.1
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.add_predictions("llm", rows)
+        tx.save_context_states("llm", [ContextRow(KEY, state.dump(), NOW, 200)])
+    return installation
+
+
+def test_for_a_person(tunerd: Tunerd, month: Installation) -> None:
+    said = tunerd("ledger", "llm", "--settings", month.file)
+    assert (said.code, said.err) == (0, "")
+    for part in ("200 jobs", "followed", "predicted +5.0%, realised +0.0%", "saved 38", "promoted"):
+        assert part in said.out
+
+
+def test_for_a_program(tunerd: Tunerd, month: Installation) -> None:
+    told = tunerd("ledger", "llm", "--settings", month.file, "--json").json
+    assert told["schema"] == "tunerd.ledger/1"
+    assert told["total"]["overrated"] == pytest.approx(0.05)
+    assert told["contexts"][0]["gpu_hours_saved"] == pytest.approx(180 * 2 * 0.10517, rel=1e-3)
+    assert told["introductions"][0]["outcome"] == "promoted"
+
+
+@pytest.mark.parametrize(
+    ("options", "jobs"),
+    [
+        (("--context", "gpu=H100"), 200),
+        (("--context", "gpu=A100"), 0),
+        (("--since", (NOW - timedelta(hours=20)).isoformat()), 20),
+    ],
+)
+def test_only_some_of_it(
+    tunerd: Tunerd, month: Installation, options: tuple[str, str], jobs: int
+) -> None:
+    told = tunerd("ledger", "llm", "--settings", month.file, "--json", *options).json
+    assert told["total"]["jobs"] == pytest.approx(jobs, abs=1)
+
+
+def test_an_unknown_study(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("ledger", "nosuch", "--settings", installation.file)
+    assert said.code == 2
+    assert "it has llm" in said.err

@@ -1,0 +1,71 @@
+"""What is entered of a job, and what the sums say."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.core.tuning import study
+from tunerd.core.contexts import ContextState, Promise
+from tunerd.core.judged import Entry, Judged, Outcome
+from tunerd.core.ledger import entered, ledger, realised
+from tunerd.core.observation import Status
+from tunerd.core.recommendation import Kind
+
+STUDY = study()
+AT = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def judged(sequence: int = 1, *, history: bool = False, **outcome: Any) -> Judged:
+    made: dict[str, Any] = {"config_id": "c-1", "status": Status.SUCCEEDED, "score": 1.0}
+    return Judged(sequence, AT, history, "toy|n=4", Outcome(**(made | outcome)))
+
+
+def context() -> ContextState:
+    state = ContextState({"n": 4})
+    state.introduction.level, state.introduction.ahead = 0.9, 0.2
+    state.promise({"c-1": Promise(0.3, 0.8, Kind.CONFIRM)})
+    return state
+
+
+def test_a_job_is_entered_with_its_lead_and_with_what_was_promised_of_it() -> None:
+    one, plain, old = entered(
+        {"toy|n=4": context()},
+        [judged(following="followed", told_to_try=True), judged(), judged(history=True)],
+    )
+    entry = one.outcome.entry
+    assert entry == Entry(lead=0.1, ahead=0.2, promised=0.3, kind="confirm")
+    assert realised(STUDY, one) == pytest.approx(math.expm1(0.1))
+    assert plain.outcome.entry == Entry(lead=0.1, ahead=0.2)
+    assert old.outcome.entry is None
+
+
+def test_sums() -> None:
+    kept: dict[str, Any] = {"following": "followed", "gpu_hours": 10.0, "recommendation_id": "r-1"}
+    tried = kept | {"told_to_try": True}
+    jobs = [
+        judged(1, **kept, entry=Entry(lead=0.0, ahead=0.2)),
+        judged(2, **tried, entry=Entry(lead=-0.1, ahead=0.2, promised=0.3, kind="explore")),
+        judged(3, **tried, score=None, ran=False, entry=Entry(kind="exploit", promised=0.1)),
+        judged(4, following="ignored", gpu_hours=5.0, entry=Entry(ahead=0.2)),
+        judged(5, following="unasked", entry=Entry()),
+        judged(6, history=True),
+    ]
+    made = ledger(STUDY, jobs)
+    total = made.study
+    assert total.jobs == 5
+    assert total.following == {"followed": 3, "ignored": 1, "unasked": 1}
+    assert total.tried == {"explore": 1, "exploit": 1}
+    assert total.did_not_run == 1
+    assert total.gpu_hours == 35.0
+    assert total.saved == pytest.approx(10 * math.expm1(0.2))
+    assert total.spent == pytest.approx(10 - 10 * math.expm1(-0.1))
+    assert (total.promises, total.promised) == (1, 0.3)
+    assert total.overrated == pytest.approx(0.3 - math.expm1(-0.1))
+    assert made.contexts["toy|n=4"] == total
+    assert made.recommendations["r-1"].jobs == 3
+
+
+def test_nothing_tried_says_nothing_of_predictions() -> None:
+    assert ledger(STUDY, [judged(following="unasked")]).study.overrated is None

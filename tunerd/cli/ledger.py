@@ -1,0 +1,196 @@
+"""``tunerd ledger``: what following recommendations was worth."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+if TYPE_CHECKING:
+    from tunerd.core.contexts import ContextState
+    from tunerd.core.introduction import Verdict
+    from tunerd.core.ledger import Account, Ledger
+    from tunerd.core.study import Study
+
+__all__ = ["ledger"]
+
+DAYS = 30
+SHOWN = 20
+"""Contexts and introductions that a person is shown."""
+
+_MEANS = {
+    "followed": "ran what a recommendation offered",
+    "changed": "carried a recommendation's id and ran something else",
+    "ignored": "ran without one though there was one",
+    "unasked": "there was nothing that they could have followed",
+}
+
+
+@click.command()
+@click.argument("study")
+@settings_option
+@click.option(
+    "--context", "given", multiple=True, metavar="NAME=VALUE", help="Only contexts that have these."
+)
+@click.option(
+    "--since",
+    metavar="DATE",
+    help="Jobs that ended since then: 2026-11-20, or with a time and zone.  [default: 30 days ago]",
+)
+@json_option
+def ledger(
+    study: str, file: Path | None, given: tuple[str, ...], since: str | None, as_json: bool
+) -> None:
+    """Say of STUDY what jobs did with its recommendations, what was predicted of those and what
+    came, the GPU-hours that following saved, and what trying cost.
+
+    Reads the store; a daemon need not run.
+    """
+    from tunerd.cli.contexts import parse_context
+    from tunerd.cli.report import instant
+    from tunerd.core import ledger as core
+    from tunerd.core.contexts import ContextState
+    from tunerd.core.study import parse_study
+
+    begin = datetime.now(UTC) - timedelta(days=DAYS) if since is None else instant(since)
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        generation = store.generation(study)
+        if generation is None:
+            known = ", ".join(one.name for one in store.studies()) or "none yet"
+            raise click.UsageError(f"the store knows no study {study}; it has {known}")
+        parsed = parse_study(generation.text, study)
+        judged = store.predictions(study, since=begin)
+        states = {
+            row.context_key: ContextState.load(row.state) for row in store.context_states(study)
+        }
+    wanted = parse_context(parsed, given, partial=True)
+    keys = {
+        key
+        for key, state in states.items()
+        if all(state.context.get(name) == value for name, value in wanted.items())
+    }
+    made = core.ledger(parsed, [one for one in judged if one.context_key in keys])
+    states = {key: states[key] for key in sorted(keys)}
+    if as_json:
+        click.echo(json.dumps(_for_programs(parsed, made, states, begin), indent=2))
+    else:
+        _show(parsed, made, states, begin)
+
+
+def _for_programs(
+    study: "Study", made: "Ledger", states: Mapping[str, "ContextState"], since: datetime
+) -> dict[str, Any]:
+    return {
+        "schema": "tunerd.ledger/1",
+        "study": study.name,
+        "since": since.isoformat(),
+        "total": _account(made.study),
+        "contexts": [
+            {
+                "context_key": key,
+                "incumbent": state.introduction.incumbent,
+                "ahead": _percent(study, state.introduction.ahead),
+                **_account(made.contexts[key]),
+            }
+            for key, state in states.items()
+            if key in made.contexts
+        ],
+        "recommendations": [
+            {"recommendation_id": name, **_account(one)}
+            for name, one in made.recommendations.items()
+        ],
+        "introductions": [
+            {
+                "context_key": key,
+                "candidate_id": one.candidate_id,
+                "outcome": one.outcome,
+                "at": one.at or None,
+                "sequence": one.sequence,
+                "runs": one.runs,
+                "gain": _percent(study, one.gain),
+                "cost": one.cost,
+            }
+            for key, one in _introductions(states, since)
+        ],
+    }
+
+
+def _account(one: "Account") -> dict[str, Any]:
+    return {
+        "jobs": one.jobs,
+        "following": dict(sorted(one.following.items())),
+        "tried": dict(sorted(one.tried.items())),
+        "tried_did_not_run": one.did_not_run,
+        "predicted_gain": one.promised if one.promises else None,
+        "realised_gain": one.realised if one.promises else None,
+        "overrated": one.overrated,
+        "compared_jobs": one.promises,
+        "gpu_hours": one.gpu_hours,
+        "gpu_hours_saved": one.saved,
+        "gpu_hours_spent_on_trying": one.spent,
+    }
+
+
+def _introductions(
+    states: Mapping[str, "ContextState"], since: datetime
+) -> "list[tuple[str, Verdict]]":
+    """Those that ended since then, the latest first."""
+    found = [
+        (key, one)
+        for key, state in states.items()
+        for one in state.introduction.verdicts
+        if not one.at or datetime.fromisoformat(one.at) >= since
+    ]
+    return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
+
+
+def _percent(study: "Study", lead: float) -> float | None:
+    """A difference of scores as a share; nobody can say on a linear scale."""
+    return study.gain(lead, 0.0) if study.objective.scale == "log" else None
+
+
+def _show(
+    study: "Study", made: "Ledger", states: Mapping[str, "ContextState"], since: datetime
+) -> None:
+    total = made.study
+    click.echo(f"{study.name} since {since:%Y-%m-%d %H:%M} UTC: {total.jobs:,} jobs")
+    if not total.jobs:
+        return
+    for name, count in sorted(total.following.items()):
+        click.echo(f"  {name:10} {count:>8,}  {_MEANS[name]}")
+    if total.promises:
+        click.echo(
+            f"Candidates: predicted {total.promised:+.1%}, realised {total.realised:+.1%} over"
+            f" {total.promises:,} jobs; {total.did_not_run:,} more did not run."
+        )
+    if total.gpu_hours:
+        click.echo(
+            f"GPU-hours: {total.gpu_hours:,.0f} used; keeping to incumbents saved"
+            f" {total.saved:,.0f}, trying cost {total.spent:,.0f}."
+        )
+    else:
+        click.echo("GPU-hours: unknown, jobs come without started_at or gpus.")
+    click.echo("")
+    ranked = sorted(made.contexts.items(), key=lambda item: (-item[1].jobs, item[0]))
+    for key, one in ranked[:SHOWN]:
+        ahead = _percent(study, states[key].introduction.ahead)
+        lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
+        hours = f", {one.saved - one.spent:+,.0f} GPU-hours" if one.gpu_hours else ""
+        click.echo(f"{key}: {one.jobs:,} jobs{lead}{hours}")
+    if len(ranked) > SHOWN:
+        click.echo(f"… and {len(ranked) - SHOWN:,} contexts more (--json has all)")
+    introductions = _introductions(states, since)
+    if introductions:
+        click.echo("\nIntroductions, the latest first")
+    for key, verdict in introductions[:SHOWN]:
+        gain = _percent(study, verdict.gain)
+        shown = "" if gain is None else f" {gain:+.1%}"
+        click.echo(
+            f"  {verdict.at[:16]:16} {verdict.outcome:10}{shown:>8} in {verdict.runs:>2} runs"
+            f"  {verdict.candidate_id}  {key}"
+        )
