@@ -364,7 +364,7 @@ class Watch:
         self._votes = deque(kept, maxlen=KEPT)
 
     def _calibrate(self) -> None:
-        if self._levels["here"].due(self._seen):
+        if self._votes and self._levels["here"].due(self._seen):
             u = np.array([one[2] for one in self._votes])
             u -= u.mean()  # what moves slowly is no reason to become deaf to it
             lean = np.array([one[3] for one in self._votes])
@@ -376,7 +376,7 @@ class Watch:
             both = np.concatenate([lean, -lean])
             order = np.array([order_gains(one) for one in both.tolist()]).reshape(len(both), -1)
             self._levels["order"].take(self._seen, order, np.concatenate([runs, runs]), self._seed)
-        if self._levels["failing"].due(self._outcomes):
+        if self._chances and self._levels["failing"].due(self._outcomes):
             gains = [failure_gains(chance, failed=failed) for chance, failed in self._chances]
             rows = np.array(gains).reshape(len(gains), -1)
             still = np.zeros(len(gains), np.int64)
