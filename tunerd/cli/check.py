@@ -30,9 +30,26 @@ MOST_COUNTED = 1_000_000
     metavar="NAME=VALUE",
     help="With one STUDY.toml: count the configurations that are feasible in this context.",
 )
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Say what the studies would change where they are installed: entries, history, contexts, "
+    "recommendations, incumbents. Changes nothing.",
+)
+@click.option(
+    "--against",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --diff and one STUDY.toml: compare with this file, not with what is installed.",
+)
 @json_option
 def check(
-    file: Path | None, studies: tuple[Path, ...], context: tuple[str, ...], as_json: bool
+    file: Path | None,
+    studies: tuple[Path, ...],
+    context: tuple[str, ...],
+    diff: bool,
+    against: Path | None,
+    as_json: bool,
 ) -> int:
     """Validate the settings and the studies in their folder, or just these STUDY.toml files.
 
@@ -41,11 +58,20 @@ def check(
     """
     if context and len(studies) != 1:
         raise click.UsageError("--context needs exactly one STUDY.toml")
+    if against is not None and not diff:
+        raise click.UsageError("--against needs --diff")
+    if against is not None and len(studies) != 1:
+        raise click.UsageError("--against needs exactly one STUDY.toml")
     problems: list[Problem] = []
     settings, found = _read(file, studies, problems)
     summaries = [_summary(study) for study in found]
     if context and found:
         summaries[0]["feasible"] = _feasible(found[0], context)
+    if diff and not problems:
+        from tunerd.cli.diff import compare
+
+        for summary, told in zip(summaries, compare(file, found, against), strict=True):
+            summary["diff"] = told
     if as_json:
         report = {
             "ok": not problems,
@@ -57,7 +83,11 @@ def check(
         for problem in problems:
             click.echo(str(problem), err=True)
         for summary in summaries:
-            click.echo(_told(summary))
+            click.echo(_told(summary) if not diff or problems else f"{summary['name']}:")
+            if "diff" in summary:
+                from tunerd.cli.diff import show
+
+                show(summary["diff"])
         if not problems:
             click.echo(_all_well(settings, len(found)))
     return 2 if problems else 0
@@ -179,6 +209,12 @@ def _recommendation_schema() -> dict[str, Any]:
     return recommendation_schema()
 
 
+def _drift_schema() -> dict[str, Any]:
+    from tunerd.events.drift import drift_schema
+
+    return drift_schema()
+
+
 def _backtest_schema() -> dict[str, Any]:
     from tunerd.evaluation.results import backtest_schema
 
@@ -207,12 +243,6 @@ def _dashboard() -> str:
     from tunerd.monitoring.dashboard import dashboard
 
     return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _drift_schema() -> dict[str, Any]:
-    from tunerd.events.drift import drift_schema
-
-    return drift_schema()
 
 
 def _alerts() -> str:
@@ -244,6 +274,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "study": _study_schema,
     "job": _job_schema,
     "recommendation": _recommendation_schema,
+    "drift": _drift_schema,
     "backtest": _backtest_schema,
     "report": _report_schema,
 }
@@ -274,7 +305,6 @@ def schema(name: str, markdown: bool) -> None:
             raise click.UsageError(f"there is a page of {' and of '.join(PAGES)}, not of {name}")
         click.echo(PAGES[name](), nl=False)
         return
-    "drift": _drift_schema,
     if name in FILES:
         click.echo(FILES[name](), nl=False)
         return

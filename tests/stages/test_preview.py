@@ -1,0 +1,138 @@
+"""What a preview says of a new generation, beside what then comes of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.core.tuning import TEXT
+from tests.stages.fakes import Heard, Time
+from tests.stages.tuning import Tuning, random_jobs
+from tunerd.core.recommendation import State
+from tunerd.core.study import Study, parse_study
+from tunerd.events import from_bytes
+from tunerd.stages.preview import Preview, preview
+from tunerd.store import Store
+
+
+@pytest.fixture
+def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
+    made = Tuning(store, time, heard)
+    made.publish()
+    made.add(random_jobs(60))
+    made.run(made.start())
+    made.outbox()
+    yield made
+    for one in made.made:
+        one._background.shutdown()
+
+
+def changed(*replaced: tuple[str, str]) -> Study:
+    text = TEXT
+    for old, new in replaced:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_study(text)
+
+
+def seen(tuning: Tuning, new: Study) -> Preview:
+    before = tuning.rows()
+    found = preview(tuning.store, parse_study(TEXT), new)
+    assert tuning.rows() == before
+    return found
+
+
+def then(tuning: Tuning, new: Study) -> dict[str, State]:
+    """What is sent once the generation is there, by context key."""
+    tuning.store.publish_generation("toy", new.content_hash, new.text, "t", tuning.time.now())
+    tuning.run(tuning.start())
+    return {key: from_bytes(value).state for key, _, value in tuning.outbox() if value}
+
+
+def test_what_changes_no_configuration_costs_nothing(tuning: Tuning) -> None:
+    found = seen(tuning, changed(("explore_share = 0.5", "explore_share = 0.4")))
+    assert (found.jobs, found.known_before, found.known_after) == (60, 60, 60)
+    assert (found.lost, found.keys_vanish, found.keys_appear) == ({}, {}, {})
+    assert (found.incumbents_stay, found.incumbents) == (3, [])
+    assert [one["becomes"] for one in found.recommendations] == ["stays"] * 3
+
+
+def test_a_renamed_feature_withdraws_its_keys_and_says_which_come(tuning: Tuning) -> None:
+    new = changed(
+        ('n = { type = "int", scale = "log" }', 'm = { type = "int", scale = "log", was = "n" }'),
+        ('fits = "x <= n"', 'fits = "x <= m"'),
+    )
+    found = seen(tuning, new)
+    assert found.known_after == 60
+    assert set(found.keys_vanish) == {f"toy|n={n}" for n in (4, 8, 16)}
+    assert set(found.keys_appear) == {f"toy|m={n}" for n in (4, 8, 16)}
+    assert sum(found.keys_vanish.values()) == sum(found.keys_appear.values()) == 60
+    withdrawn = {
+        one["context_key"] for one in found.recommendations if one["becomes"] == "withdrawn"
+    }
+    came = then(tuning, new)
+    assert withdrawn == {key for key, state in came.items() if state is State.WITHDRAWN}
+    assert {key for key, state in came.items() if state is State.ACTIVE} <= set(found.keys_appear)
+
+
+def test_values_that_go_take_configurations_with_them(tuning: Tuning) -> None:
+    new = changed(("values = [1, 2, 3, 4, 5, 6, 7, 8]", "values = [1, 2]"))
+    found = seen(tuning, new)
+    assert found.known_before == 60
+    assert found.known_after < 40
+    assert all(why.startswith("x = ") for why in found.lost)
+    assert sum(found.lost.values()) == 60 - found.known_after
+    gone = [one for one in found.incumbents if one["becomes"] == "falls out"]
+    assert gone
+    assert all(one["config"]["x"] > 2 and one["jobs"] > 0 for one in gone)
+    replaced = [one["context_key"] for one in found.recommendations if one["becomes"] == "replaced"]
+    assert replaced
+    came = then(tuning, new)
+    assert set(replaced) <= set(came)
+    for row in tuning.rows().values():
+        said = from_bytes(row.value.encode())
+        assert all(int(str(one.config["x"])) <= 2 for one in said.candidates)
+
+
+def test_a_constraint_names_itself(tuning: Tuning) -> None:
+    found = seen(tuning, changed(('fits = "x <= n"', 'fits = "x <= n"\nsmall = "x < 4"')))
+    assert set(found.lost) == {"breaks small: x < 4"}
+    assert found.known_after < 60
+
+
+def test_a_new_parameter_without_a_word_about_old_jobs(tuning: Tuning) -> None:
+    entry = 'w = { type = "int", values = [1, 2] }'
+    silent = seen(tuning, changed(("[constraints]", f"{entry}\n[constraints]")))
+    assert (silent.known_after, silent.lost) == (0, {"w is missing": 60})
+    assert len(silent.incumbents) == 3
+    told = entry.replace(" }", ", absent = 1 }")
+    said = seen(tuning, changed(("[constraints]", f"{told}\n[constraints]")))
+    assert (said.known_after, said.lost) == (60, {})
+    assert said.incumbents_stay == 3
+
+
+def test_only_observing_withdraws_everything(tuning: Tuning) -> None:
+    new = changed(('mode = "publish"', 'mode = "observe"'))
+    found = seen(tuning, new)
+    assert [one["becomes"] for one in found.recommendations] == ["withdrawn"] * 3
+    came = then(tuning, new)
+    assert set(came.values()) == {State.WITHDRAWN}
+    assert len(came) == 3
+
+
+def test_contexts_that_become_one(tuning: Tuning) -> None:
+    """The best known configuration of the small clusters is not the best of all."""
+    new = changed(('n = { type = "int", scale = "log" }', 'n = { type = "int", key = "ignore" }'))
+    found = seen(tuning, new)
+    assert found.keys_appear == {"toy": 60}
+    assert {one["context_key"] for one in found.incumbents if one["becomes"] == "changes"} >= {
+        "toy|n=4"
+    }
+
+
+def test_orders_that_would_do_nothing(tuning: Tuning) -> None:
+    number = tuning.command("pin", context={}, config={"x": 4})
+    tuning.run(tuning.start())
+    found = seen(tuning, changed(("values = [1, 2, 3, 4, 5, 6, 7, 8]", "values = [1, 2, 3]")))
+    (order,) = found.orders
+    assert (order["number"], order["what"]) == (number, "pin x = 4")
+    assert "outside the space" in order["why"]

@@ -1,0 +1,144 @@
+"""``tunerd check --diff``: what a new version of a study would change, before it does."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import open_the_store, read_settings
+from tunerd.errors import MisconfiguredError, Problem
+
+if TYPE_CHECKING:
+    from tunerd.core.study import Study
+    from tunerd.store import Store
+
+__all__ = ["compare", "show"]
+
+LISTED = 10
+"""Lines of a kind shown to a person; the rest is counted. --json has them all."""
+
+
+def compare(
+    file: Path | None, studies: "Sequence[Study]", against: Path | None
+) -> list[dict[str, Any]]:
+    """What each of these studies would change.
+
+    Raises:
+        MisconfiguredError: there is nothing to compare with.
+    """
+    settings = read_settings(file)
+    if against is None:
+        with open_the_store(settings, upgrade=False) as store:
+            return [_against_store(store, study) for study in studies]
+    from tunerd.settings.studies import read_study
+
+    old, (new,) = read_study(against), studies
+    if old.name != new.name:
+        raise MisconfiguredError(
+            [Problem(f"{against}: name", f"is {old.name!r}, not {new.name!r}: another study")]
+        )
+    try:
+        with open_the_store(settings, upgrade=False) as store:
+            return [_told(store, old, new, str(against))]
+    except MisconfiguredError:  # nothing is installed here: compare the files alone
+        return [_told(None, old, new, str(against))]
+
+
+def _against_store(store: "Store", new: "Study") -> dict[str, Any]:
+    from tunerd.core.study import parse_study
+
+    generation = store.generation(new.name)
+    if generation is None:
+        return {"against": None, "new_generation": True, "changes": [], "history": None}
+    name = f"generation {generation.generation}"
+    return _told(store, parse_study(generation.text, f"{new.name}, {name}"), new, name)
+
+
+def _told(store: "Store | None", old: "Study", new: "Study", against: str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from tunerd.core.study.diff import differences
+
+    changes = [asdict(change) for change in differences(old, new)]
+    is_new = old.content_hash != new.content_hash
+    history = None
+    if store is not None and store.study(new.name) is not None and is_new:
+        from tunerd.stages.preview import preview
+
+        history = preview(store, old, new).dump()
+    return {"against": against, "new_generation": is_new, "changes": changes, "history": history}
+
+
+def show(told: Mapping[str, Any]) -> None:
+    """Print it for a person."""
+    if told["against"] is None:
+        click.echo("  not installed yet: everything is new")
+        return
+    if not told["new_generation"]:
+        click.echo(f"  says what {told['against']} says: nothing changes")
+        return
+    click.echo(f"  beside {told['against']}:")
+    for one in told["changes"]:
+        click.echo(f"    {one['where']}  {one['kind']}: {one['what']}")
+    if not told["changes"]:
+        click.echo("    only the order of entries, or how they are written")
+    if (history := told["history"]) is not None:
+        for line in _history(history):
+            click.echo(f"  {line}")
+
+
+def _history(history: Mapping[str, Any]) -> list[str]:
+    jobs = history["jobs"]
+    lines = [
+        f"history: {jobs:,} jobs, all learned anew; the configuration of "
+        f"{history['known_after']:,} lies in the space, of {history['known_before']:,} does now"
+    ]
+    lines += _listed([f"{_jobs(n)} lost: {why}" for why, n in history["lost"].items()])
+    for name, what in (("keys_vanish", "vanish"), ("keys_appear", "appear")):
+        keys = history[name]
+        lines.append(f"context keys that {what}: {len(keys) or 'none'}")
+        lines += _listed([f"{key}, {_jobs(n)}" for key, n in keys.items()])
+    said = history["recommendations"]
+    gone = [one for one in said if one["becomes"] == "withdrawn"]
+    other = [one for one in said if one["becomes"] == "replaced"]
+    lines.append(
+        f"recommendations: {len(said)} active, {len(gone)} would be withdrawn, {len(other)} "
+        "replaced because of what they name"
+    )
+    lines += _listed(
+        [f"{one['becomes']} {one['context_key']}: {one['why']}" for one in gone + other]
+    )
+    lost = history["incumbents"]
+    lines.append(
+        f"incumbents: {history['incumbents_stay']} stay, "
+        f"{sum(one['becomes'] == 'falls out' for one in lost)} fall out, "
+        f"{sum(one['becomes'] == 'changes' for one in lost)} change"
+    )
+    lines += _listed(
+        [
+            f"{one['becomes']} in {one['context_key']}: {one['why']} ({_config(one['config'])}, "
+            f"{_jobs(one['jobs'])})"
+            for one in lost
+        ]
+    )
+    if history["orders"]:
+        lines.append("orders that would do nothing:")
+        lines += _listed(
+            [f"{one['number']}, {one['what']}: {one['why']}" for one in history["orders"]]
+        )
+    return lines
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - LISTED
+    shown = [f"  {line}" for line in lines[:LISTED]]
+    return [*shown, f"  and {more} more (--json has all)"] if more > 0 else shown
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def _config(config: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in config.items())

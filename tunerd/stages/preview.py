@@ -1,0 +1,253 @@
+"""What a new generation of a study would make of its history and of what is recommended.
+
+Looks and changes nothing. Goes once through history, a moment per thousand jobs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tunerd.core.advisor import Spaces
+from tunerd.core.evidence import Evidence, estimates
+from tunerd.core.observation import Observation, Scalar, Value
+from tunerd.core.orders import Order, Orders
+from tunerd.core.recommendation import candidate_id
+from tunerd.core.space import Space
+from tunerd.core.study import Parameter, Study
+from tunerd.errors import NothingFeasibleError
+from tunerd.events import from_bytes
+from tunerd.store import Store
+
+__all__ = ["Preview", "preview"]
+
+AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would come of it."""
+
+    jobs: int
+    """In history."""
+    known_before: int
+    """Jobs whose configuration lies in the space as the study is now."""
+    known_after: int
+    """… and as it would be."""
+    lost: Mapping[str, int]
+    """Why configurations that are known now no longer are: jobs by reason, most first."""
+    keys_vanish: Mapping[str, int]
+    """Context keys that no job would have: how many jobs have them now."""
+    keys_appear: Mapping[str, int]
+    recommendations: Sequence[Mapping[str, Any]]
+    """What is active: ``context_key``, ``becomes`` (stays, replaced, withdrawn), ``why``."""
+    incumbents: Sequence[Mapping[str, Any]]
+    """Best known configurations that would not stay: ``context_key``, ``becomes`` (falls out,
+    changes), ``why``, ``config``, ``jobs``."""
+    incumbents_stay: int
+    orders: Sequence[Mapping[str, Any]]
+    """Operators' orders that would do nothing: ``number``, ``what``, ``why``."""
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass
+class _View:
+    """History as one version of the study sees it."""
+
+    study: Study
+    spaces: Spaces = field(init=False)
+    contexts: dict[str, dict[str, Scalar]] = field(default_factory=dict)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    jobs: Counter[str] = field(default_factory=Counter)
+    """By context key."""
+
+    def __post_init__(self) -> None:
+        self.spaces = Spaces(self.study)
+
+    def space(self, key: str) -> Space | None:
+        try:
+            return self.spaces.get(key, self.contexts[key])
+        except NothingFeasibleError:
+            return None
+
+    def see(self, job: Observation) -> tuple[str, str, bool]:
+        """Take in one job: its key, its configuration's name, and whether that is in the space."""
+        study = self.study
+        key = study.context_key(job.context)
+        if key not in self.contexts:
+            self.contexts[key] = study.clean_context(job.context)
+            self.evidence[key] = Evidence()
+        self.jobs[key] += 1
+        config = self.spaces.own_config(key, self.contexts[key], job.config)
+        name = candidate_id(study.name, key, config)
+        self.evidence[key].add(
+            name,
+            config,
+            study.score(job.metrics),
+            study.ran(job),
+            unasked=job.recommendation_id is None,
+            sequence=job.sequence,
+        )
+        return key, name, self.encodes(key, config)
+
+    def encodes(self, key: str, config: Mapping[str, Value]) -> bool:
+        space = self.space(key)
+        return space is not None and space.encode(config) is not None
+
+    def why_not(self, key: str, config: Mapping[str, Value]) -> str:
+        """Why a configuration does not lie in the space of a context."""
+        named = self.study.named(config)
+        for parameter in self.study.parameters:
+            value = named.get(parameter.name)
+            if value is None:
+                return f"{parameter.name} is missing"
+            if wrong := _outside(parameter, value):
+                return f"{parameter.name} = {wrong} is not one of its values"
+        columns = self.study.columns([self.contexts[key]], [named])
+        for constraint in self.study.constraints:
+            if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
+                return f"breaks {constraint.name}: {constraint.expression.text}"
+        return "nothing is feasible in this context"
+
+    def best(self, key: str) -> str | None:
+        """The configuration in the space that the evidence alone says is best."""
+        inside = [
+            (name, trial)
+            for name, trial in self.evidence[key].measured()
+            if trial.run_share >= self.study.min_feasible and self.encodes(key, trial.config)
+        ]
+        if not inside:
+            return None
+        own = np.array([trial.mean for _, trial in inside])
+        scale = 1.0 if self.study.objective.scale == "log" else float(np.mean(np.abs(own)))
+        noise = self.evidence[key].noise(scale)
+        spread = np.full(len(own), own.std() + noise)
+        found = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
+        return inside[int(np.argmax([one.mean for one in found]))][0]
+
+
+def preview(store: Store, old: Study, new: Study) -> Preview:
+    """Look at a study's history and recommendations under ``old``, which holds, and ``new``."""
+    before, after = _View(old), _View(new)
+    known_before = known_after = jobs = 0
+    lost: Counter[str] = Counter()
+    becomes: dict[tuple[str, str], tuple[str, str, bool, str]] = {}
+    for observation in _history(store, old.name):
+        jobs += 1
+        key, name, was = before.see(observation)
+        new_key, new_name, is_known = after.see(observation)
+        known_before += was
+        known_after += is_known
+        why = ""
+        if was and not is_known:
+            why = after.why_not(new_key, observation.config)
+            lost[why] += 1
+        becomes.setdefault((key, name), (new_key, new_name, is_known, why))
+    stay, incumbents = _incumbents(store, before, after, becomes)
+    return Preview(
+        jobs=jobs,
+        known_before=known_before,
+        known_after=known_after,
+        lost=dict(lost.most_common()),
+        keys_vanish={k: n for k, n in before.jobs.most_common() if k not in after.jobs},
+        keys_appear={k: n for k, n in after.jobs.most_common() if k not in before.jobs},
+        recommendations=_recommendations(store, after),
+        incumbents=incumbents,
+        incumbents_stay=stay,
+        orders=_orders(store, new),
+    )
+
+
+def _history(store: Store, study: str) -> Iterator[Observation]:
+    at = 0
+    while found := store.observations(study, after=at, limit=AT_ONCE):
+        yield from found
+        at = found[-1].sequence
+
+
+def _recommendations(store: Store, after: _View) -> list[dict[str, Any]]:
+    found = []
+    for row in store.recommendations(after.study.name):
+        if row.state != "active":
+            continue
+        said, key = from_bytes(row.value.encode()), row.context_key
+        becomes, why = "stays", ""
+        if after.study.mode == "observe":
+            becomes, why = "withdrawn", "the study would only observe"
+        elif key not in after.jobs:
+            becomes, why = "withdrawn", "no job has this context key any more"
+        else:
+            configs = [one.config for one in said.candidates]
+            configs += [said.incumbent.config] if said.incumbent else []
+            wrong = [after.why_not(key, one) for one in configs if not after.encodes(key, one)]
+            if wrong:
+                becomes, why = "replaced", wrong[0]
+        found.append({"context_key": key, "becomes": becomes, "why": why})
+    return found
+
+
+def _incumbents(
+    store: Store,
+    before: _View,
+    after: _View,
+    becomes: Mapping[tuple[str, str], tuple[str, str, bool, str]],
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many best known configurations stay; what becomes of the others."""
+    told = _told(store, before.study.name)
+    stay, found = 0, []
+    for key in before.jobs:
+        name = told.get(key) or before.best(key)
+        if name is None or (key, name) not in becomes:
+            continue
+        new_key, new_name, is_known, why = becomes[key, name]
+        # Within the same key what is established stays; elsewhere the evidence is asked again.
+        changes = is_known and new_key != key and after.best(new_key) != new_name
+        if is_known and not changes:
+            stay += 1
+            continue
+        trial = before.evidence[key].trials.get(name)
+        found.append(
+            {
+                "context_key": key,
+                "becomes": "changes" if changes else "falls out",
+                "why": f"{new_key} has a better one" if changes else why or "not in the space",
+                "config": dict(trial.config) if trial else {},
+                "jobs": trial.runs if trial else 0,
+            }
+        )
+    return stay, found
+
+
+def _told(store: Store, study: str) -> dict[str, str]:
+    """Names of the incumbents that recommendations have, by context key."""
+    found = {}
+    for row in store.recommendations(study):
+        if row.state == "active":
+            said = from_bytes(row.value.encode())
+            if said.incumbent is not None:
+                found[row.context_key] = candidate_id(study, row.context_key, said.incumbent.config)
+    return found
+
+
+def _orders(store: Store, new: Study) -> list[dict[str, Any]]:
+    saved = store.study_state(new.name)
+    given = map(Order.load, saved.state.get("orders", []) if saved else [])
+    orders = Orders(new)
+    return [
+        {"number": one.number, "what": one.what + one.where, "why": wrong}
+        for one in given
+        if (wrong := orders.problem(one))
+    ]
+
+
+def _outside(parameter: Parameter, value: Value) -> str | None:
+    """The first value that is not among a parameter's choices."""
+    for one in parameter.spread(value):
+        if parameter.index(one) is None:
+            return str(one)
+    return None
