@@ -115,9 +115,9 @@ class Tuner:
         """
         first = self._expect(observations)
         judged: list[Judged] = []
+        changes: list[Change] = []
         swapped = False
         for start, end in portions(first, observations[-1].sequence):
-        changes: list[Change] = []
             portion = observations[start - first : end - first + 1]
             rows = self.features.rows(portion)
             jobs = self._named(portion, rows)
@@ -126,16 +126,16 @@ class Tuner:
             )
             seen = entered(self.contexts, seen)
             self._score(seen)
+            drift = self._watch(seen, jobs)
             self._size_bands(jobs, rows, predicted)
             self._remember(jobs, rows)
-            drift = self._watch(seen, jobs)
             before = self.model
             swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
-            self._start_bands(before)
-            judged += seen
             swapped = self._act(drift) or swapped
-        live = dict.fromkeys(one.context_key for one in judged if not one.history)
+            self._start_bands(before)
             changes += drift
+            judged += seen
+        live = dict.fromkeys(one.context_key for one in judged if not one.history)
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
         return Learned(
             first,
