@@ -2,11 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from tunerd.core import fallback
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
@@ -177,6 +179,36 @@ class Advisor:
             state.introduction,
             overrated,
         )
+
+
+    def everywhere(
+        self,
+        contexts: Mapping[str, ContextState],
+        model: Model,
+        bands: Bands,
+        features: FeatureMap,
+    ) -> Advice:
+        """What to launch in contexts that have no entry of their own.
+
+        Raises:
+            NothingFeasibleError: nothing is sound.
+        """
+        looked = []
+        for key, state in contexts.items():
+            with suppress(NothingFeasibleError):
+                space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
+                desk = _Desk(
+                    self.study, key, state, space, whole, self.orders, model, bands, features
+                )
+                if rivals := desk.rivals()[0]:
+                    looked.append((desk, rivals))
+        configs = [
+            config
+            for config in fallback.pool([rivals for _, rivals in looked], self.study.min_feasible)
+            if self.orders.broken(self.study.name, config) is None
+        ]
+        seen = [fallback.look(desk, rivals, configs) for desk, rivals in looked]
+        return fallback.entry(self.study, configs, seen)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,9 @@ class Orders:
     def _holding(self, key: str) -> list[Order]:
         if not self._fitting:
             return []
+        if key == self.study.name:
+            # The entry for the empty context: readers of any context fall back on it.
+            return [order for order, _ in self._fitting]
         said = set(_parts_of(key))
         return [order for order, parts in self._fitting if parts <= said]
 

@@ -21,6 +21,7 @@ from tunerd.core.decide import Advice
 from tunerd.core.drift.found import Change
 from tunerd.core.drift.watch import Ran as Job
 from tunerd.core.drift.watch import Watch
+from tunerd.core.fallback import MOST_CONTEXTS
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
@@ -87,6 +88,8 @@ class Tuner:
     gaps: deque[float] = field(init=False)
     """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
+    fallback: ContextState = field(init=False, default_factory=lambda: ContextState({}))
+    """Of the entry for the empty context, which readers elsewhere fall back on."""
     touched: set[str] = field(init=False, default_factory=set)
     """Contexts that changed since they were last saved; whoever saves empties it."""
     sequence: int = field(init=False, default=0)
@@ -320,7 +323,28 @@ class Tuner:
                 waiting.append((state.waiting_since, key))
             elif self._is_stale(state):
                 stale.append((state.searched, key))
-        return first + [key for _, key in sorted(waiting) + sorted(stale)]
+        found = first + [key for _, key in sorted(waiting) + sorted(stale)]
+        return [*found, self.study.name] if active and self._is_fallback_due() else found
+
+    def _is_fallback_due(self) -> bool:
+        if self.model is None or not self.is_fallback(self.study.name):
+            return False
+        if self.orders.paused(self.study.name) is not None:
+            return False
+        return bool(self.fallback.waiting_since) or self._is_stale(self.fallback)
+
+    def state(self, key: str) -> ContextState:
+        """What is known of a context, or of the entry for the empty one."""
+        return self.fallback if self.is_fallback(key) else self.contexts[key]
+
+    def is_fallback(self, key: str) -> bool:
+        """Whether a key is that of the entry for the empty context, beside ordinary ones."""
+        return key == self.study.name != self.study.context_key({})
+
+    def touch(self, key: str) -> None:
+        """Note that what is known of a context has changed."""
+        if key in self.contexts:
+            self.touched.add(key)
 
     def _is_stale(self, state: ContextState) -> bool:
         learned_since = self.sequence - max(state.searched, 0)
@@ -330,12 +354,15 @@ class Tuner:
         """Search one context and decide what to say there.
 
         Raises:
-            NothingFeasibleError: the constraints rule out everything in this context.
+            NothingFeasibleError: the constraints rule out everything in this context; of the
+                entry for the empty context: no configuration is sound.
         """
-        state = self.contexts[key]
+        state = self.state(key)
         state.waiting_since = 0
         state.searched = self.sequence
-        self.touched.add(key)
+        self.touch(key)
+        if self.is_fallback(key):
+            return self._fall_back()
         return self._advisor.advise(
             key,
             state,
@@ -353,6 +380,25 @@ class Tuner:
         the predictor's errors. A share, never below 0; drawn to 0 while there are few."""
         worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
         return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
+
+    def _fall_back(self) -> Advice:
+        """What to launch in contexts that have no entry of their own."""
+        if self.model is None:
+            raise NothingFeasibleError("There is nothing to predict from yet.")
+        known = self.basis(self.study.name)
+        return self._advisor.everywhere(known, self.model, self.bands, self.features)
+
+    def basis(self, key: str) -> dict[str, ContextState]:
+        """The contexts that advice for a key is made from: its own, or several for the entry for
+        the empty context."""
+        if not self.is_fallback(key):
+            return {key: self.contexts[key]}
+        latest = sorted(
+            (state.last_job_at, key)
+            for key, state in self.contexts.items()
+            if state.last_job_at is not None and state.evidence.jobs
+        )[-MOST_CONTEXTS:]
+        return {key: self.contexts[key] for _, key in latest}
 
     def cancel_campaign(self, key: str) -> int | None:
         """End the campaign of a context; says how many runs its round still missed, None when
@@ -385,6 +431,8 @@ class Tuner:
 
     def impose(self, orders: Orders) -> None:
         """Keep to these orders from now on."""
+        if orders.standing != self.orders.standing:
+            self.fallback.waiting_since = max(self.sequence, 1)
         self._advisor.impose(orders)
 
     def wake(self, keys: Iterable[str], now: datetime) -> None:
@@ -445,6 +493,7 @@ class Tuner:
         """Take over what history does not tell of the contexts of the former generation:
         campaigns under way, promises made, proposals declined and who asked. Contexts without a
         job stay where this generation gives them the same key."""
+        self.fallback.waiting_since = max(self.sequence, 1)
         for key, state in former.items():
             before = ContextState.load(state)
             if key not in self.contexts and before.asked_at is not None:
@@ -465,14 +514,14 @@ class Tuner:
             return
         reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
         assert reference is not None
-        self.contexts[key].promise(
+        self.state(key).promise(
             {
                 c.candidate_id: Promise(c.gain.median, reference, c.kind)
                 for c in advice.candidates
                 if c.gain is not None
             }
         )
-        self.touched.add(key)
+        self.touch(key)
 
     def start_campaign(
         self, context: Mapping[str, Scalar], campaign: Campaign, now: datetime
@@ -499,6 +548,7 @@ class Tuner:
         return {
             "sequence": self.sequence,
             "vocabulary": self.features.dump(),
+            "fallback": self.fallback.dump(),
             "window": self.window.dump(),
             "bands": self.bands.dump(),
             "gains": [list(pair) for pair in self.gains],
@@ -527,6 +577,8 @@ class Tuner:
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = Window.load(state["window"])
+        if "fallback" in state:
+            tuner.fallback = ContextState.load(state["fallback"])
         tuner.bands = Bands.load(state["bands"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
         tuner.gaps.extend(state.get("gaps", ()))

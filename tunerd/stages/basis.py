@@ -27,7 +27,7 @@ def basis_of(books: "Books", key: str) -> bytes:
     followed = books.recommended.followed(key)
     return _encode(
         {
-            "state": books.tuner.contexts[key].dump(),
+            "state": books.tuner.state(key).dump(),
             "running": None if followed is None else msgspec.Raw(to_bytes(followed)),
         }
     )

@@ -130,12 +130,17 @@ class Books:
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""
         since = now - timedelta(days=self.settings.active_days)
-        return [
+        found = [
             key
             for key in sorted({*self.recommended.running, *self.recommended.proposed})
             if (state := self.tuner.contexts.get(key)) is not None
             and (state.alive_at is None or state.alive_at < since)
         ]
+        name = self.study.name
+        said = name in self.recommended.running or name in self.recommended.proposed
+        if said and self.tuner.is_fallback(name) and not self.tuner.active(now, now - since, 1):
+            found.append(name)
+        return found
 
     def only_asked(self, now: datetime) -> list[str]:
         """Contexts that somebody asked about long ago and where no job ever ran."""
@@ -185,7 +190,8 @@ class Books:
         self._let_go(tx, changes.outlived, now, said)
         self._forget(tx, changes.forgotten)
         crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
-        self.recommended.keep_up(tx, changes.lapsed, set(active), crowded_out, now, said)
+        alive = {*active, self.study.name} if active else set()
+        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, said)
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, said)
         answer_requests(self, tx, changes, now, said)
@@ -300,7 +306,10 @@ class Books:
         recommended = self.recommended
         for key, found in changes.searched.items():
             if isinstance(found, str):
-                said.lines.append(Line("nothing feasible", {"context": key, "problem": found}))
+                if not self.tuner.is_fallback(key):
+                    said.lines.append(Line("nothing feasible", {"context": key, "problem": found}))
+                if key in recommended.proposed and self.tuner.is_fallback(key):
+                    recommended.drop(tx, key, "dropped")
                 if key in recommended.running:
                     recommended.withdraw(tx, key, found, now, said)
         valid = timedelta(days=self.settings.valid_days)
@@ -308,7 +317,7 @@ class Books:
             message = compose(
                 self.study,
                 key,
-                self.tuner.contexts[key],
+                self.tuner.state(key),
                 advice,
                 self.made_from(),
                 revision=recommended.next_revision(key),
@@ -337,7 +346,7 @@ class Books:
         )
 
     def _is_news(self, key: str, advice: Advice, asked: bool) -> bool:
-        declined = self.tuner.contexts[key].declined
+        declined = self.tuner.state(key).declined
         if self.study.mode == "approve" and declined is not None and gist(advice) == declined:
             return False
         followed = self.recommended.followed(key)
@@ -347,8 +356,8 @@ class Books:
 
     def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
         for key in keys:
-            self.tuner.contexts[key].declined = gist(self.recommended.proposed[key])
-            self.tuner.touched.add(key)
+            self.tuner.state(key).declined = gist(self.recommended.proposed[key])
+            self.tuner.touch(key)
             self.recommended.drop(tx, key, "declined")
 
     def _obey(
@@ -402,16 +411,22 @@ class Books:
             self.tuner.touched.discard(key)
         tx.forget_contexts(self.study.name, idle)
 
+    def _is_known(self, key: str) -> bool:
+        """Whether this generation can say something for a context key."""
+        if self.tuner.is_fallback(key):
+            return self.tuner.model is not None
+        return key in self.tuner.contexts
+
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
         for key in sorted(self.recommended.proposed):
-            if self.ended or self.study.mode == "publish" or key not in self.tuner.contexts:
+            if self.ended or self.study.mode == "publish" or not self._is_known(key):
                 self.recommended.drop(tx, key, "dropped")
         for key in sorted(self.recommended.running):
             if self.ended:
                 reason = "The study has ended."
             elif self.study.mode == "observe":
                 reason = "The study only observes now."
-            elif key not in self.tuner.contexts:
+            elif not self._is_known(key):
                 reason = "The study has changed and knows this context no longer."
             else:
                 continue
