@@ -18,6 +18,7 @@ def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:
         ran_weight=np.full(len(values), 0.5),
         context_key=tuple(f"c{s}" for s in sequences.tolist()),
         weight=values + 0.25,
+        margin=-values,
     )
 
 
@@ -29,6 +30,7 @@ def assert_holds(sample: Sample, sequences: np.ndarray[tuple[int], np.dtype[np.i
     np.testing.assert_array_equal(rows.score, wanted.score)
     np.testing.assert_array_equal(rows.ran_weight, wanted.ran_weight)
     np.testing.assert_array_equal(rows.weight, wanted.weight)
+    np.testing.assert_array_equal(rows.margin, wanted.margin)
     assert rows.context_key == wanted.context_key
 
 

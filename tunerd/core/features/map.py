@@ -83,6 +83,7 @@ class FeatureMap:
             ran_weight=ran[:, 1].copy(),
             context_key=tuple(study.context_key(o.context) for o in observations),
             weight=np.clip(np.array(seconds, np.float64) / STEADY_S, 0.1, 1.0),
+            margin=np.array([study.margin(o.metrics) for o in observations], np.float64),
         )
 
     def candidates(self, space: "Space", codes: Codes) -> Rows:
@@ -100,6 +101,7 @@ class FeatureMap:
             ran_weight=np.zeros(n),
             context_key=(self.study.context_key(space.context),) * n,
             weight=np.ones(n),
+            margin=nothing,
         )
 
     def coordinates(self, X: FloatArray) -> FloatArray:

@@ -67,7 +67,7 @@ class Replay:
     def add(self, rows: Rows, sequences: IntArray, finished: FloatArray) -> None:
         """Add rows in the order of their sequences, which continue those added before."""
         packed = np.column_stack(
-            [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, finished]
+            [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, rows.margin, finished]
         )
         for i, (sequence, key) in enumerate(zip(sequences.tolist(), rows.context_key, strict=True)):
             # A copy of its own: a view would keep the whole batch in memory for one row.
@@ -101,12 +101,13 @@ def _unpack(kept: Sequence[_Kept]) -> Sample:
         return Sample(Rows.empty(), np.empty(0, np.int64), np.empty(0))
     packed = np.stack([row for _, row, _ in kept])
     rows = Rows(
-        X=np.ascontiguousarray(packed[:, :-5]),
-        score=packed[:, -5].copy(),
-        ran=packed[:, -4].copy(),
-        ran_weight=packed[:, -3].copy(),
+        X=np.ascontiguousarray(packed[:, :-6]),
+        score=packed[:, -6].copy(),
+        ran=packed[:, -5].copy(),
+        ran_weight=packed[:, -4].copy(),
         context_key=tuple(key for _, _, key in kept),
-        weight=packed[:, -2].copy(),
+        weight=packed[:, -3].copy(),
+        margin=packed[:, -2].copy(),
     )
     sequences = np.array([sequence for sequence, _, _ in kept], dtype=np.int64)
     return Sample(rows, sequences, packed[:, -1].copy())

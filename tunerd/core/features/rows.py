@@ -25,6 +25,9 @@ class Rows:
     """n context keys."""
     weight: FloatArray
     """(n,) weight of the score, positive."""
+    margin: FloatArray
+    """(n,) how far the job stayed within the nearest bound of a guard, in logarithms; negative
+    beyond it, NaN where the job reported no guard's metric."""
 
     def __len__(self) -> int:
         return len(self.context_key)
@@ -38,6 +41,7 @@ class Rows:
             ran_weight=self.ran_weight[where],
             context_key=tuple(self.context_key[i] for i in where.tolist()),
             weight=self.weight[where],
+            margin=self.margin[where],
         )
 
     def joined(self, below: "Rows") -> "Rows":
@@ -49,6 +53,7 @@ class Rows:
             ran_weight=np.concatenate([self.ran_weight, below.ran_weight]),
             context_key=self.context_key + below.context_key,
             weight=np.concatenate([self.weight, below.weight]),
+            margin=np.concatenate([self.margin, below.margin]),
         )
 
     @classmethod
@@ -61,4 +66,5 @@ class Rows:
     @classmethod
     def empty(cls, width: int = 0) -> "Rows":
         """Return no rows of ``width`` columns."""
-        return cls(np.empty((0, width)), np.empty(0), np.empty(0), np.empty(0), (), np.empty(0))
+        none = np.empty(0)
+        return cls(np.empty((0, width)), none, none, none, (), none, none)

@@ -52,6 +52,21 @@ class Guard:
         too_small = self.min is not None and value < self.min
         return too_small or (self.max is not None and value > self.max)
 
+    def margin(self, value: float | None) -> float:
+        """How far a reported value is within the nearer bound, in logarithms where both are
+        positive and else in shares of the bound; negative beyond it, NaN when not reported."""
+        if value is None or not math.isfinite(value):
+            return math.nan
+        margins = [math.inf]
+        for bound, sign in ((self.min, 1.0), (self.max, -1.0)):
+            if bound is None:
+                continue
+            if bound > 0 and value > 0:
+                margins.append(sign * math.log(value / bound))
+            else:
+                margins.append(sign * (value - bound) / max(abs(bound), 1.0))
+        return min(margins)
+
 
 @dataclass(frozen=True, slots=True)
 class ContextFeature:

@@ -156,6 +156,14 @@ class Study:
                 return guard.metric
         return None
 
+    def margin(self, metrics: Mapping[str, float]) -> float:
+        """Return how far a run stayed within the nearest of its guards' bounds; NaN without any.
+
+        A tenth is about 10 % of the bound, negative is beyond it.
+        """
+        margins = (guard.margin(metrics.get(guard.metric)) for guard in self.guards)
+        return min((m for m in margins if not math.isnan(m)), default=math.nan)
+
     def ran(self, observation: Observation) -> Ran:
         """Return what a job says about whether its configuration runs (design: what a job
         teaches)."""
