@@ -98,9 +98,9 @@ class Tuner:
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
         self.gains = deque(maxlen=GAINS)
+        self.watch = Watch(self.study)
         self.gaps = deque(maxlen=GAINS)
         self._advisor = Advisor(self.study, self.only)
-        self.watch = Watch(self.study)
         self.training = Training(self.study, self.features, self.background)
 
     @property
@@ -221,8 +221,6 @@ class Tuner:
             held = told.low <= told.score <= told.high
             self.window.add(one.context_key, told.predicted, told.score, held)
 
-    def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
-        for job, key, score in zip(jobs, rows.context_key, rows.score.tolist(), strict=True):
     def _watch(self, judged: Sequence[Judged], jobs: Sequence[NamedJob]) -> list[Change]:
         """Look whether these jobs are as jobs were."""
         seen = [
@@ -254,7 +252,7 @@ class Tuner:
 
     def _alarm_bands(self, change: Change) -> None:
         """Widen bands where jobs behave differently, and no longer where that is over."""
-        if not change.drift.of_speed:
+        if not change.drift.of_speed or not self.study.drift.act:
             return
         if change.phase == "over":
             self.bands.calm(change.drift.contexts or None)
@@ -262,6 +260,8 @@ class Tuner:
             if one.drift.of_speed:
                 self.bands.alarm(one.drift.contexts or None)
 
+    def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
+        for job, key, score in zip(jobs, rows.context_key, rows.score.tolist(), strict=True):
             self._remember_one(job, key, None if np.isnan(score) else score)
         self.sequence = jobs[-1].observation.sequence
 
@@ -552,6 +552,7 @@ class Tuner:
             "window": self.window.dump(),
             "bands": self.bands.dump(),
             "gains": [list(pair) for pair in self.gains],
+            "watch": self.watch.dump(),
             "gaps": list(self.gaps),
             "training": self.training.dump(),
         }
@@ -581,11 +582,10 @@ class Tuner:
             tuner.fallback = ContextState.load(state["fallback"])
         tuner.bands = Bands.load(state["bands"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
+        tuner.watch = Watch.load(study, state.get("watch", {}))
         tuner.gaps.extend(state.get("gaps", ()))
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = Training(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
-            "watch": self.watch.dump(),
-        tuner.watch = Watch.load(study, state.get("watch", {}))
