@@ -61,7 +61,7 @@ class Rows:
         """Return rows (n, F) of one context, of which nothing is known."""
         nothing = np.full(len(X), np.nan)
         keys = (context_key,) * len(X)
-        return cls(X, nothing, nothing, np.zeros(len(X)), keys, np.ones(len(X)))
+        return cls(X, nothing, nothing, np.zeros(len(X)), keys, np.ones(len(X)), nothing)
 
     @classmethod
     def empty(cls, width: int = 0) -> "Rows":
