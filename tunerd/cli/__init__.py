@@ -31,6 +31,7 @@ COMMANDS = {
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
     "ledger": ("ledger", "Say what following recommendations was worth."),
     "explain": ("explain", "Say what matters in a study, and why something is recommended."),
+    "derive": ("derive", "Make a recommendation again from history: is it the same?"),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),
     "campaign": ("campaign", "Ask for profiling rounds in one context."),
     "recommend": ("recommend", "Say what to launch in a context, seen or not."),

@@ -1,8 +1,9 @@
 """What a recommendation was made from, beyond what history, checkpoints and steps tell.
 
-That is the context's state as its search began, what was followed there, the orders that stood,
-what the tuner knows beside its model, and the build. Kept with each recommendation and proposal,
-so that :mod:`tunerd.stages.deriving` can make it again.
+That is the state of the context as its search began (of several contexts, for the entry for the
+empty one), what was followed there, the orders that stood, what the tuner knows beside its model,
+and the build. Kept with each recommendation and proposal, so that :mod:`tunerd.stages.deriving` can
+make it again.
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ def basis_of(books: "Books", key: str) -> bytes:
     followed = books.recommended.followed(key)
     return _encode(
         {
-            "state": books.tuner.state(key).dump(),
+            "states": {name: one.dump() for name, one in books.tuner.basis(key).items()},
             "running": None if followed is None else msgspec.Raw(to_bytes(followed)),
         }
     )

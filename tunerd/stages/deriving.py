@@ -7,7 +7,7 @@ and learns on in the steps in which it learned then; so it goes through recovery
 to be the one that was said, bit for bit.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,11 +33,14 @@ from tunerd.stages.build import build
 from tunerd.stages.versions import manifest_of, parts_of
 from tunerd.store import DamagedCheckpointError, Derivation, Store, checkpoint_name
 
-__all__ = ["Check", "Derived", "Difference", "How", "Progress", "derive"]
+__all__ = ["Check", "Derived", "Difference", "How", "Progress", "derive", "differences"]
 
 How = Literal["auto", "rebuilt", "kept"]
 Progress = Callable[[str, int, int], None]
 """Is told what is done, how much of it, and of how much."""
+
+States = Mapping[str, Mapping[str, Any]]
+"""State of each context, by its key."""
 
 BATCH = 1_000
 MOST_PORTIONS = 300
@@ -93,8 +96,8 @@ def derive(
         message = work.message()
     said = dict(kept.message)
     told = None if message is None else msgspec.json.decode(to_bytes(message))
-    differences = () if told is None else tuple(_differences("", said, told))
-    return Derived(kept, tuple(work.checks), told, differences)
+    found = [] if told is None else differences(said, told)
+    return Derived(kept, tuple(work.checks), told, tuple(found))
 
 
 @dataclass
@@ -113,9 +116,13 @@ class _Work:
         if study is None:
             return None
         self._check_orders(study)
-        state = self._state(study)
+        states = self._states(study)
         try:
-            tuner = self._tuner(study, state)
+            tuner = self._tuner(study, states)
+        except KeyError as error:
+            text = f"This build does not read what was kept then: it wants {error}."
+            self._say("model", None, text)
+            return None
         except (LookupError, DamagedCheckpointError, ValueError) as error:
             self._say("model", None, f"It cannot be made again: {error}.")
             return None
@@ -173,27 +180,29 @@ class _Work:
 
     # -- history --------------------------------------------------------------------------------
 
-    def _state(self, study: Study) -> Mapping[str, Any]:
-        """The context's state as its search began, with what history says of its jobs."""
-        state: Mapping[str, Any] = self.kept.basis["state"]
-        found = self._read_history(study)
-        regimes = self.kept.basis["tuner"]["training"]["regimes"]
-        if regimes:
+    def _states(self, study: Study) -> "States":
+        """By key, the contexts' states as the search began, with what history says of their
+        jobs."""
+        states: States = self.kept.basis["states"]
+        found = self._read_history(study, states.keys())
+        if self.kept.basis["tuner"]["training"]["regimes"]:
             text = "As kept: since a drift, what older jobs said of a configuration counts less."
             self._say("evidence", None, text)
-            return state
-        said, told = state["evidence"], msgspec.json.decode(msgspec.json.encode(found))
-        if said == told:
-            jobs = found.get("jobs", 0)
-            self._say("evidence", True, f"What {jobs:,} jobs of the context said is the same.")
+            return states
+        told = {key: msgspec.json.decode(msgspec.json.encode(one)) for key, one in found.items()}
+        other = differences({key: one["evidence"] for key, one in states.items()}, told)
+        jobs = sum(one["jobs"] for one in told.values())
+        where = f"{len(states)} contexts" if len(states) > 1 else "the context"
+        if other:
+            names = [one.field for one in other]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            self._say("evidence", False, f"Jobs say otherwise: {', '.join(names[:3])}{more}.")
         else:
-            parts = [one.field for one in _differences("", said, told)]
-            more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
-            self._say("evidence", False, f"Jobs say otherwise: {', '.join(parts[:3])}{more}.")
-        return {**state, "evidence": told}
+            self._say("evidence", True, f"What {jobs:,} jobs of {where} said is the same.")
+        return {key: {**one, "evidence": told[key]} for key, one in states.items()}
 
-    def _read_history(self, study: Study) -> Mapping[str, Any]:
-        """Check the digest of each step on the way; returns the context's evidence."""
+    def _read_history(self, study: Study, keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """Check the digest of each step on the way; returns the contexts' evidence."""
         kept, tuner = self.kept, Tuner(study, self.background)
         then = Chain(**kept.basis["chain"])
         chain = Chain(then.since, then.since)
@@ -211,7 +220,7 @@ class _Work:
             if wrong is None and step is not None and digest != chain.digest:
                 wrong = f"One of jobs {step.sequence_from:,} to {step.sequence_to:,}"
                 wrong += f" (step {step.step}) is not what was learned"
-            if study.context_key(one.context) == kept.context_key:
+            if study.context_key(one.context) in keys:
                 here.append(one)
                 if len(here) == BATCH:
                     tuner.remember(here)
@@ -225,8 +234,8 @@ class _Work:
         self._say("history", wrong is None, good if wrong is None else f"{wrong}{older}.")
         if here:
             tuner.remember(here)
-        found = tuner.contexts.get(kept.context_key) or ContextState({})
-        return found.evidence.dump()
+        blank = ContextState({})
+        return {key: tuner.contexts.get(key, blank).evidence.dump() for key in keys}
 
     def _observations(self) -> Iterator[Observation]:
         at, last = 0, self.kept.sequence
@@ -242,7 +251,7 @@ class _Work:
 
     # -- the model ------------------------------------------------------------------------------
 
-    def _tuner(self, study: Study, state: Mapping[str, Any]) -> Tuner:
+    def _tuner(self, study: Study, states: States) -> Tuner:
         """The study's tuner as it was, its model fitted and taught again where that can be.
 
         Raises:
@@ -253,7 +262,7 @@ class _Work:
         name: str | None = self.kept.message["made_from"]["model"]
         if name is None:
             self._say("model", True, "There was none yet.")
-            return self._restored(study, state, None, [])
+            return self._restored(study, states, None, [])
         try:
             parts: Mapping[str, bytes] | None = parts_of(self.store, self.kept.study, name)
             gone = ""
@@ -264,8 +273,8 @@ class _Work:
             if parts is None:
                 raise LookupError(f"{gone}, and it cannot be fitted again: {plan}")
             self._say("model", None, f"Taken from its checkpoint, not fitted again: {plan}.")
-            return self._restored(study, state, parts, [])
-        tuner = self._taught(study, state, plan)
+            return self._restored(study, states, parts, [])
+        tuner = self._taught(study, states, plan)
         assert tuner.model is not None
         told = tuner.model.dump()
         if parts is None:
@@ -317,7 +326,7 @@ class _Work:
             )
         return _Plan(start, todo, f"{text} and taught {len(todo):,} times")
 
-    def _taught(self, study: Study, state: Mapping[str, Any], plan: "_Plan") -> Tuner:
+    def _taught(self, study: Study, states: States, plan: "_Plan") -> Tuner:
         if isinstance(plan.start, str):
             parts = parts_of(self.store, self.kept.study, plan.start)
         else:
@@ -326,12 +335,12 @@ class _Work:
             training = Training(study, FeatureMap(study, basis["vocabulary"]), self.background)
             training.regimes = tuple(map(Regime.load, basis["training"]["regimes"]))
             parts = training.fit_at(plan.start, self._fetch(0)).dump()
-        return self._restored(study, state, parts, plan.todo)
+        return self._restored(study, states, parts, plan.todo)
 
     def _restored(
         self,
         study: Study,
-        state: Mapping[str, Any],
+        states: States,
         parts: Mapping[str, bytes] | None,
         todo: Sequence[tuple[int, int]],
     ) -> Tuner:
@@ -342,7 +351,7 @@ class _Work:
             study,
             self.background,
             {**basis, "window": Window().dump(), "training": training},
-            {self.kept.context_key: state},
+            states,
             parts,
             todo,
             self._fetch(len(todo)),
@@ -380,7 +389,7 @@ class _Work:
         return compose(
             study,
             kept.context_key,
-            tuner.contexts[kept.context_key],
+            tuner.state(kept.context_key),
             advice,
             MadeFrom(
                 sequence=tuner.sequence,
@@ -402,6 +411,11 @@ class _Plan:
     todo: list[tuple[int, int]]
     """Portions to learn since."""
     text: str
+
+
+def differences(said: Any, derived: Any) -> list[Difference]:
+    """Field by field, what two JSON values do not have in common."""
+    return list(_differences("", said, derived))
 
 
 def _differences(where: str, said: Any, derived: Any) -> Iterator[Difference]:

@@ -1,0 +1,139 @@
+"""``tunerd derive``: make a published recommendation again, and show that it is the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+
+if TYPE_CHECKING:
+    from tunerd.stages.deriving import Derived, How, Progress
+    from tunerd.store import Derivation, Store
+
+__all__ = ["derive"]
+
+DIFFERS = 1
+"""Exit code where something is not the same."""
+MOST_LISTED = 10
+
+
+@click.command()
+@click.argument("recommendation_id")
+@settings_option
+@click.option(
+    "--model",
+    "how",
+    type=click.Choice(["auto", "rebuilt", "kept"]),
+    default="auto",
+    show_default=True,
+    help="Fit and teach the model again from history, or take it as its checkpoint has it; auto "
+    "does the former unless it learned very often since its fit.",
+)
+@json_option
+def derive(recommendation_id: str, file: Path | None, how: "How", as_json: bool) -> int:
+    """Make RECOMMENDATION_ID again from history, and show that it is the same bit for bit, or what
+    differs and the likely reason.
+
+    Exits with 0 where all is the same, with 1 where anything differs. Reads the store; a daemon
+    need not run.
+    """
+    settings = read_settings(file)
+    from tunerd.stages.deriving import derive as derive_again
+
+    with open_the_store(settings, upgrade=False) as store:
+        kept = store.derivation(recommendation_id)
+        if kept is None:
+            raise click.UsageError(_unknown(store, recommendation_id))
+        with _progress() as progress:
+            derived = derive_again(store, kept, how, progress)
+        stands = _stands(store, kept)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(_report(derived, stands), indent=2, ensure_ascii=False))
+    else:
+        from tunerd.cli.derive_view import show
+
+        show(derived, stands)
+    return 0 if derived.same and not stands else DIFFERS
+
+
+def _unknown(store: "Store", wanted: str) -> str:
+    """Why it cannot be derived, and what can."""
+    for study in store.studies():
+        for row in store.recommendations(study.name):
+            if wanted == row.recommendation_id or wanted in (row.proposal or ""):
+                return (
+                    f"what {wanted} was made from is not kept: it is too old, or was made by a "
+                    "tunerd that kept nothing"
+                )
+    listed = store.derivable(limit=MOST_LISTED)
+    latest = "".join(f"\n  {one}  {key}" for _, one, key in listed)
+    return f"the store knows no recommendation {wanted}; the latest are:{latest or ' none yet'}"
+
+
+def _stands(store: "Store", kept: "Derivation") -> list[dict[str, Any]]:
+    """How what stands in the store under this id differs from what was said first: nothing but
+    revision, times and state may."""
+    import json
+
+    from tunerd.stages.deriving import differences
+
+    row = store.recommendation(kept.study, kept.context_key)
+    if row is None:
+        return []
+    found = [json.loads(text) for text in (row.value, row.proposal) if text is not None]
+    mine = [one for one in found if one.get("recommendation_id") == kept.recommendation_id]
+    free = {"revision", "issued_at", "valid_until"}
+    return [
+        {"field": one.field, "said": one.said, "stands": one.derived}
+        for message in mine
+        if message["state"] == "active"
+        for one in differences(kept.message, message)
+        if one.field not in free
+    ]
+
+
+def _report(derived: "Derived", stands: list[dict[str, Any]]) -> dict[str, Any]:
+    kept = derived.kept
+    return {
+        "schema": "tunerd.derivation/1",
+        "recommendation_id": kept.recommendation_id,
+        "study": kept.study,
+        "context_key": kept.context_key,
+        "generation": kept.generation,
+        "sequence": kept.sequence,
+        "said_at": kept.said_at.isoformat(),
+        "same": derived.same and not stands,
+        "checks": [
+            {"what": one.what, "same": one.same, "text": one.text} for one in derived.checks
+        ],
+        "differences": [
+            {"field": one.field, "said": one.said, "derived": one.derived}
+            for one in derived.differences
+        ],
+        "stands": stands,
+        "said": kept.message,
+        "derived": derived.message,
+    }
+
+
+@contextmanager
+def _progress() -> "Iterator[Progress]":
+    """A bar on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task("", total=None)
+
+        def tell(what: str, done: int, of: int) -> None:
+            bar.update(task, description=what, completed=done, total=of)
+
+        yield tell
