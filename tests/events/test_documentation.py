@@ -4,13 +4,16 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tunerd.core.observation import Observation
-from tunerd.events import from_bytes, job_schema, read_job
+from tunerd.core.request import Request
+from tunerd.events import from_bytes, job_schema, read_job, read_request, request_schema
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -21,11 +24,13 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_events_are_accepted() -> None:
-    job, cloudevent, _ = blocks("json")
+    job, cloudevent, _, request = blocks("json")
     for example in (job, cloudevent):
         seen = read_job(example.encode(), (), NOW)
         assert isinstance(seen, Observation), seen
         assert seen.event_id == "cluster-a/4711/1"
+    asked = read_request(request.encode(), (), NOW)
+    assert isinstance(asked, Request), asked
 
 
 def test_the_example_recommendation_is_one() -> None:
@@ -33,14 +38,22 @@ def test_the_example_recommendation_is_one() -> None:
     assert example.candidates[0].config == {"tp": 4, "pp": 2, "precision": "fp8"}
 
 
-def test_the_table_lists_every_field_and_says_which_are_required() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (required)? ?\|", PAGE, re.MULTILINE)
-    definition = job_schema()["$defs"]["JobEvent"]
+@pytest.mark.parametrize(
+    ("title", "schema"), [("Job event", job_schema), ("Request", request_schema)]
+)
+def test_the_table_lists_every_field_and_says_which_are_required(
+    title: str, schema: Callable[[], dict[str, Any]]
+) -> None:
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (required)? ?\|", section, re.MULTILINE)
+    (definition,) = [
+        one for one in schema()["$defs"].values() if "schema" in one.get("properties", {})
+    ]
     assert [name for name, _ in rows] == list(definition["properties"])
     assert [name for name, required in rows if required] == definition["required"]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_the_programs_run(number: int, tmp_path: Path) -> None:
     program = blocks("python")[number]
     (tmp_path / "stream").mkdir()
@@ -52,6 +65,7 @@ def test_the_programs_run(number: int, tmp_path: Path) -> None:
         0: "assert choice.config['tp'] in (4, 8)",
         1: f"import json\nassert choose(json.loads({message!r}), '1')['tp'] in (4, 8)",
         2: "",
+        3: "assert answer is None and choice is None",
     }[number]
     subprocess.run([sys.executable, "-c", f"{program}\n{check}"], cwd=tmp_path, check=True)
     if number == 0:
