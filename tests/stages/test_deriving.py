@@ -265,3 +265,28 @@ def test_only_the_latest_are_kept(copied: Store) -> None:
     with copied.transaction() as tx:
         assert tx.prune_derivations(NAME, 5) == len(before) - 5
     assert said(copied) == before[-5:]
+
+
+def test_after_a_drift_as_well(store: Store, time: Time) -> None:
+    """Evidence begins again, and a model with the new regime in front takes over."""
+    tuning = Tuning(store, time, Heard())
+    tuning.publish()
+    stage = tuning.start()
+    first = 1
+    for times, jobs, factor in ((1, 300, 1.0), (4, STEP, 1.0), (6, STEP, 0.7)):
+        for _ in range(times):
+            found = [
+                structs.replace(one, metrics={k: factor * v for k, v in one.metrics.items()})
+                for one in random_jobs(jobs, first=first, seed=first)
+            ]
+            tuning.add(found)
+            tuning.run(stage)
+            first += jobs
+    drifted = [one for one in said(store) if one.basis["tuner"]["training"]["regimes"]]
+    assert drifted
+    for kept in drifted:
+        derived = derive(store, kept)
+        assert derived.same, (derived.checks, derived.differences)
+        assert check(derived, "evidence")[0] is None
+        assert check(derived, "model")[0] is True
+    stage._background.shutdown()

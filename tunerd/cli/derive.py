@@ -21,8 +21,9 @@ MOST_LISTED = 10
 
 
 @click.command()
-@click.argument("recommendation_id")
+@click.argument("recommendation_id", required=False)
 @settings_option
+@click.option("--study", metavar="STUDY", help="Instead of an id: what this study said last.")
 @click.option(
     "--model",
     "how",
@@ -33,20 +34,25 @@ MOST_LISTED = 10
     "does the former unless it learned very often since its fit.",
 )
 @json_option
-def derive(recommendation_id: str, file: Path | None, how: "How", as_json: bool) -> int:
+def derive(
+    recommendation_id: str | None, file: Path | None, study: str | None, how: "How", as_json: bool
+) -> int:
     """Make RECOMMENDATION_ID again from history, and show that it is the same bit for bit, or what
     differs and the likely reason.
 
     Exits with 0 where all is the same, with 1 where anything differs. Reads the store; a daemon
     need not run.
     """
+    if (recommendation_id is None) == (study is None):
+        raise click.UsageError("say a recommendation's id, or --study for what one said last")
     settings = read_settings(file)
     from tunerd.stages.deriving import derive as derive_again
 
     with open_the_store(settings, upgrade=False) as store:
-        kept = store.derivation(recommendation_id)
+        wanted = recommendation_id or _latest(store, study or "")
+        kept = store.derivation(wanted)
         if kept is None:
-            raise click.UsageError(_unknown(store, recommendation_id))
+            raise click.UsageError(_unknown(store, wanted))
         with _progress() as progress:
             derived = derive_again(store, kept, how, progress)
         stands = _stands(store, kept)
@@ -59,6 +65,15 @@ def derive(recommendation_id: str, file: Path | None, how: "How", as_json: bool)
 
         show(derived, stands)
     return 0 if derived.same and not stands else DIFFERS
+
+
+def _latest(store: "Store", study: str) -> str:
+    """The id of what a study said last."""
+    found = store.derivable(study, limit=1)
+    if not found:
+        known = ", ".join(row.name for row in store.studies()) or "none"
+        raise click.UsageError(f"study {study} has said nothing yet; the store knows: {known}")
+    return found[0][1]
 
 
 def _unknown(store: "Store", wanted: str) -> str:
