@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Installation, Said
+from tunerd.core.request import Request
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
 from tunerd.reports import Lagging, Scores, SetAside, Stepped
@@ -142,3 +143,15 @@ def test_a_daemon_that_cannot_be_asked(
 def test_broken_studies_do_not_hide_the_status(tunerd: Tunerd, installation: Installation) -> None:
     installation.study_file.write_text("broken")
     assert tunerd("status", "--settings", installation.file).code == 0
+
+
+def test_who_asked_and_waits_is_counted(installation: Installation, tunerd: Tunerd) -> None:
+    asked = [
+        Request(study="llm", source="s", event_id=name, context={"gpu": "H100"}) for name in "ab"
+    ]
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.add_requests(asked, NOW)
+    said = tunerd("status", "--settings", installation.file)
+    assert "2 requests wait for an answer" in said.out
+    said = tunerd("status", "--settings", installation.file, "--json")
+    assert said.json["studies"][0]["unanswered_requests"] == 2

@@ -92,6 +92,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "last_step_at": last.finished_at if last else None,
         "recommendations": dict(overview.recommendations),
         "pending_commands": overview.pending_commands,
+        "unanswered_requests": store.requests_waiting().get(name, 0),
         "ended": state.get("ended", False),
         "orders": _orders(store, generation, state.get("orders", [])),
         "waiting_for_approval": len(waiting(store, name)),

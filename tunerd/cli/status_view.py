@@ -81,6 +81,9 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             f"{drift['message']} Noticed {_ago(drift['noticed']['finished_at'], now)}.",
             style="not bold",
         )
+    if count := study["unanswered_requests"]:
+        wait = "request waits" if count == 1 else "requests wait"
+        text.append(f"\n  {'asked':<10}{count} {wait} for an answer", style="not bold")
     for order in study["orders"]:
         paused = order["kind"] == "pause"
         text.append(f"\n  {'paused' if paused else 'limit':<10}", style="not bold yellow")
