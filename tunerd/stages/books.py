@@ -127,6 +127,11 @@ class Books:
     put_off: bool = False
     """Whether the last step left new jobs alone, because somebody asked."""
 
+    @property
+    def fallback_key(self) -> str | None:
+        """Of the entry for the empty context, where that is one beside ordinary ones."""
+        return self.study.name if self.tuner.is_fallback(self.study.name) else None
+
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""
         since = now - timedelta(days=self.settings.active_days)

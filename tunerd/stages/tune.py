@@ -324,7 +324,7 @@ class Tune:
                 observations=len(observations),
                 learn_s=learn_s if observations else None,
                 search_s=search_s if changes.searched else None,
-                contexts_searched=len(changes.searched),
+                contexts_searched=len(changes.searched.keys() - {books.fallback_key}),
                 rebuilt=changes.swapped,
                 issued=said.issued,
                 renewed=said.renewed,
