@@ -73,10 +73,13 @@ class _Shelf:
             )
         try:
             parts = parts_of(self.store, study.name, version.checkpoint or "")
-            model = Model.load(study, tuner.features, parts)
         except LookupError:
             return f"refused: version {number} is kept no longer (tune.keep_models)"
-        except (ValueError, DamagedCheckpointError) as error:
+        except DamagedCheckpointError as error:
+            return f"refused: {error}"
+        try:
+            model = Model.load(study, tuner.features, parts)
+        except (ValueError, LookupError) as error:
             return f"refused: version {number} cannot be loaded: {error}"
         tuner.training.take_up(model, why, tuner.sequence, pinned=pinned)
         tuner.look_again(self.active)
