@@ -1,5 +1,6 @@
 """Advice on one context: search its space with what was learned, weigh it against the evidence."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Held, Prospect, Rival, Wanted, decide
 from tunerd.core.evidence import Estimate, estimates
 from tunerd.core.features import FeatureMap
+from tunerd.core.limits import reachable
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Orders
@@ -115,6 +117,7 @@ class Advisor:
         """Keep to these orders from now on."""
         self.orders = orders
         self._limited = Spaces(self.study, orders, self.only)
+        self._reach: dict[str, tuple[object, Space]] = {}
 
     def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
         """The space of a context, as operators' limits leave it.
@@ -123,6 +126,49 @@ class Advisor:
             NothingFeasibleError: the constraints rule out everything there.
         """
         return (self._limited if self.orders.limits(key) else self.spaces).get(key, context)
+
+    def _settle(
+        self,
+        state: ContextState,
+        desk: "_Desk",
+        allowed: Sequence[Rival],
+        sequence: int,
+        *,
+        profiling: bool,
+    ) -> None:
+        """Draw the consequences of what is being introduced."""
+        state.introduction.settle(
+            allowed,
+            self.study.min_feasible,
+            profiling=profiling,
+            sequence=sequence,
+            at=state.last_job_at.isoformat() if state.last_job_at else "",
+            scale=desk.scale(allowed),
+        )
+
+    def _near(self, key: str, state: ContextState, space: Space) -> Space:
+        """What of a space is within the study's limits on steps around what serves here; all of it
+        where nothing does."""
+        if not self.study.limits.of_steps:
+            return space
+        incumbent = state.evidence.trials.get(state.introduction.incumbent or "")
+        serves = incumbent.config if incumbent else self.study.baseline(state.context)
+        if serves is None:
+            return space
+        serves = self.orders.completed(key, serves)
+        made_of = (json.dumps(serves, sort_keys=True), len(state.evidence.trials), space)
+        known = self._reach.get(key)
+        if known is not None and known[0] == made_of:
+            return known[1]
+        rng = np.random.default_rng([*self.study.search.seeds, *made_of[0].encode()])
+        tried = [trial.config for trial in state.evidence.trials.values()]
+        only = reachable(space, self.study.limits, serves, tried, rng)
+        found = space if only is None else Space(space.study, state.context, only=only)
+        self._reach.pop(key, None)
+        self._reach[key] = (made_of, found)
+        if len(self._reach) > Spaces.MOST:
+            del self._reach[next(iter(self._reach))]
+        return found
 
     def advise(
         self,
@@ -143,8 +189,13 @@ class Advisor:
         Raises:
             NothingFeasibleError: the constraints rule out everything in this context.
         """
+        profiling = state.campaign is not None
         space = self.space(key, state.context)
         whole = self.spaces.get(key, state.context)
+        if self.study.limits.of_steps:  # they are counted from what is the incumbent by now
+            first = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
+            self._settle(state, first, first.rivals()[0], sequence, profiling=profiling)
+            space = self._near(key, state, space)
         desk = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         if model is None:
@@ -157,16 +208,8 @@ class Advisor:
         prospects = desk.again() + prospects
         allowed, barred = desk.rivals()
         baseline, given_up = desk.baseline()
-        profiling = state.campaign is not None
         wanted = desk.wanted(prospects, rng)
-        state.introduction.settle(
-            allowed,
-            self.study.min_feasible,
-            profiling=profiling,
-            sequence=sequence,
-            at=state.last_job_at.isoformat() if state.last_job_at else "",
-            scale=desk.scale(allowed),
-        )
+        self._settle(state, desk, allowed, sequence, profiling=profiling)
         return decide(
             self.study,
             state.evidence,
@@ -175,7 +218,11 @@ class Advisor:
             baseline,
             running,
             wanted,
-            Held(tuple(one.named for one in self.orders.limits(key)), barred, given_up),
+            Held(
+                (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
+                barred,
+                given_up,
+            ),
             state.introduction,
             overrated,
         )

@@ -8,6 +8,7 @@ from tunerd.core.campaign import Campaign
 from tunerd.core.drift.here import Here
 from tunerd.core.evidence import Evidence
 from tunerd.core.introduction import Introduction
+from tunerd.core.limits import Influence
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Kind
 
@@ -37,6 +38,7 @@ class ContextState:
     context: dict[str, Scalar]
     evidence: Evidence = field(default_factory=Evidence)
     introduction: Introduction = field(default_factory=Introduction)
+    influence: Influence = field(default_factory=Influence)
     last_job_at: datetime | None = None
     """Latest job or campaign; a context without any for a while is no longer active."""
     imported_at: datetime | None = None
@@ -75,6 +77,7 @@ class ContextState:
             "context": self.context,
             "evidence": self.evidence.dump(),
             "introduction": self.introduction.dump(),
+            "influence": self.influence.dump(),
             "last_job_at": _text(self.last_job_at),
             "imported_at": _text(self.imported_at),
             "asked_at": _text(self.asked_at),
@@ -94,7 +97,7 @@ class ContextState:
         context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
         waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
         promised, declined = state["promised"], state.get("declined")
-        introduction = state.get("introduction")
+        introduction, influence = state.get("introduction"), state.get("influence")
         watched = state.get("watched")
         assert isinstance(context, dict)
         assert isinstance(evidence, dict)
@@ -108,6 +111,7 @@ class ContextState:
             introduction=Introduction.load(introduction)
             if isinstance(introduction, dict)
             else Introduction(),
+            influence=Influence.load(influence) if isinstance(influence, dict) else Influence(),
             last_job_at=_instant(at),
             imported_at=_instant(state.get("imported_at")),
             asked_at=_instant(state.get("asked_at")),

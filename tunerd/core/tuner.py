@@ -269,6 +269,8 @@ class Tuner:
         observation, cid, config, _ = job
         state = self.contexts[key]
         ran = self.study.ran(observation)
+        if not state.influence.counts(cid, observation, self.study.limits):
+            score = None
         state.evidence.add(
             cid,
             config,

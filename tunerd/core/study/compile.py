@@ -19,6 +19,7 @@ from tunerd.core.study.parts import (
     DriftOptions,
     Guard,
     HistoryOptions,
+    LimitOptions,
     Objective,
     Parameter,
     PredictorOptions,
@@ -71,6 +72,7 @@ class _Compiler:
             "search": self.search(),
             "predictor": PredictorOptions(**table.predictor.model_dump()),
             "history": HistoryOptions(**table.history.model_dump()),
+            "limits": self.limits(),
             "drift": DriftOptions(**table.drift.model_dump()),
             "mapping": table.mapping,
         }
@@ -210,6 +212,15 @@ class _Compiler:
         self.known("predictor", ("predictor", "name"), self.table.predictor.name, PREDICTORS)
         if len(set(self.table.search.seeds)) < len(self.table.search.seeds):
             self.mistake(("search", "seeds"), "the same seed twice searches the same again")
+
+    def limits(self) -> LimitOptions:
+        table = self.table.limits
+        for name, steps in table.max_steps.items():
+            path = ("limits", "max_steps", name)
+            self.known("parameter", path, name, self.table.parameters)
+            if steps < 0:
+                self.mistake(path, "must not be negative; 0 leaves the parameter as it is")
+        return LimitOptions(**table.model_dump())
 
     def search(self) -> SearchOptions:
         table = self.table.search

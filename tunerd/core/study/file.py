@@ -17,6 +17,7 @@ __all__ = [
     "FeatureTable",
     "GuardTable",
     "HistoryTable",
+    "LimitsTable",
     "ObjectiveTable",
     "ParameterTable",
     "PredictorTable",
@@ -222,6 +223,35 @@ class DriftTable(Table):
     )
 
 
+class LimitsTable(Table):
+    """How far candidates may go from what runs, and how much one user or node may count."""
+
+    max_changes: int | None = Field(
+        default=None,
+        ge=1,
+        le=4_096,
+        description="Values in which a candidate may differ from the incumbent, else from the"
+        " baseline; of a repeat parameter each position is one.",
+    )
+    max_steps: dict[str, int] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Places on a parameter's grid by which a candidate may differ from it, by name:"
+        " { tp = 1 }. 0 leaves it as it is; any other category is one place away.",
+    )
+    max_user_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of the evidence for a configuration that jobs of one user make up at"
+        " most, or their share of the context's jobs where that is larger. What is above it counts"
+        " neither for the incumbent nor in tests of candidates.",
+    )
+    max_node_share: float = Field(
+        default=0.5, gt=0, le=1, description="The same for jobs that had one node among theirs."
+    )
+
+
 class StudyFile(Table):
     """A study: an objective, a context, parameters, and the rules between them."""
 
@@ -288,6 +318,11 @@ class StudyFile(Table):
     history: HistoryTable = Field(
         default_factory=HistoryTable,
         description="How much of history counts when a model is built.",
+    )
+    limits: LimitsTable = Field(
+        default_factory=LimitsTable,
+        description="How far candidates may go from what runs, and how much one user or node may"
+        " count.",
     )
     drift: DriftTable = Field(
         default_factory=DriftTable,

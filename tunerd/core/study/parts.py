@@ -3,7 +3,7 @@
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +19,7 @@ __all__ = [
     "DriftOptions",
     "Guard",
     "HistoryOptions",
+    "LimitOptions",
     "Objective",
     "Parameter",
     "PredictorOptions",
@@ -227,6 +228,25 @@ class HistoryOptions:
 
     window_days: float | None = None
     half_life_days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """How far candidates may go, and how much one user or node may count (``[limits]``)."""
+
+    max_changes: int | None = None
+    max_steps: Mapping[str, int] = field(default_factory=dict)
+    """By parameter."""
+    max_user_share: float = 0.5
+    max_node_share: float = 0.5
+
+    @property
+    def of_steps(self) -> tuple[str, ...]:
+        """Limits on steps, as a reason names them."""
+        named = []
+        if self.max_changes is not None:
+            named.append(f"max_changes = {self.max_changes}")
+        return (*named, *(f"max_steps of {name} = {n}" for name, n in self.max_steps.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tunerd.core.study.parts import (
     DriftOptions,
     Guard,
     HistoryOptions,
+    LimitOptions,
     Objective,
     Parameter,
     PredictorOptions,
@@ -49,6 +50,7 @@ class Study:
     search: SearchOptions
     predictor: PredictorOptions
     history: HistoryOptions
+    limits: LimitOptions
     drift: DriftOptions
     mapping: MappingTable
     """How to read tables of old jobs."""

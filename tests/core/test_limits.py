@@ -1,0 +1,143 @@
+"""Steps away from what serves, and how much one user or node counts."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.tuning import TEXT, Inline, job, random_jobs, study, true_speed
+from tunerd.core.limits import Influence, near, reachable
+from tunerd.core.observation import Value
+from tunerd.core.space import Space
+from tunerd.core.study import Study, parse_study
+from tunerd.core.study.parts import LimitOptions
+from tunerd.core.tuner import Tuner
+from tunerd.errors import MisconfiguredError
+
+WIDE = """
+schema = 1
+name = "wide"
+[objective]
+metric = "speed"
+goal = "maximize"
+[parameters]
+kind = { type = "category", values = ["a", "b", "c"], repeat = 24 }
+reserved = { type = "float", low = 0.5, high = 1.0, step = 0.01 }
+[constraints]
+few = "count(kind == 'c') <= 4"
+"""
+
+
+def limited(text: str) -> Study:
+    return parse_study(f"{TEXT}\n[limits]\n{text}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    changes=st.one_of(st.none(), st.integers(1, 3)),
+    x=st.one_of(st.none(), st.integers(0, 3)),
+    start=st.integers(1, 8),
+)
+def test_all_that_is_near_is_reachable_and_nothing_else(
+    changes: int | None, x: int | None, start: int
+) -> None:
+    space = Space(study(), {"n": 8})
+    limits = LimitOptions(changes, {} if x is None else {"x": x})
+    serves: dict[str, Value] = {"x": start, "y": "b", "z": True}
+    found = reachable(space, limits, serves, [], np.random.default_rng(0))
+    assert found is not None
+    names = {json.dumps(one) for one in found}
+    table = space.table(1000)
+    assert table is not None
+    for code in table:
+        config = space.decode(code)
+        apart = sum(config[name] != serves[name] for name in serves)
+        steps = abs(int(str(config["x"])) - start)
+        within = (changes is None or apart <= changes) and (x is None or steps <= x)
+        assert (json.dumps(config) in names) == within
+
+
+def test_of_a_space_that_nobody_can_list_what_is_near_is_drawn() -> None:
+    space = Space(parse_study(WIDE), {})
+    limits = LimitOptions(2, {"reserved": 3})
+    serves: dict[str, Any] = {"kind": ["a"] * 24, "reserved": 0.8}
+    tried: list[dict[str, Any]] = [
+        {"kind": ["b", *["a"] * 23], "reserved": 0.83},
+        {"kind": ["b"] * 24, "reserved": 0.8},
+    ]
+    found = reachable(space, limits, serves, tried, np.random.default_rng(0))
+    assert found is not None
+    assert serves in found
+    assert tried[0] in found
+    assert tried[1] not in found
+    assert 1000 < len(found) < 5000
+    codes = np.stack([code for one in found if (code := space.encode(one)) is not None])
+    assert len(codes) == len(found)
+    origin = space.encode(serves)
+    assert origin is not None
+    assert near(space, limits, origin, codes).all()
+    kinds = {json.dumps(one["kind"]) for one in found}
+    assert sum(24 - kind.count('"a"') == 1 for kind in kinds) == 48
+
+
+def test_candidates_keep_to_the_steps_and_the_reason_says_so() -> None:
+    tuner = Tuner(limited("max_changes = 1\nmax_steps = { x = 2 }"), Inline())
+    base: dict[str, Value] = {"x": 2, "y": "a", "z": False}
+    own = [job(i, {"n": 8}, base, speed=true_speed({"n": 8}, base)) for i in range(61, 66)]
+    tuner.learn(random_jobs(60, sizes=(4, 16)))
+    tuner.learn(own)
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    assert advice.incumbent is not None
+    assert advice.incumbent.config == base
+    assert advice.candidates
+    for candidate in advice.candidates:
+        assert sum(candidate.config[name] != base[name] for name in base) == 1
+        assert abs(int(str(candidate.config["x"])) - 2) <= 2
+    assert "max_changes = 1, max_steps of x = 2" in advice.reason
+
+
+def test_a_study_says_what_is_wrong_with_its_limits() -> None:
+    with pytest.raises(MisconfiguredError) as caught:
+        limited("max_steps = { w = 1, x = -1 }")
+    assert "no parameter 'w'" in str(caught.value)
+    assert "negative" in str(caught.value)
+
+
+def test_one_user_among_many_counts_at_most_his_share() -> None:
+    influence, limits = Influence(), LimitOptions(max_user_share=0.5)
+    counted: Counter[str] = Counter()
+    for i in range(400):
+        user = "eager" if i % 2 else f"user-{i % 8}"
+        name = "c-1" if user == "eager" or i % 20 == 0 else "c-2"
+        one = msgspec.structs.replace(job(i + 1, {"n": 8}, {}), user=user)
+        if influence.counts(name, one, limits) and name == "c-1":
+            counted[user] += 1
+    assert counted.total() > 20
+    assert counted["eager"] <= 0.56 * counted.total()
+
+
+def test_who_runs_everything_alone_counts_in_full() -> None:
+    influence, limits = Influence(), LimitOptions()
+    one = msgspec.structs.replace(job(1, {"n": 8}, {}), user="only", extra={"nodes": ["n1", "n2"]})
+    assert all(influence.counts("c-1", one, limits) for _ in range(50))
+    nobody = job(1, {"n": 8}, {})
+    assert all(Influence().counts("c-1", nobody, limits) for _ in range(50))
+
+
+def test_one_slow_node_counts_at_most_its_share() -> None:
+    influence, limits = Influence(), LimitOptions(max_node_share=0.25)
+    plain = job(1, {"n": 8}, {})
+    for i in range(100):  # what others run elsewhere
+        other = msgspec.structs.replace(plain, extra={"nodes": [f"n{i % 20}"]})
+        influence.counts("c-0", other, limits)
+    slow = msgspec.structs.replace(plain, extra={"nodes": ["n3"]})
+    counted = [influence.counts("c-1", slow, limits) for _ in range(20)]
+    assert sum(counted) == 1
+    again = Influence.load(json.loads(json.dumps(influence.dump())))
+    assert again == influence

@@ -1,0 +1,165 @@
+"""How far a candidate may be from what runs, and how much one user or node may count.
+
+*Steps* (study file: ``[limits]``): a candidate differs from what serves, the incumbent or else the
+baseline, in at most so many values, and on a parameter's grid by at most so many places. What lies
+beyond is no part of the space while that serves; a better one nearer by is promoted first, and the
+next step goes from there. *Influence*: of a configuration's evidence in one context, no user and no
+node counts for more than a stated share, or than their share of all jobs there where that is
+larger: whoever runs everything by himself counts in full.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, Codes
+from tunerd.core.observation import Observation, Value
+from tunerd.core.space import Space
+from tunerd.core.study.parts import LimitOptions
+
+__all__ = ["Influence", "near", "reachable"]
+
+LISTED = 20_000
+"""Configurations of a space that are looked at one by one; of larger ones a sample is."""
+REACHED = 4_096
+"""Configurations that a limited context has at most."""
+WHO = 64
+"""Users and nodes that a context counts."""
+CONFIGS = 128
+"""Configurations of which it is counted who ran them."""
+MOST_NODES = 16
+"""Nodes of a job that are looked at."""
+
+
+def near(space: Space, limits: LimitOptions, origin: Codes, codes: Codes) -> BoolArray:
+    """(n,) whether configurations (n, D) are within the limits around ``origin`` (D,)."""
+    away = np.abs(codes.astype(np.int64) - origin)
+    inside = np.ones(len(codes), dtype=bool)
+    if limits.max_changes is not None:
+        inside &= (away > 0).sum(axis=1) <= limits.max_changes
+    close: BoolArray = (away <= _most(space, limits)).all(axis=1)
+    return inside & close
+
+
+def reachable(
+    space: Space,
+    limits: LimitOptions,
+    serves: Mapping[str, Value],
+    known: Iterable[Mapping[str, Value]],
+    rng: np.random.Generator,
+) -> list[dict[str, Value]] | None:
+    """The configurations within the limits around the one that ``serves``, itself among them; of
+    ``known`` ones all that are. None where that lies outside the space: nothing to step from."""
+    origin = space.encode(serves)
+    if origin is None:
+        return None
+    table = space.table(LISTED)
+    if table is not None:
+        found = table[near(space, limits, origin, table)]
+        if len(found) > REACHED:
+            found = found[np.sort(rng.permutation(len(found))[:REACHED])]
+    else:
+        drawn = _around(space, limits, origin, rng)
+        found = np.unique(drawn[space.feasible(drawn)], axis=0)[:REACHED]
+    tried = [code for config in known if (code := space.encode(config)) is not None]
+    kept = np.stack([origin, *tried])
+    kept = kept[near(space, limits, origin, kept)]
+    return [space.decode(code) for code in np.unique(np.concatenate([kept, found]), axis=0)]
+
+
+def _around(space: Space, limits: LimitOptions, origin: Codes, rng: np.random.Generator) -> Codes:
+    """Every single change, and random ones of several values."""
+    most = np.minimum(_most(space, limits), space.sizes - 1)
+    low, high = np.maximum(origin - most, 0), np.minimum(origin + most, space.sizes - 1)
+    free = _unordered(space) & (most > 0)
+    low, high = np.where(free, 0, low), np.where(free, space.sizes - 1, high)
+    ones = []
+    for column in range(len(origin)):
+        choices = np.arange(low[column], high[column] + 1)
+        changed = np.repeat(origin[None], len(choices), axis=0)
+        changed[:, column] = choices
+        ones.append(changed)
+    deepest = min(limits.max_changes or len(origin), len(origin))
+    count = 4 * REACHED
+    depth = rng.integers(1, deepest + 1, count)
+    order = rng.random((count, len(origin))).argsort(axis=1).argsort(axis=1)
+    drawn = rng.integers(low, high + 1, (count, len(origin)))
+    many = np.where(order < depth[:, None], drawn, origin)
+    return np.concatenate([*ones, many]).astype(np.int32)
+
+
+def _most(space: Space, limits: LimitOptions) -> Codes:
+    """(D,) places by which each value may be away; any other category is one place away."""
+    steps = [
+        limits.max_steps.get(one.parameter, int(size))
+        for one, size in zip(space.dimensions, space.sizes.tolist(), strict=True)
+    ]
+    most = np.array(steps)
+    return np.where(_unordered(space) & (most > 0), space.sizes, most)
+
+
+def _unordered(space: Space) -> BoolArray:
+    kinds = {one.name: one.type for one in space.study.parameters}
+    return np.array([kinds[one.parameter] in ("category", "bool") for one in space.dimensions])
+
+
+@dataclass(slots=True)
+class Influence:
+    """Who ran what in one context, in jobs that counted."""
+
+    jobs: int = 0
+    who: dict[str, int] = field(default_factory=dict)
+    """User or node → jobs in this context."""
+    configs: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Candidate id → user or node → jobs that counted; all of them under the empty name."""
+
+    def counts(self, candidate_id: str, job: Observation, limits: LimitOptions) -> bool:
+        """Enter a job; says whether it counts as evidence for its configuration."""
+        named = [(name, limits.max_user_share) for name in _users(job)]
+        named += [(name, limits.max_node_share) for name in _nodes(job)]
+        self.jobs += 1
+        for name, _ in named:
+            self.who[name] = self.who.get(name, 0) + 1
+        _bound(self.who, WHO, {name for name, _ in named})
+        ran = self.configs.pop(candidate_id, {})
+        self.configs[candidate_id] = ran
+        while len(self.configs) > CONFIGS:
+            del self.configs[next(iter(self.configs))]
+        total = ran.get("", 0) + 1
+        for name, share in named:
+            fair = max(share, self.who[name] / self.jobs)
+            if ran.get(name, 0) + 1 > max(1.0, fair * total + 1e-9):
+                return False
+        for name in ["", *(name for name, _ in named)]:
+            ran[name] = ran.get(name, 0) + 1
+        _bound(ran, WHO, {""})
+        return True
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {"jobs": self.jobs, "who": self.who, "configs": self.configs}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Influence":
+        """Build from what :meth:`dump` gave."""
+        configs = {name: dict(ran) for name, ran in state["configs"].items()}
+        return cls(state["jobs"], dict(state["who"]), configs)
+
+
+def _users(job: Observation) -> list[str]:
+    return [] if job.user is None else [f"u:{job.user}"]
+
+
+def _nodes(job: Observation) -> list[str]:
+    nodes = job.extra.get("nodes")
+    if not isinstance(nodes, Sequence) or isinstance(nodes, str):
+        return []
+    return [f"n:{node}" for node in dict.fromkeys(nodes[:MOST_NODES]) if isinstance(node, str)]
+
+
+def _bound(counts: dict[str, int], most: int, kept: set[str]) -> None:
+    while len(counts) > most:
+        fewest = min((one for one in counts if one not in kept), key=lambda one: (counts[one], one))
+        del counts[fewest]
