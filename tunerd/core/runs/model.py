@@ -5,17 +5,24 @@ columns as the predictor's, says what to expect (a smoothed constant until there
 and a few successes). Then the context's own outcomes near the configuration correct it, at once
 and at constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job
 teaches).
+
+A guard's metric says more than whether its bound held: how far it stayed within is learned like a
+speed, and a configuration runs at most as probably as its margin is above 0. So what comes near a
+bound is known before any job has broken it.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.runs.boundary import Boundary
 from tunerd.core.runs.tried import Outcomes, Tried
 
@@ -36,12 +43,20 @@ FEW = 5.0
 """Failures, and successes, below which a classifier would only learn which rows they were."""
 
 
+FEW_MARGINS = 10
+"""Jobs that reported a guard's metric below which nothing is made of it."""
+MARGIN_TREES = 40
+"""Of each of the two members that predict it."""
+
+
 class RunsModel:
     """Learns whether configurations run. Deterministic for its rows and seed."""
 
     def __init__(self, features: "FeatureMap") -> None:
         self._features = features
         self._boundary: Boundary | None = None
+        self._margin: BoostedTrees | None = None
+        """Predicts how far jobs stay within their guards."""
         self._fitted_on = 0.0
         """Weight of the rows behind the classifier."""
         self._ran, self._said = 0.0, 0.0
@@ -52,7 +67,6 @@ class RunsModel:
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """Build from scratch on a bounded sample, in the order in which it was learned. Pure."""
-        del study
         model = cls(features)
         model._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
@@ -68,13 +82,18 @@ class RunsModel:
                 seed,
             )
             model._fitted_on = model._said
+        margins = _margins(rows)
+        if len(margins) >= FEW_MARGINS:
+            few = replace(study.predictor, members=2, trees=MARGIN_TREES)
+            model._margin = BoostedTrees.fit(replace(study, predictor=few), features, margins, seed)
         model._expect(said)
         return model
 
     def update(self, rows: Rows, recent: Rows) -> None:
-        """Learn new rows at constant cost. ``recent`` is not needed: the classifier waits for the
-        next fit, the context's own outcomes do not."""
-        del recent
+        """Learn new rows at constant cost: the classifier waits for the next fit, the context's
+        own outcomes and the margins do not. ``recent`` is the window that includes ``rows``."""
+        if self._margin is not None:
+            self._margin.update(_margins(rows), _margins(recent))
         self._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
         self._expect(said)
@@ -84,7 +103,7 @@ class RunsModel:
 
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
-        expected = self._expected(rows.X)
+        expected = self._expected(rows)
         places: dict[str, list[int]] = {}
         for i, key in enumerate(rows.context_key):
             places.setdefault(key, []).append(i)
@@ -112,6 +131,10 @@ class RunsModel:
         blobs = {"points": seal(points)}
         if self._boundary is not None:
             blobs["forest"], state["boundary"] = self._boundary.dump()
+        if self._margin is not None:
+            margin = self._margin.dump()
+            blobs |= {f"margin.{name}": blob for name, blob in margin.items()}
+            state["margin"] = True
         blobs["state"] = seal_json(state)
         return blobs
 
@@ -130,6 +153,9 @@ class RunsModel:
         model = cls(features)
         if "boundary" in state:
             model._boundary = Boundary.load(blobs["forest"], state["boundary"])
+        if "margin" in state:
+            margin = {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith("margin.")}
+            model._margin = BoostedTrees.load(study, features, margin)
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
         model._said = state["said"]
         model._tried = sum(len(outcomes) for _, outcomes in state["contexts"])
@@ -142,19 +168,23 @@ class RunsModel:
                 at += width
         return model
 
-    def _expected(self, X: FloatArray) -> FloatArray:
-        plain = (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS)
-        if self._boundary is None:
-            return np.full(len(X), plain)
-        trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
-        return trust * self._boundary.predict(X) + (1.0 - trust) * plain
+    def _expected(self, rows: Rows) -> FloatArray:
+        """(n,) before the context's own outcomes near each row."""
+        expected = np.full(len(rows), (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS))
+        if self._boundary is not None:
+            trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
+            expected = trust * self._boundary.predict(rows.X) + (1.0 - trust) * expected
+        if self._margin is not None and len(rows):
+            margin = self._margin.predict(rows)
+            expected = np.minimum(expected, ndtr(margin.mean / margin.spread))
+        return expected
 
     def _expect(self, rows: Rows) -> None:
         """Note what the classifier says of configurations that were just tried: only what it
         does not explain is told to their neighbours."""
         if not len(rows):
             return
-        expected = self._expected(rows.X).tolist()
+        expected = self._expected(rows).tolist()
         for i, point in self._points(rows):
             tried = self._contexts.get(rows.context_key[i])
             if tried is not None:  # else it fell out: more was tried than is kept
@@ -187,3 +217,9 @@ class RunsModel:
             return []
         points = self._features.coordinates(rows.X[where]).astype(np.float32)
         return [(int(i), point.tobytes()) for i, point in zip(where, points, strict=True)]
+
+
+def _margins(rows: Rows) -> Rows:
+    """The rows that reported a guard's metric, with the margin to its bound as their score."""
+    told = rows.take(np.flatnonzero(np.isfinite(rows.margin)))
+    return replace(told, score=told.margin, weight=np.ones(len(told)))
