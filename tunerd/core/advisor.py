@@ -240,21 +240,21 @@ class Advisor:
         Raises:
             NothingFeasibleError: nothing is sound.
         """
-        looked = []
-        for key, state in contexts.items():
+        tried = [state.evidence for state in contexts.values()]
+        configs = [
+            config
+            for config in fallback.pool(tried, self.study.min_feasible)
+            if self.orders.broken(self.study.name, config) is None
+        ]
+        seen = []
+        for key, state in contexts.items() if configs else ():
             with suppress(NothingFeasibleError):
                 space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
                 desk = _Desk(
                     self.study, key, state, space, whole, self.orders, model, bands, features
                 )
                 if rivals := desk.rivals()[0]:
-                    looked.append((desk, rivals))
-        configs = [
-            config
-            for config in fallback.pool([rivals for _, rivals in looked], self.study.min_feasible)
-            if self.orders.broken(self.study.name, config) is None
-        ]
-        seen = [fallback.look(desk, rivals, configs) for desk, rivals in looked]
+                    seen.append(fallback.look(desk, rivals, configs))
         return fallback.entry(self.study, configs, seen)
 
 

@@ -8,7 +8,7 @@ that, there is no entry.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ import numpy as np
 from tunerd.core.arrays import BoolArray, Codes, FloatArray
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Rival
+from tunerd.core.evidence import Evidence
 from tunerd.core.model import Outlook
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Incumbent
@@ -29,8 +30,6 @@ __all__ = ["MOST_CONTEXTS", "Seen", "entry", "look", "pool"]
 MOST_CONTEXTS = 32
 """Contexts looked at: those with the latest jobs."""
 MOST_POOLED = 48
-BEST_OF_EACH = 4
-"""Measured configurations that each context puts up."""
 MEASURED_IN = 3
 """Contexts that a configuration was measured in at least: elsewhere it may be predicted."""
 HARM = 0.05
@@ -75,20 +74,21 @@ class Seen:
     """(Q,) jobs that measured it there."""
 
 
-def pool(rivals: Sequence[Sequence[Rival]], min_feasible: float) -> list[dict[str, Value]]:
-    """Configurations that may be best everywhere: the best measured of each context, first those
-    that several contexts put up."""
-    put_up: dict[str, int] = {}
+def pool(contexts: Iterable[Evidence], min_feasible: float) -> list[dict[str, Value]]:
+    """Configurations that may be best everywhere: of those that were measured in several contexts,
+    the ones that on average ranked best among what was measured there."""
+    ranks: dict[str, list[float]] = {}
     configs: dict[str, dict[str, Value]] = {}
-    for here in rivals:
-        good = [one for one in here if one.trial.run_share >= min_feasible]
-        good.sort(key=lambda one: one.estimate.sd - one.estimate.mean)
-        for one in good[:BEST_OF_EACH]:
-            name = _name(one.trial.config)
-            put_up[name] = put_up.get(name, 0) + 1
-            configs[name] = one.trial.config
-    ranked = sorted(put_up, key=lambda name: -put_up[name])
-    return [configs[name] for name in ranked[:MOST_POOLED]]
+    for evidence in contexts:
+        here = [one for _, one in evidence.measured() if one.run_share >= min_feasible]
+        here.sort(key=lambda trial: trial.mean)
+        for place, trial in enumerate(here):
+            name = _name(trial.config)
+            ranks.setdefault(name, []).append((place + 1) / len(here))
+            configs[name] = trial.config
+    several = {name: sum(r) / len(r) for name, r in ranks.items() if len(r) >= MEASURED_IN}
+    best = sorted(several, key=lambda name: (-several[name], name))
+    return [configs[name] for name in best[:MOST_POOLED]]
 
 
 def look(desk: Desk, rivals: Sequence[Rival], configs: Sequence[Mapping[str, Value]]) -> Seen:
@@ -136,8 +136,8 @@ def entry(study: Study, configs: Sequence[dict[str, Value]], seen: Sequence[Seen
     Raises:
         NothingFeasibleError: none of them is sound; says why.
     """
-    if not configs:
-        raise NothingFeasibleError("No configuration was measured in any context.")
+    if not configs or not seen:
+        raise NothingFeasibleError(f"No configuration was measured in {MEASURED_IN} contexts.")
     mean = np.stack([one.mean for one in seen])
     reference = np.array([one.reference for one in seen])
     scale = _scale(study, reference)

@@ -173,8 +173,10 @@ def _history(store: Store, study: str) -> Iterator[Observation]:
 def _recommendations(store: Store, after: _View) -> list[dict[str, Any]]:
     found = []
     for row in store.recommendations(after.study.name):
-        if row.state != "active":
-            continue
+        if row.state != "active" or row.context_key == after.study.name != after.study.context_key(
+            {}
+        ):
+            continue  # the entry for the empty context is made anew from the others
         said, key = from_bytes(row.value.encode()), row.context_key
         becomes, why = "stays", ""
         if after.study.mode == "observe":
