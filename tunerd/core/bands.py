@@ -24,7 +24,7 @@ multiplied and shifted at will. Cost per job and state are constant.
 import math
 from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -46,8 +46,12 @@ is known, but not with this configuration; has jobs of this very configuration."
 KNOWN = 5
 """Jobs with which a context is known."""
 RATES = (0.005, 0.02, 0.08, 0.3)
+TRACKERS = len(RATES) + 1
 """How far a factor's logarithm moves at a job, for each of the trackers that are blended. The first
 remembers hundreds of jobs, the last ten."""
+WINDOW = 25
+"""One more tracker says the quantile of so many latest jobs: the others step down slowly after a
+model has learned what changed."""
 SURENESS = 1.2
 """How much a tracker that did better is preferred (η in the paper)."""
 SHARED = 0.005
@@ -57,15 +61,18 @@ STEADY = 0.01
 FIRST_JOBS = 5
 """At its n-th job a tracker moves by at least 1 / (n + 5): it settles before it is calm."""
 CONTEXT_RATE = 0.08
-FORGETTING = 0.02
+FORGETTING = 0.005
 """Share of a context's own factor that a job takes away."""
+HURRIED = 0.1
+"""… after an alarm, which widens bands by itself."""
 LATEST = 10
 """Residuals of a context that an alarm looks at."""
 SHRINKAGE = 3
 """Jobs without a residual that they are joined by."""
 WILDEST = 10.0
 """Half widths at which a single residual is cut off."""
-TINY = 1e-300
+HUGE = 1e140
+"""Numbers are taken to lie below, spreads above its inverse: what is made of them stays finite."""
 LARGEST = 7.0
 """Bound of a factor's logarithm: a factor of a thousand."""
 TRUST = 20
@@ -80,12 +87,13 @@ MEAN_SIZE = 0.8 / HALF
 class Tracker:
     """Follows the 80 % quantile of a stream of numbers: DtACI with quantiles for levels."""
 
-    values: list[float] = field(default_factory=lambda: [0.0] * len(RATES))
-    weights: list[float] = field(default_factory=lambda: [1.0 / len(RATES)] * len(RATES))
+    values: list[float] = field(default_factory=lambda: [0.0] * TRACKERS)
+    weights: list[float] = field(default_factory=lambda: [1.0 / TRACKERS] * TRACKERS)
     steady: float = 0.0
     """Added to the blend."""
     jobs: int = 0
     """That it has settled on."""
+    latest: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     @property
     def value(self) -> float:
@@ -102,13 +110,24 @@ class Tracker:
             w * math.exp(-SURENESS * loss) for w, loss in zip(self.weights, losses, strict=True)
         ]
         total = sum(liked)
-        self.weights = [(1 - SHARED) * w / total + SHARED / len(RATES) for w in liked]
+        self.weights = [(1 - SHARED) * w / total + SHARED / TRACKERS for w in liked]
         self.jobs += 1
         least = 1.0 / (self.jobs + FIRST_JOBS)
+        self.latest.append(_short(number - self.steady))
         self.values = [
-            _bounded(v + max(rate, least) * (BAND if x > 0 else BAND - 1.0))
-            for v, rate, x in zip(self.values, RATES, off, strict=True)
+            *(
+                _bounded(v + max(rate, least) * (BAND if x > 0 else BAND - 1.0))
+                for v, rate, x in zip(self.values[:-1], RATES, off[:-1], strict=True)
+            ),
+            self._of_latest(),
         ]
+
+    def _of_latest(self) -> float:
+        """Their quantile, as one more of them would be held by."""
+        n = len(self.latest)
+        if n < WINDOW:
+            return self.values[-2]
+        return _bounded(sorted(self.latest)[math.ceil(BAND * (n + 1)) - 1])
 
     def start(self, value: float, jobs: int) -> None:
         """Join what is known from elsewhere, as if it came from so many jobs."""
@@ -118,7 +137,14 @@ class Tracker:
         self.jobs = max(self.jobs, jobs)
 
     def dump(self) -> list[Any]:
-        return [self.values, self.weights, self.steady, self.jobs]
+        return [self.values, self.weights, self.steady, self.jobs, list(self.latest)]
+
+    @classmethod
+    def load(cls, state: Sequence[Any]) -> "Tracker":
+        *numbers, latest = state
+        tracker = cls(*numbers)
+        tracker.latest.extend(latest)
+        return tracker
 
 
 @dataclass
@@ -130,11 +156,12 @@ class _Context:
     factor: float = 0.0
     """Logarithm of its own factor."""
     alarmed: bool = False
-    latest: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
-    """Residual, and half width of the band without what an alarm adds, of the latest jobs."""
+    latest: deque[tuple[float, float, bool]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Of the latest jobs: residual, half width as the model's own spread has it, and whether the
+    configuration was tried before."""
 
     def dump(self) -> list[Any]:
-        return [self.jobs, self.factor, self.alarmed, [list(pair) for pair in self.latest]]
+        return [self.jobs, self.factor, self.alarmed, [list(one) for one in self.latest]]
 
 
 class Bands:
@@ -228,40 +255,32 @@ class Bands:
             strange: Standing = "strange"
             both = (strange, self._factors[strange].value)
             return _Said(both, both)
-        shift, wider = self._alarmed(context)
         fresh: Standing = "new" if context.jobs >= KNOWN else "early"
-        return _Said(
+        said = _Said(
             (fresh, self._factors[fresh].value),
             ("tried", self._factors["tried"].value),
             context.factor,
-            wider,
-            shift,
         )
-
-    def _alarmed(self, context: _Context) -> tuple[float, float]:
-        """Shift of the mean, and logarithm of the factor that is added, after an alarm."""
-        if not context.latest or not (context.alarmed or self._everywhere):
-            return 0.0, 0.0
-        n = len(context.latest) + SHRINKAGE
-        shift = sum(_cut(off, half) for off, half in context.latest) / n
-        sizes = [abs(_cut(off, half) - shift) / half for off, half in context.latest]
-        mean_size = (sum(sizes) + SHRINKAGE * MEAN_SIZE) / n
-        return shift, max(0.0, math.log(mean_size / MEAN_SIZE))
+        if context.alarmed or self._everywhere:
+            return _alarmed(said, context.latest)
+        return said
 
     def _learn(self, context: _Context, said: "_Said", off: float, sd: float, again: bool) -> None:
         """Learn one job, its residual and its spread by the model; ``said`` is what was said when
         it was predicted."""
         standing, value = said.tried if again else said.fresh
-        plain = HALF * max(sd, TINY) * math.exp(value + said.own)
+        half = HALF * min(max(sd, 1.0 / HUGE), HUGE)
+        off = min(max(off, -HUGE), HUGE)
         left = abs(off - said.shift)
         # Three e-folds from the band a number says no more than that it is outside, or well inside.
-        size = math.log(max(left, TINY) / plain) - said.wider
+        size = math.log(max(left / half, 1.0 / HUGE)) - value - said.own - said.wider
         size = min(max(size, -3.0), 3.0)
         self._factors[standing].learn(value + size, inside=size <= 0)
         if standing != "strange":  # else the first job of every context would move its own factor
             step = CONTEXT_RATE * (BAND - (size <= 0))
-            context.factor = _bounded((1.0 - FORGETTING) * context.factor + step)
-        context.latest.append((_short(off), _short(plain)))
+            forgotten = HURRIED if context.alarmed or self._everywhere else FORGETTING
+            context.factor = _bounded((1.0 - forgotten) * context.factor + step)
+        context.latest.append((_short(off), _short(half), again))
 
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
@@ -275,10 +294,10 @@ class Bands:
     def load(cls, state: Mapping[str, Any]) -> "Bands":
         """Build from what :meth:`dump` gave."""
         bands = cls()
-        bands._factors = {name: Tracker(*state["factors"][name]) for name in STANDINGS}
+        bands._factors = {name: Tracker.load(state["factors"][name]) for name in STANDINGS}
         for key, jobs, factor, alarmed, latest in state["contexts"]:
             context = _Context(jobs, factor, alarmed)
-            context.latest.extend((off, half) for off, half in latest)
+            context.latest.extend((off, half, again) for off, half, again in latest)
             bands._contexts[key] = context
         bands._everywhere = state["everywhere"]
         return bands
@@ -308,6 +327,19 @@ class _Said:
 
 def _bounded(logarithm: float) -> float:
     return min(max(logarithm, -LARGEST), LARGEST)
+
+
+def _alarmed(said: _Said, latest: Collection[tuple[float, float, bool]]) -> _Said:
+    """What bands are after an alarm: the latest residuals shift the mean, and widen the band by as
+    much as they are larger than it says as it is now."""
+    fresh, tried = said.factors
+    halves = [half * (tried if again else fresh) for _, half, again in latest]
+    cut = [_cut(off, half) for (off, _, _), half in zip(latest, halves, strict=True)]
+    n = len(cut) + SHRINKAGE
+    shift = sum(cut) / n
+    sizes = [abs(off - shift) / half for off, half in zip(cut, halves, strict=True)]
+    mean_size = (sum(sizes) + SHRINKAGE * MEAN_SIZE) / n
+    return replace(said, shift=shift, wider=max(0.0, math.log(mean_size / MEAN_SIZE)))
 
 
 def _cut(off: float, half: float) -> float:
