@@ -12,7 +12,7 @@ bound is known before any job has broken it.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,6 +43,8 @@ FEW = 5.0
 """Failures, and successes, below which a classifier would only learn which rows they were."""
 
 
+FAMILIAR = 10.0
+"""Configurations tried with which a context is half known."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
 MARGIN_TREES = 40
@@ -79,6 +81,7 @@ class RunsModel:
                 said.ran[usable],
                 weight[usable],
                 [c.categorical for c in features.columns],
+                [said.context_key[i] for i in np.flatnonzero(usable).tolist()],
                 seed,
             )
             model._fitted_on = model._said
@@ -173,11 +176,18 @@ class RunsModel:
         expected = np.full(len(rows), (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS))
         if self._boundary is not None:
             trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
-            expected = trust * self._boundary.predict(rows.X) + (1.0 - trust) * expected
+            found = self._boundary.predict(rows.X, self._familiar(rows.context_key))
+            expected = trust * found + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
             margin = self._margin.predict(rows)
             expected = np.minimum(expected, ndtr(margin.mean / margin.spread))
         return expected
+
+    def _familiar(self, keys: Sequence[str]) -> FloatArray:
+        """(n,) how well each row's context is known, 0 to 1."""
+        tried = {key: self._contexts.get(key) for key in dict.fromkeys(keys)}
+        jobs = {key: 0 if one is None else len(one.outcomes) for key, one in tried.items()}
+        return np.array([jobs[key] / (jobs[key] + FAMILIAR) for key in keys])
 
     def _expect(self, rows: Rows) -> None:
         """Note what the classifier says of configurations that were just tried: only what it
