@@ -87,6 +87,16 @@ def test_a_model_that_is_not_kept_is_replaced_by_the_present_one(
     assert "not kept any more" in tunerd("explain", "toy", *which).out
 
 
+def test_one_that_no_longer_stands(tunerd: Tunerd, learned: Learning) -> None:
+    standing = {row.recommendation_id for row in learned.tuning.rows().values()}
+    old = [one for _, one, _ in learned.store.derivable("toy") if one not in standing]
+    assert old
+    which = ("--settings", learned.file, "--recommendation", old[0])
+    told = tunerd("explain", "toy", *which, "--json").json
+    assert told["recommendation"]["state"] == "earlier"
+    assert told["recommendation"]["recommendation_id"] == old[0]
+
+
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_as_a_plot(tunerd: Tunerd, learned: Learning, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"why.{ending}"

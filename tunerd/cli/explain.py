@@ -97,12 +97,13 @@ def _told(
         click.UsageError: there is none; names those that there are.
     """
     from tunerd.cli.contexts import parse_context
-    from tunerd.cli.explanation import standing
+    from tunerd.cli.explanation import earlier, standing
 
     there = standing(store, learned.study.name)
     if wanted is not None:
         found = [one for one in there if one.message.recommendation_id == wanted]
-        what = f"no recommendation {wanted} stands in {learned.study.name}"
+        found += earlier(store, learned.study.name, wanted)
+        what = f"no recommendation {wanted} is known of {learned.study.name}"
     else:
         key = learned.study.context_key(parse_context(learned.study, context))
         found = [one for one in there if one.message.context_key == key]

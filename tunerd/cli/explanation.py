@@ -28,6 +28,7 @@ __all__ = [
     "Of",
     "Overall",
     "Told",
+    "earlier",
     "explain_one",
     "explain_study",
     "standing",
@@ -165,6 +166,14 @@ def standing(store: Store, study: str) -> list[Told]:
         if row.state != "withdrawn":
             found.append(Told(from_bytes(row.value.encode()), row.state))
     return found
+
+
+def earlier(store: Store, study: str, recommendation_id: str) -> list[Told]:
+    """A recommendation that no longer stands, as long as what it was made from is kept."""
+    kept = store.derivation(recommendation_id)
+    if kept is None or kept.study != study:
+        return []
+    return [Told(from_bytes(msgspec.json.encode(kept.message)), "earlier")]
 
 
 def explain_study(

@@ -1,6 +1,5 @@
 """What a study has learned, read from the store beside whoever tunes it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from tunerd.core.features.replay import sequences_at
 from tunerd.core.model import Model
 from tunerd.core.study import Study, parse_study
 from tunerd.errors import TunerdError
+from tunerd.stages.versions import parts_of
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Observation
@@ -76,9 +76,7 @@ def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: s
         DamagedCheckpointError: it is not what was saved.
         ValueError: it is of another generation of the study.
     """
-    names = json.loads(store.checkpoint(study.name, checkpoint))["parts"]
-    parts = {part: store.checkpoint(study.name, name) for part, name in names.items()}
-    return Model.load(study, features, parts)
+    return Model.load(study, features, parts_of(store, study.name, checkpoint))
 
 
 def _vocabulary(state: Mapping[str, object]) -> Mapping[str, Sequence[str]]:
