@@ -214,7 +214,7 @@ def _through(stream: Stream, tuner: Tuner, told: Told) -> None:
 def _tau(stream: Stream, tuner: Tuner, truth: Truth, number: int) -> float:
     """Mean over the affected contexts, the busiest few of them."""
     assert tuner.model is not None
-    found = []
+    found: list[float] = []
     for c, context in enumerate(stream.contexts):
         if context.context_key not in truth.contexts or len(found) >= 6:
             continue
@@ -242,7 +242,9 @@ def quiet(bars: Bars, streams: Sequence[Told]) -> None:
 
 def slower(bars: Bars, streams: Sequence[Told]) -> None:
     """20 % in two contexts."""
-    together, each, early = [], [], 0
+    together: list[int | None] = []
+    each: list[int | None] = []
+    early = 0
     for told in streams:
         assert told.truth is not None
         early += sum(a.at <= told.truth.first_job for a in told.alarms if a.drift.of_speed)
@@ -270,7 +272,8 @@ def slower(bars: Bars, streams: Sequence[Told]) -> None:
 
 
 def noticed(bars: Bars, kind: str, streams: Sequence[Told]) -> None:
-    after, right = [], 0
+    after: list[int | None] = []
+    right = 0
     for told in streams:
         assert told.truth is not None
         hits = [a for a in told.alarms if a.drift.of_speed and a.at > told.truth.first_job]

@@ -93,7 +93,7 @@ class Scales:
             score: what came.
             predicted: mean and spread that the predictor gave it.
             at: which job it is.
-            chosen: whether tunerd had it run.
+            chosen: whether tunerd had it run, or predictions are off for other reasons.
 
         Returns:
             None where it says nothing.

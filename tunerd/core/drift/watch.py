@@ -151,8 +151,10 @@ class Watch:
         off = None
         if here.jobs >= 3:
             off = (told.score - here.mean) / self._scales.noise(here)
+        # While predictions are known to be off they tell nothing of the next change.
+        doubtful = _chosen(one) or bool(self.concerning(one.context_key))
         vote = self._scales.judge(
-            here, told.config_id[:NAME], told.score, predicted, at, chosen=_chosen(one)
+            here, told.config_id[:NAME], told.score, predicted, at, chosen=doubtful
         )
         lean = None if vote is None else vote.lean
         order = self._order.see(ran.config, off, lean, at)
