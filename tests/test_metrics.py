@@ -61,6 +61,8 @@ REPORTS: list[Report] = [
         ),
         gain_predicted=0.04,
         gain_realised=-0.01,
+        overrated=0.02,
+        introductions={"promoted": 1},
         gain_jobs=12,
         running=4,
         proposed=1,
@@ -101,6 +103,8 @@ def test_reports_can_be_read_off() -> None:
         metrics.hear(report)
     found = samples(metrics)
     expected = {
+        ("tunerd_overrated_ratio", ("a",)): 0.02,
+        ("tunerd_introductions_total", ("promoted", "a")): 1,
         ("tunerd_ingest_records_total", ("accepted",)): 4,
         ("tunerd_ingest_records_total", ("duplicate",)): 2,
         ("tunerd_ingest_records_total", ("rejected",)): 1,

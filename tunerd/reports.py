@@ -122,6 +122,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Gain over the incumbent that candidates promised which have been run since; 0.04 is 4 %."""
     gain_realised: float | None = None
     """Gain that the same candidates showed."""
+    overrated: float | None = None
+    """By how much chosen candidates gained less than was predicted of them, as lower bounds take it
+    off; 0.02 is 2 points."""
     gain_jobs: int = 0
     """Jobs that both are over."""
     running: int = 0
@@ -155,6 +158,8 @@ class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
     """Recommendations that were only observed, or that wait for approval."""
     candidates: dict[str, int] = {}
     """Candidates in what was issued or suggested, by kind: exploit, explore, confirm."""
+    introductions: dict[str, int] = {}
+    """Introductions of configurations that ended in this step, by outcome."""
     following: dict[str, int] = {}
     """Jobs learned in this step by what they did with the recommendation: followed, changed,
     ignored, unasked. Imported jobs are not counted."""

@@ -4,7 +4,7 @@ Given the same observations in the same steps, the same generation and the same 
 advice comes out, bit for bit.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from tunerd.core.drift.watch import Watch
 from tunerd.core.fallback import MOST_CONTEXTS
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
+from tunerd.core.introduction import Verdict
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.ledger import entered
 from tunerd.core.model import Model, Outlook
@@ -87,6 +88,8 @@ class Tuner:
     """(promised, realised) gain over the incumbent of candidates that jobs followed."""
     gaps: deque[float] = field(init=False)
     """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
+    introduced: Counter[str] = field(init=False, default_factory=Counter)
+    """Introductions that ended, by their outcome, since somebody looked and emptied it."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
     fallback: ContextState = field(init=False, default_factory=lambda: ContextState({}))
     """Of the entry for the empty context, which readers elsewhere fall back on."""
@@ -365,7 +368,8 @@ class Tuner:
         self.touch(key)
         if self.is_fallback(key):
             return self._fall_back()
-        return self._advisor.advise(
+        before = state.introduction.verdicts
+        advice = self._advisor.advise(
             key,
             state,
             self.sequence,
@@ -375,6 +379,13 @@ class Tuner:
             running,
             self.overrated,
         )
+        self._count_verdicts(state, before)
+        return advice
+
+    def _count_verdicts(self, state: ContextState, before: Sequence[Verdict]) -> None:
+        for one in state.introduction.verdicts:
+            if one.sequence == self.sequence and one not in before:
+                self.introduced[one.outcome] += 1
 
     @property
     def overrated(self) -> float:

@@ -77,6 +77,7 @@ ANSWER = Label("outcome", tuple(Outcome))
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
+ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned"))
 CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
 MESSAGE_KIND = Label("kind", ("recommendation", "rejected", "drift"))
 STATE = Label("state", ("running", "proposed"))
@@ -170,6 +171,19 @@ GAIN_PREDICTED = _gauge(
 )
 GAIN_REALISED = _gauge("gain_realised_ratio", "Gain that the same candidates showed.", STUDY)
 GAIN_JOBS = _gauge("gain_jobs", "Latest jobs that both gains are the means of.", STUDY)
+OVERRATED = _gauge(
+    "overrated_ratio",
+    "By how much chosen candidates gained less than was predicted of them; lower bounds of gains "
+    "are lower by it.",
+    STUDY,
+)
+INTRODUCTIONS = _counter(
+    "introductions",
+    "Introductions of configurations that ended: promoted to incumbent, withdrawn for being worse, "
+    "given up without a difference, failed to run, or returned: promoted before and taken back.",
+    STUDY,
+    ENDING,
+)
 JOBS = _counter("jobs", "Jobs learned, by what they did with the recommendation.", STUDY, FOLLOWING)
 RECOMMENDATIONS = _counter(
     "recommendations",

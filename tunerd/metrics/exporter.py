@@ -217,6 +217,8 @@ class Metrics:
             self._count(count, d.JOBS, study, following)
         for kind, count in report.drift.items():
             self._count(count, d.DRIFTS, study, kind)
+        for outcome, count in report.introductions.items():
+            self._count(count, d.INTRODUCTIONS, study, outcome)
         self._observe(report.learn_s, d.LEARN_S)
         self._observe(report.search_s, d.SEARCH_S)
         if study != OTHER:  # a gauge of several studies together would tell nothing
@@ -234,6 +236,7 @@ class Metrics:
         self._show(report.gain_predicted, d.GAIN_PREDICTED, study)
         self._show(report.gain_realised, d.GAIN_REALISED, study)
         self._show(report.gain_jobs, d.GAIN_JOBS, study)
+        self._show(report.overrated, d.OVERRATED, study)
         if report.scores is not None:
             self._show(report.scores.observations, d.WINDOW, study)
             self._show(report.scores.kendall, d.KENDALL, study)

@@ -333,6 +333,7 @@ class Tune:
                 candidates=said.candidates,
                 following=_following(changes.judged),
                 drift=told(changes.drift),
+                introductions=_taken(books.tuner.introduced),
             )
         )
 
@@ -441,6 +442,7 @@ def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) 
         "gain_predicted": _mean([promised for promised, _ in gains]),
         "gain_realised": _mean([realised for _, realised in gains]),
         "gain_jobs": len(gains),
+        "overrated": books.tuner.overrated if books.tuner.gaps else None,
         "running": len(books.recommended.running),
         "proposed": len(books.recommended.proposed),
         "paused": books.tuner.orders.all_paused is not None,
@@ -465,6 +467,13 @@ def _scores(window: WindowScores) -> reports.Scores:
 def _following(judged: Sequence[Judged]) -> dict[str, int]:
     followed = (one.outcome.following for one in judged)
     return dict(Counter(one for one in followed if one is not None))
+
+
+def _taken(counts: Counter[str]) -> dict[str, int]:
+    """What was counted since the last time."""
+    taken = dict(counts)
+    counts.clear()
+    return taken
 
 
 def _mean(values: Sequence[float]) -> float | None:
