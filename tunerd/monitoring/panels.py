@@ -277,10 +277,13 @@ WORTH = Row(
             "Do candidates gain what was promised?",
             "Shown near promised: gain over the incumbent of that moment, the mean over the latest "
             "jobs that ran a candidate to exploit or confirm it. Both above 0. Shown well below "
-            "promised is a fault. Empty while no candidate was run, and in mode observe.",
+            "promised is a fault. Taken off: by how much lower bounds are lower, because what was "
+            "chosen for looking good was overrated. Empty while no candidate was run, and in mode "
+            "observe.",
             (
                 Query(f"max by (study) ({shown(d.GAIN_PREDICTED)})", "promised, {{study}}"),
                 Query(f"max by (study) ({shown(d.GAIN_REALISED)})", "shown, {{study}}"),
+                Query(f"max by (study) ({shown(d.OVERRATED)})", "taken off, {{study}}"),
             ),
             "percentunit",
             width=10,
@@ -334,6 +337,13 @@ DOING = Row(
             "Much at first, then little: issued is news for schedulers, renewed says the same for "
             "longer, suggested is only observed or waits for approval.",
             (Query(_increase(d.RECOMMENDATIONS, "change"), "{{change}}"),),
+            kind="bars",
+        ),
+        Panel(
+            "What becomes of what it introduces?",
+            "Mostly withdrawn: it is tried to be found out. Some promoted; returned, which is a "
+            "promotion taken back, hardly ever.",
+            (Query(_increase(d.INTRODUCTIONS, "outcome"), "{{outcome}}"),),
             kind="bars",
         ),
         Panel(
