@@ -2,7 +2,7 @@
 
 Part of the rows is left out, the predictor fitted again without them, and asked: whole contexts,
 because a context that nobody has run is predicted worse than a new configuration in one that is
-known; not any contexts but, too, all of one kind or the largest, because that is how new contexts
+known; not any contexts but, too, all of one kind and the largest, because that is how new contexts
 come, with a new GPU type or as jobs grow; and some rows of the contexts that stay.
 """
 
@@ -85,7 +85,7 @@ def left_out(
     seed: int,
 ) -> LeftOut | None:
     """Leave rows out, fit without them, and ask; None where there are too few. ``fit`` takes rows
-    and a seed. Costs two fits on at most :data:`MOST_ROWS` rows."""
+    and a seed. Costs up to three fits on at most :data:`MOST_ROWS` rows."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
     if len(rows) > MOST_ROWS:
         some = np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS]
@@ -109,7 +109,7 @@ def left_out(
 
 def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntArray, BoolArray]]:
     """Rows to leave out, and which of them are of contexts that stay: a third of the contexts; all
-    of one kind, or the largest. In each fold also some rows of the rest."""
+    of one kind; the largest. In each fold also some rows of the rest."""
     rng = np.random.default_rng([seed, 1])
     names, group = np.unique(np.array(rows.context_key), return_inverse=True)
     turn = rng.permutation(len(rows)) % ALSO_LEFT
@@ -118,7 +118,7 @@ def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntA
         size = np.bincount(group)
         order = rng.permutation(len(names))
         third = np.cumsum(size[order]) <= max(len(rows) / 3, size[order[0]])
-        wholes = [np.isin(group, order[third]), _alike(rows, features, rng)]
+        wholes = [np.isin(group, order[third]), *_alike(rows, features, rng)]
     for fold, whole in enumerate(wholes):
         gone = np.isin(group, group[whole])  # no context is left out by half
         if gone.mean() <= MOST_LEFT:
@@ -126,22 +126,22 @@ def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntA
             yield held, ~gone[held]
 
 
-def _alike(rows: Rows, features: "FeatureMap", rng: np.random.Generator) -> BoolArray:
-    """(n,) contexts of one kind, or the largest by some feature."""
-    masks = []
+def _alike(rows: Rows, features: "FeatureMap", rng: np.random.Generator) -> Iterator[BoolArray]:
+    """(n,) contexts of one kind by some feature, and the largest by another."""
+    kinds, largest = [], []
     for i, column in enumerate(features.columns):
         values = rows.X[:, i]
         there = np.unique(values[~np.isnan(values)])
         if column.group != "context" or len(there) < 2:
             continue
         if column.categorical:
-            masks.append(values == rng.choice(there))
+            kinds.append(values == rng.choice(there))
         else:
-            masks.append(values > there[(2 * len(there) - 1) // 3])
-    usable = [mask for mask in masks if 0 < mask.mean() <= MOST_LEFT]
-    if not usable:
-        return np.zeros(len(rows), bool)
-    return np.asarray(usable[int(rng.integers(len(usable)))], bool)
+            largest.append(values > there[(2 * len(there) - 1) // 3])
+    for masks in (kinds, largest):
+        usable = [mask for mask in masks if 0 < mask.mean() <= MOST_LEFT]
+        if usable:
+            yield np.asarray(usable[int(rng.integers(len(usable)))], bool)
 
 
 def _names(rows: Rows) -> list[tuple[str, bytes]]:

@@ -109,6 +109,12 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         """See :meth:`Predictor.fit`. About a second at 1,000 rows."""
         return cls._trained(study, features, rows, seed, 1.0)
 
+    def roughly(
+        self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+    ) -> "NeuralEnsemble":
+        """See :meth:`Predictor.roughly`."""
+        return self.fit_roughly(study, features, rows, seed)
+
     @classmethod
     def fit_roughly(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """Fit in a third of the steps: enough to tell what a whole fit would be worth."""
