@@ -113,7 +113,7 @@ def _what(study: Study, drift: Drift) -> str:
         return f"More jobs fail than they should {where}"
     name = drift.feature or drift.parameter
     if drift.value is not None:
-        return f"Jobs with {name} = {drift.value}, which there never were,"
+        return f"Jobs with {name} = {drift.value}, which there never were"
     return f"Other jobs than there were, by {name}"
 
 

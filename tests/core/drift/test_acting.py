@@ -1,0 +1,103 @@
+"""What a tuner does about drift, and that it survives being brought back in the midst of it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.core.tuning import Inline, random_jobs, study
+from tunerd.core.observation import Observation
+from tunerd.core.study import Study
+from tunerd.core.tuner import Tuner
+
+CHANGE = 300
+
+
+def slowed(count: int) -> list[Observation]:
+    """Jobs that take a third off their speed in one of three contexts from one on."""
+    return [
+        structs.replace(job, metrics={"speed": job.metrics["speed"] / 1.5})
+        if job.metrics and job.context["n"] == 8 and job.sequence > CHANGE
+        else job
+        for job in random_jobs(count, seed=5)
+    ]
+
+
+def steps(jobs: Sequence[Observation], size: int = 10) -> Iterator[Sequence[Observation]]:
+    for start in range(0, len(jobs), size):
+        yield jobs[start : start + size]
+
+
+def acting(act: bool = True) -> Study:
+    plain = study()
+    return replace(plain, drift=replace(plain.drift, act=act))
+
+
+def test_a_drift_makes_a_new_model_and_says_when_it_is_over() -> None:
+    tuner, found, due = Tuner(acting(), Inline()), [], False
+    key = tuner.study.context_key({"n": 8})
+    for step in steps(slowed(600)):
+        learned = tuner.learn(step)
+        found += learned.drift
+        due = due or (any(one.phase == "began" for one in learned.drift) and learned.swapped)
+    speed = [one for one in found if one.drift.kind == "speed"]
+    assert [one.phase for one in speed] == ["began", "over"]
+    assert speed[0].drift.contexts == (key,)
+    assert CHANGE < speed[0].at < CHANGE + 60
+    assert due
+    (regime,) = tuner.training.regimes
+    assert (regime.keys, regime.since) == ((key,), speed[0].drift.since)
+    assert regime.moved == pytest.approx(-0.405, abs=0.06)
+    assert any(built.why == "drift" for built in tuner.training.built)
+
+
+def test_estimates_begin_again_where_it_drifted_and_nowhere_else() -> None:
+    tuner = Tuner(acting(), Inline())
+    for step in steps(slowed(CHANGE)):
+        tuner.learn(step)
+    before = {
+        n: {
+            cid: t.mean
+            for cid, t in tuner.contexts[tuner.study.context_key({"n": n})].evidence.measured()
+        }
+        for n in (8, 16)
+    }
+    for step in steps(slowed(CHANGE + 60)[CHANGE:]):
+        tuner.learn(step)
+    for n, moved in ((8, -0.405), (16, 0.0)):
+        state = tuner.contexts[tuner.study.context_key({"n": n})]
+        known = dict(state.evidence.measured())
+        changes = [known[cid].mean - mean for cid, mean in before[n].items() if cid in known]
+        assert sum(changes) / len(changes) == pytest.approx(moved, abs=0.07)
+
+
+def test_who_only_wants_to_be_told_is_only_told() -> None:
+    tuner, found = Tuner(acting(act=False), Inline()), []
+    for step in steps(slowed(450)):
+        found += tuner.learn(step).drift
+    assert [one.drift.kind for one in found if one.phase == "began"] == ["speed"]
+    assert tuner.training.regimes == ()
+
+
+@pytest.mark.parametrize("cut", [CHANGE + 10, CHANGE + 30, CHANGE + 50, CHANGE + 80])
+def test_it_is_brought_back_exactly(cut: int) -> None:
+    jobs = slowed(CHANGE + 160)
+    tuner, parts = Tuner(acting(), Inline()), None
+    for step in steps(jobs[:cut]):
+        if tuner.learn(step).swapped and tuner.model is not None:
+            parts = tuner.model.dump()
+    again = Tuner.restore(
+        acting(),
+        Inline(),
+        json.loads(json.dumps(tuner.dump())),
+        {k: json.loads(json.dumps(s.dump())) for k, s in tuner.contexts.items()},
+        parts,
+        [(step[0].sequence, step[-1].sequence) for step in steps(jobs[:cut])],
+        lambda sequences: [jobs[s - 1] for s in sequences],
+    )
+    assert again.dump() == tuner.dump()
+    for step in steps(jobs[cut:]):
+        assert tuner.learn(step) == again.learn(step)
+    assert again.dump() == tuner.dump()

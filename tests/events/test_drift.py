@@ -1,0 +1,66 @@
+"""The drift event: what it says, to programs and to people."""
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.core.drift.jobs import study
+from tunerd.core.drift.found import Change, Drift, Kind
+from tunerd.events.drift import drift_event, drift_schema, from_bytes, to_bytes
+
+AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
+PAGE = (Path(__file__).parents[2] / "docs" / "drift.md").read_text()
+
+
+def drift(kind: Kind = "speed", **more: object) -> Drift:
+    plain = {"drift_id": "drift-1", "kind": kind, "since": 10, "since_at": AT}
+    return Drift(**{**plain, "noticed": 14, "noticed_at": AT, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            drift(contexts=("watched|model=a",), moved=-0.5, level=2.0),
+            "25% worse in watched|model=a, since job 10, 2026-11-20 10:00.",
+        ),
+        (drift(moved=None), "Another speed in the whole study, since"),
+        (drift("ranks", parameter="tp"), "What tp did for speed is no longer so, since"),
+        (
+            drift("inputs", feature="model", value="b", moved=0.3),
+            "Jobs with model = b, which there never were, since",
+        ),
+        (drift("inputs", parameter="tp", moved=0.4), "Other jobs than there were, by tp, since"),
+        (drift("failures"), "More jobs fail than they should in the whole study, since"),
+    ],
+)
+def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:
+    event = drift_event(study(), Change("began", found, 14, AT))
+    assert event.message.startswith(said)
+    assert event.acted == (found.kind in ("speed", "ranks"))
+    assert from_bytes(to_bytes(event)) == event
+    assert Drift.load(json.loads(json.dumps(found.dump()))) == found
+
+
+def test_the_end_says_why() -> None:
+    over = Change("over", drift(moved=-0.1, level=1.0), 60, AT, "Predictions hold again.")
+    event = drift_event(study(), over)
+    assert event.message == "10% worse in the whole study: over. Predictions hold again."
+    assert event.event_id != drift_event(study(), Change("began", over.drift, 14, AT)).event_id
+    assert event.drift_id == "drift-1"
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a drift event"):
+        from_bytes(b'{"schema": "tunerd.drift/2"}')
+
+
+def test_the_page_shows_one_and_the_schema_requires_all_fields() -> None:
+    (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert from_bytes(example.encode()).kind == "speed"
+    definition = drift_schema()["$defs"]["DriftEvent"]
+    assert list(definition["properties"]) == list(json.loads(example))
+    assert set(definition["required"]) == set(definition["properties"])

@@ -1,0 +1,69 @@
+"""Drift, from a step of the tune stage to whoever wants to know."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from msgspec import structs
+
+from tests.core.drift.test_acting import CHANGE, slowed
+from tests.stages.fakes import Heard, Time
+from tests.stages.tuning import Tuning
+from tunerd import reports
+from tunerd.events.drift import from_bytes
+from tunerd.metrics import Metrics
+from tunerd.store import Store
+
+
+@pytest.fixture
+def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
+    made = Tuning(store, time, heard)
+    made.publish(mode='"observe"')
+    yield made
+    for one in made.made:
+        one._background.shutdown()
+
+
+def test_it_is_told_once_however_often_the_tuner_dies(tuning: Tuning) -> None:
+    jobs = slowed(CHANGE + 220)
+    for start in range(0, len(jobs), 20):
+        tuning.add([structs.replace(job, sequence=0) for job in jobs[start : start + 20]])
+        tuning.run(tuning.start() if start % 60 == 0 else tuning.made[-1])
+    waiting = [one for one in tuning.store.unsent(1000) if one.kind == "drift"]
+    assert all((one.topic, one.key) == ("tunerd.drift", b"toy") for one in waiting)
+    events = [from_bytes(one.value or b"") for one in waiting]
+    assert [(one.phase, one.kind) for one in events] == [("began", "speed"), ("over", "speed")]
+    began, over = events
+    assert began.context_keys == (tuning.key(8),)
+    assert began.size == pytest.approx(-1 / 3, abs=0.04)
+    assert CHANGE < began.since.sequence <= began.noticed.sequence < CHANGE + 60
+    assert over.drift_id == began.drift_id
+    assert [line["message"] for line in tuning.lines.of("drift")] == [
+        began.message,
+        over.message,
+    ]
+    assert {one.kind: one.message_id for one in waiting}["drift"] == over.event_id
+
+    metrics = Metrics()
+    for report in tuning.heard.reports:
+        metrics.hear(report)
+    text = metrics.render()[0].decode()
+    assert 'tunerd_drifts_total{kind="speed",study="toy"} 1.0' in text
+    assert 'tunerd_drifting{kind="speed",study="toy"} 0.0' in text
+    most = max(one.drifting.get("speed", 0) for one in tuning.heard.of(reports.Stepped))
+    assert most == 1
+
+
+def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
+    from tunerd.cli.status import _drift
+
+    tune = tuning.start()
+    for jobs in (slowed(CHANGE), slowed(CHANGE + 40)[CHANGE:]):
+        tuning.add([structs.replace(job, sequence=0) for job in jobs])
+        tuning.run(tune)
+    saved, generation = tuning.store.study_state("toy"), tuning.store.generation("toy")
+    assert saved is not None
+    (told,) = _drift(generation, saved.state)
+    assert told["context_keys"] == [tuning.key(8)]
+    assert "worse in toy|n=8" in told["message"]
+    json.dumps(told, default=str)
