@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide, says_the_same
 from tunerd.core.evidence import Estimate, Evidence
+from tunerd.core.introduction import Introduction
 from tunerd.core.lifecycle import compose, is_news, renewal_due, worth_saying
 from tunerd.core.observation import Ran
 from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
@@ -240,3 +241,63 @@ def test_shares_never_pass_the_explore_share_and_bands_are_in_order(
         mean = next(p.mean for p in prospects if p.candidate_id == c.candidate_id)
         assert mean is not None
         assert (c.gain.median > 0) == (mean > incumbent.estimate.mean)
+
+
+def served(*tested: float) -> tuple[Evidence, list[Rival], Introduction]:
+    """A context with an incumbent that is at 1.0, and challengers with these leads in a duel."""
+    evidence, introduction = Evidence(), Introduction()
+    rivals = [tried(evidence, 8, *[1.0] * 5)]
+    rivals += [tried(evidence, x + 1, 1.0 + lead) for x, lead in enumerate(tested)]
+    introduction.incumbent, introduction.established = rivals[0].candidate_id, True
+    for rival, lead in zip(rivals[1:], tested, strict=True):
+        introduction.see(rival.candidate_id, 1.0 + lead, evidence.jobs)
+        introduction.see(rivals[0].candidate_id, 1.0, evidence.jobs)
+    return evidence, rivals, introduction
+
+
+def test_beside_an_incumbent_most_goes_to_what_is_tested_and_least_to_what_only_teaches() -> None:
+    evidence, rivals, introduction = served(0.1, -0.4)
+    prospects = [prospect(5, mean=1.3), prospect(6, mean=1.01), prospect(7, mean=0.9)]
+    advice = decide(STUDY, evidence, rivals, prospects, None, introduction=introduction)
+    shares = {c.config["x"]: (c.kind, c.share) for c in advice.candidates}
+    assert shares[1][0] is Kind.CONFIRM
+    assert shares[5][0] is Kind.EXPLOIT
+    assert shares[6][0] is shares[7][0] is Kind.EXPLORE
+    assert 2 not in shares  # ran here, and is most likely worse
+    assert shares[1][1] == pytest.approx(2 * shares[5][1], rel=1e-3)
+    assert shares[5][1] == pytest.approx(2 * shares[6][1], rel=1e-3)
+    assert 0.19 < sum(share for _, share in shares.values()) <= 0.2
+    assert "Tests what may be better" in advice.reason
+
+
+def test_the_incumbent_is_kept_where_no_gain_is_certain_and_the_reason_says_so() -> None:
+    evidence, rivals, introduction = served()
+    unsure = replace(prospect(5, mean=1.05), spread=0.1)
+    advice = decide(STUDY, evidence, rivals, [unsure], None, introduction=introduction)
+    assert [c.kind for c in advice.candidates] == [Kind.EXPLORE]
+    assert "Keep the incumbent: no gain is certain" in advice.reason
+    sure = replace(prospect(5, mean=1.2), spread=0.02)
+    advice = decide(STUDY, evidence, rivals, [sure], None, introduction=introduction)
+    assert [c.kind for c in advice.candidates] == [Kind.EXPLOIT]
+    careful = decide(
+        STUDY, evidence, rivals, [sure], None, introduction=introduction, overrated=0.3
+    )
+    assert [c.kind for c in careful.candidates] == [Kind.EXPLORE]
+    assert "30.0% taken off" in careful.reason
+
+
+def test_a_better_looking_run_makes_no_incumbent_where_one_is_established() -> None:
+    evidence, rivals, introduction = served(0.5)
+    advice = decide(STUDY, evidence, rivals, [], None, introduction=introduction)
+    assert advice.incumbent is not None
+    assert advice.incumbent.config == config(8)
+    assert [c.kind for c in advice.candidates] == [Kind.CONFIRM]
+
+
+def test_where_nothing_has_run_and_nothing_is_likely_to_the_likeliest_is_tried() -> None:
+    unlikely = [prospect(x, mean=1.0, feasible=x / 20) for x in range(1, 9)]
+    advice = decide(STUDY, Evidence(), [], unlikely, None)
+    assert [c.config["x"] for c in advice.candidates] == [8, 7, 6, 5, 4]
+    evidence, rivals, introduction = served()
+    advice = decide(STUDY, evidence, rivals, unlikely[:7], None, introduction=introduction)
+    assert advice.candidates == ()
