@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import Inline, random_jobs, study
+from tunerd.core.drift import Change
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
@@ -36,7 +37,8 @@ def acting(act: bool = True) -> Study:
 
 
 def test_a_drift_makes_a_new_model_and_says_when_it_is_over() -> None:
-    tuner, found, due = Tuner(acting(), Inline()), [], False
+    tuner, due = Tuner(acting(), Inline()), False
+    found: list[Change] = []
     key = tuner.study.context_key({"n": 8})
     for step in steps(slowed(600)):
         learned = tuner.learn(step)
@@ -74,7 +76,8 @@ def test_estimates_begin_again_where_it_drifted_and_nowhere_else() -> None:
 
 
 def test_who_only_wants_to_be_told_is_only_told() -> None:
-    tuner, found = Tuner(acting(act=False), Inline()), []
+    tuner = Tuner(acting(act=False), Inline())
+    found: list[Change] = []
     for step in steps(slowed(450)):
         found += tuner.learn(step).drift
     assert [one.drift.kind for one in found if one.phase == "began"] == ["speed"]
