@@ -328,10 +328,10 @@ class Tuner:
                 waiting.append((state.waiting_since, key))
             elif self._is_stale(state):
                 stale.append((state.searched, key))
-        found = first + [key for _, key in sorted(waiting) + sorted(stale)]
-        return [*found, self.study.name] if active and self._is_fallback_due() else found
+        return first + [key for _, key in sorted(waiting) + sorted(stale)]
 
-    def _is_fallback_due(self) -> bool:
+    def is_fallback_due(self) -> bool:
+        """Whether the entry for the empty context is worth another look."""
         if self.model is None or not self.is_fallback(self.study.name):
             return False
         if self.orders.paused(self.study.name) is not None:

@@ -5,7 +5,7 @@ are the same as what is stored; after a failed transaction they are thrown away.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -131,6 +131,11 @@ class Books:
     def fallback_key(self) -> str | None:
         """Of the entry for the empty context, where that is one beside ordinary ones."""
         return self.study.name if self.tuner.is_fallback(self.study.name) else None
+
+    def look(self, active: Sequence[str], fresh: Collection[str]) -> list[str]:
+        """What is to be searched, in this order; the entry for the empty context last."""
+        due = self.tuner.due(active, fresh)
+        return [*due, self.study.name] if active and self.tuner.is_fallback_due() else due
 
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""

@@ -181,7 +181,7 @@ class Tune:
             self._close_overdue(books)
             self._carry_out(commands, books, changes)
             fresh = tuple(dict.fromkeys((*changes.urgent, *fresh)))
-            books.due = [] if books.ended else books.tuner.due(self._active(books), fresh)
+            books.due = [] if books.ended else books.look(self._active(books), fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
             changes.outlived = books.outlived(self.now())
             changes.forgotten = books.only_asked(self.now())
