@@ -19,13 +19,43 @@ def add(
         evidence.add(cid, {"x": cid}, score, ran, unasked=unasked, sequence=evidence.jobs + 1)
 
 
-def test_repeats_are_pooled_exactly() -> None:
+def test_repeats_are_pooled_by_how_long_they_were_measured() -> None:
     evidence = Evidence()
     add(evidence, "a", 1.0, 2.0, 4.5)
     trial = evidence.trials["a"]
     assert trial.runs == 3
     assert trial.mean == pytest.approx(2.5)
-    assert trial.spread_sum == pytest.approx(1.5**2 + 0.5**2 + 2.0**2)
+    assert trial.sureness == pytest.approx(3.0)
+    evidence.add("b", {}, 1.0, Ran.YES, unasked=True, sequence=4)
+    evidence.add("b", {}, 2.0, Ran.YES, unasked=True, sequence=5, weight=0.25)
+    assert evidence.trials["b"].mean == pytest.approx(1.2)
+    assert evidence.trials["b"].sureness == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("wild", [-3.0, 3.0])
+@pytest.mark.parametrize("place", range(6))
+def test_one_wild_run_moves_neither_the_estimate_nor_the_noise_far(wild: float, place: int) -> None:
+    scores = [1.0, 1.02, 0.98, 1.01, 0.99, 1.0]
+    calm, struck = Evidence(), Evidence()
+    add(calm, "a", *scores)
+    scores[place] += wild
+    add(struck, "a", *scores)
+    assert abs(struck.trials["a"].mean - calm.trials["a"].mean) < 0.02
+    assert struck.trials["a"].sureness < calm.trials["a"].sureness - 0.5
+    assert struck.noise() < 2.5 * calm.noise()
+
+
+def test_a_run_that_was_wild_stays_cut_when_it_is_no_longer_kept() -> None:
+    evidence = Evidence()
+    rng = np.random.default_rng(0)
+    add(evidence, "a", 1.0, 1.01, 6.0, *(1.0 + 0.01 * rng.normal(size=20)).tolist())
+    assert evidence.trials["a"].mean == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_slow_drift_is_no_noise() -> None:
+    evidence = Evidence()
+    add(evidence, "a", *(1.0 - 0.01 * i for i in range(60)))
+    assert evidence.seen_noise() < 0.02
 
 
 def test_one_lucky_run_does_not_pass_many_good_ones() -> None:

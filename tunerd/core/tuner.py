@@ -264,11 +264,12 @@ class Tuner:
                 self.bands.alarm(one.drift.contexts or None)
 
     def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
-        for job, key, score in zip(jobs, rows.context_key, rows.score.tolist(), strict=True):
-            self._remember_one(job, key, None if np.isnan(score) else score)
+        told = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
+        for job, key, score, weight in told:
+            self._remember_one(job, key, None if np.isnan(score) else score, weight)
         self.sequence = jobs[-1].observation.sequence
 
-    def _remember_one(self, job: NamedJob, key: str, score: float | None) -> None:
+    def _remember_one(self, job: NamedJob, key: str, score: float | None, weight: float) -> None:
         observation, cid, config, _ = job
         state = self.contexts[key]
         ran = self.study.ran(observation)
@@ -281,6 +282,7 @@ class Tuner:
             ran,
             unasked=observation.recommendation_id is None,
             sequence=observation.sequence,
+            weight=weight,
         )
         if not observation.history:
             self._compare(observation, state, score)
@@ -292,6 +294,12 @@ class Tuner:
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
         self.touched.add(key)
+
+    def noise(self) -> tuple[float, int]:
+        """Standard deviation of one run around its configuration's others, in scores, over the
+        repeats of all contexts; NaN without any. And how many repeats that stands on."""
+        apart = [one for state in self.contexts.values() for one in state.evidence.apart]
+        return noise_of_repeats(apart), len(apart)
 
     def _compare(self, job: Observation, state: ContextState, score: float | None) -> None:
         """What was promised of a job's candidate beside what came."""
