@@ -16,6 +16,7 @@ from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import Bands, Standing
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
+from tunerd.core.reach import Reach
 from tunerd.core.runs import RunsModel
 from tunerd.core.study import Study
 
@@ -35,6 +36,8 @@ class Outlook:
     spread: FloatArray
     feasible: FloatArray
     """(n,) probability to run."""
+    beyond: FloatArray | None = None
+    """(n,) standard deviation of what a value does that never was another; not in ``spread``."""
 
     def adjusted(self, keys: Sequence[str], tried: BoolArray, bands: Bands) -> "Outlook":
         """Return what is said of these configurations: with a spread, and after drift a mean, such
@@ -46,6 +49,8 @@ class Outlook:
             bands: of the study.
         """
         mean, spread = bands.adjusted(keys, self.mean, self.spread, tried)
+        if self.beyond is not None:
+            spread = np.hypot(spread, self.beyond)
         return Outlook(mean, spread, self.feasible)
 
     def first(self, n: int) -> "Outlook":
@@ -66,6 +71,8 @@ class Model:
     starts: Mapping[Standing, tuple[float, int]] = field(default_factory=dict)
     """Of bands, right after a fit: what ``Bands.start`` takes. A model that was loaded knows none:
     its bands go on from live jobs."""
+    reach: Reach | None = None
+    """What jobs have varied."""
 
     @classmethod
     def fit(cls, study: Study, features: "FeatureMap", rows: "Rows", at: int) -> "Model":
@@ -80,26 +87,36 @@ class Model:
             fitted_at=at,
             learned=at,
             starts=left_out.starts() if left_out else {},
+            reach=Reach.of(features, rows),
         )
 
     def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
         """Learn new rows at constant cost; ``recent`` is the window that includes them."""
         self.predictor.update(rows, recent)
         self.runs.update(rows, recent)
+        if self.reach is not None:
+            self.reach.learn(rows)
         self.learned = at
 
     def outlook(self, rows: "Rows") -> Outlook:
         """Predict every row as the model itself sees it. What is said to people and programs is
         :meth:`Outlook.adjusted`."""
         prediction = self.predictor.predict(rows)
-        return Outlook(prediction.mean, prediction.spread, self.runs.predict(rows))
+        return Outlook(
+            prediction.mean,
+            prediction.spread,
+            self.runs.predict(rows),
+            self.reach.beyond(rows) if self.reach is not None and self.reach.only else None,
+        )
 
     def dump(self) -> dict[str, bytes]:
         """Named parts, without pickle. Parts that updates leave alone stay the same bytes, so a
         store that names content by its hash keeps them once."""
         parts = {f"predictor/{name}": part for name, part in self.predictor.dump().items()}
         parts |= {f"runs/{name}": part for name, part in self.runs.dump().items()}
-        at = {"fitted_at": self.fitted_at, "learned": self.learned}
+        at: dict[str, object] = {"fitted_at": self.fitted_at, "learned": self.learned}
+        if self.reach is not None:
+            at["reach"] = self.reach.dump()
         return parts | {"at": json.dumps(at).encode()}
 
     @classmethod
@@ -115,6 +132,7 @@ class Model:
             RunsModel.load(study, features, _below(parts, "runs")),
             fitted_at=at["fitted_at"],
             learned=at["learned"],
+            reach=Reach.load(at["reach"]) if "reach" in at else None,
         )
 
 
