@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunerd.core.observation import Ran, Value
+from tunerd.core.pooling import CUT, apart, location
 
 __all__ = [
     "MAX_TRIALS",
@@ -38,10 +39,8 @@ LATEST = 8
 """Runs of a configuration whose scores are kept one by one."""
 REPEATS = 64
 """Repeats that a context's noise is told by, the latest ones."""
-CUT = 2.0
-"""Deviations off beyond which a run counts less."""
 CUT_APART = 3.0
-"""The same for two runs' distance, for the noise."""
+"""Standard deviations at which the distance of two runs is cut, for the noise."""
 PRIOR_WEIGHT = 3.0
 """Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
 
@@ -81,7 +80,10 @@ class Trial:
         self.latest = (*self.latest, (score, weight))
         if len(self.latest) > LATEST:
             # What is wild stays cut, once it cannot be seen among the others any more.
-            (value, one), reach = self.latest[0], CUT * _apart(self.latest) or math.inf
+            (value, one), reach = (
+                self.latest[0],
+                CUT * apart(np.array(self.latest)[:, 0]) or math.inf,
+            )
             value = min(max(value, self.mean - reach), self.mean + reach)
             mean, total = self.older[0], self.older[1] + one
             self.latest = self.latest[1:]
@@ -92,17 +94,9 @@ class Trial:
         return abs(score - before[0]) / math.sqrt(1.0 / weight + 1.0 / before[1])
 
     def _pooled(self) -> tuple[float, float]:
-        """Weighted mean of the runs, from three on after Huber: what is farther than :data:`CUT`
-        deviations off counts less by as much; and the weight of all."""
+        """Where the runs lie, and how many they count as."""
         points = np.array([self.older, *self.latest] if self.older[1] else self.latest)
-        scores, given = points[:, 0], points[:, 1]
-        weights, mean = given, float(given @ scores / given.sum())
-        if len(scores) > 2 and (apart := _apart(self.latest)) > 0:
-            mean = float(np.median(scores))
-            for _ in range(3):
-                off = np.maximum(np.abs(scores - mean), 1e-300)
-                weights = given * np.minimum(1.0, CUT * apart / off)
-                mean = float(weights @ scores / weights.sum())
+        mean, weights = location(points[:, 0], points[:, 1])
         return mean, float(weights.sum())
 
     @property
@@ -113,12 +107,6 @@ class Trial:
 
 
 _FIELDS = tuple(field.name for field in fields(Trial))
-
-
-def _apart(runs: Sequence[tuple[float, float]]) -> float:
-    """Robust standard deviation of runs."""
-    scores = np.array([score for score, _ in runs])
-    return 1.4826 * float(np.median(np.abs(scores - np.median(scores))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +186,9 @@ class Evidence:
         elif ran in (Ran.NO, Ran.WEAK_NO):
             trial.failures += 1
         if score is not None and ran is not Ran.NO:
-            apart = trial.add_run(score, weight)
-            if apart is not None:
-                self.apart = [*self.apart, apart][-REPEATS:]
+            away = trial.add_run(score, weight)
+            if away is not None:
+                self.apart = [*self.apart, away][-REPEATS:]
 
     def begin_again(self, levels: Mapping[str, tuple[float, int]]) -> None:
         """Take estimates from drift on: by the beginning of a candidate id, mean score and the

@@ -5,15 +5,15 @@ pure) while the old one serves.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import Bands, Standing
+from tunerd.core.pooling import pooled
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.reach import Reach
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap, Rows
 
 __all__ = ["Model", "Outlook"]
-
-POOLED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,9 @@ class Model:
     def fit(cls, study: Study, features: "FeatureMap", rows: "Rows", at: int) -> "Model":
         """Fit both from scratch on the replay sample of sequence ``at``."""
         seed = study.predictor.seed
-        rows = _pooled(rows)
-        predictor = predictor_class(study.predictor.name).fit(study, features, rows, seed)
-        left_out = predictor.left_out(study, features, rows, seed)
+        measured = pooled(rows)
+        predictor = predictor_class(study.predictor.name).fit(study, features, measured, seed)
+        left_out = predictor.left_out(study, features, measured, seed)
         return cls(
             predictor,
             RunsModel.fit(study, features, rows, seed),
@@ -134,16 +132,6 @@ class Model:
             learned=at["learned"],
             reach=Reach.load(at["reach"]) if "reach" in at else None,
         )
-
-
-def _pooled(rows: "Rows") -> "Rows":
-    """Let the runs of one configuration in one context weigh as :data:`POOLED` at most: an
-    incumbent with a hundred runs says no more about the rest of the space than one with three."""
-    runs: Counter[tuple[str, bytes]] = Counter()
-    names = [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]
-    runs.update(names)
-    shares = np.array([min(1.0, POOLED / runs[name]) for name in names])
-    return replace(rows, weight=rows.weight * shares)
 
 
 def _below(parts: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

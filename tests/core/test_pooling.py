@@ -1,0 +1,56 @@
+"""A few runs stand for all repeats of a configuration."""
+
+import numpy as np
+import pytest
+
+from tunerd.core.features.rows import Rows
+from tunerd.core.pooling import STAND_INS, location, pooled
+
+
+def rows_of(scores: list[float], x: list[float], weight: float = 1.0) -> Rows:
+    n = len(scores)
+    return Rows(
+        X=np.array(x)[:, None],
+        score=np.array(scores),
+        ran=np.ones(n),
+        ran_weight=np.ones(n),
+        context_key=("c",) * n,
+        weight=np.full(n, weight),
+        margin=np.full(n, np.nan),
+    )
+
+
+def test_what_ran_once_or_twice_stays_as_it_is() -> None:
+    rows = rows_of([1.0, 2.0, 3.0, np.nan], [1.0, 2.0, 2.0, 3.0])
+    found = pooled(rows)
+    np.testing.assert_array_equal(found.score, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(found.X[:, 0], [1.0, 2.0, 2.0])
+
+
+def test_a_few_runs_stand_for_a_hundred() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 32)
+    found = pooled(rows_of([5.0, *(1.0 + noise).tolist()], [0.0, *[1.0] * 32]))
+    assert len(found) == 1 + STAND_INS
+    assert found.score[0] == 5.0
+    assert found.score[1:].mean() == pytest.approx(1.0 + noise.mean(), abs=0.03)
+    assert found.score[1:].std() > 0.02
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("wild", [-5.0, 5.0])
+def test_one_wild_run_moves_what_is_learned_little(place: int, wild: float) -> None:
+    scores = [1.0, 1.02, 0.97, 1.01, 0.99]
+    calm = pooled(rows_of(scores, [1.0] * 5)).score.mean()
+    scores[place] += wild
+    found = pooled(rows_of(scores, [1.0] * 5))
+    assert abs(np.average(found.score, weights=found.weight) - calm) < 0.03
+    assert np.abs(found.score - calm).max() < 0.2
+
+
+def test_runs_count_by_their_weight() -> None:
+    mean, _ = location(np.array([1.0, 2.0]), np.array([1.0, 0.25]))
+    assert mean == pytest.approx(1.2)
+
+
+def test_no_rows_are_no_rows() -> None:
+    assert len(pooled(Rows.empty(3))) == 0
