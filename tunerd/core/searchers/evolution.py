@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray
+from tunerd.core.searchers.alike import first_draws
 from tunerd.core.searchers.base import Scored, Searcher
 from tunerd.core.searchers.genes import distinct, genes_of
 from tunerd.core.searchers.polish import polish
@@ -126,7 +127,7 @@ def _started(
     space: "Space", scored: Scored, lane: int, begin: Codes, rng: np.random.Generator
 ) -> _Population:
     scored.lane = lane
-    drawn = space.sample(2 * PARENTS, rng)
+    drawn = first_draws(space, 2 * PARENTS, rng)
     population = _Population(np.empty((0, len(space.sizes)), np.int32), np.empty(0))
     codes = np.concatenate([begin[: PARENTS // 2], drawn])
     _select(population, codes, scored(codes))

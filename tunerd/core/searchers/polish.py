@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.core.searchers.alike import runs, trades
 from tunerd.core.searchers.base import Scored
 
 if TYPE_CHECKING:
@@ -52,14 +53,22 @@ def climb(
 ) -> tuple[Codes, float]:
     """Go to the best configuration beside ``code`` (D,), again and again while that is better;
     returns the last."""
+    traded = False
     while scored.left:
-        beside = neighbours(space, code, rng)
+        if traded:
+            beside = trades(space, code, rng)
+        else:
+            beside = np.concatenate([runs(space, code), neighbours(space, code, rng)])
         scores = _usable(scored(beside))
         combined = _combined(space, code, beside, scores, score)
         beside = np.concatenate([beside, combined])
         scores = np.concatenate([scores, _usable(scored(combined))])
         if not len(scores) or scores.max() <= score:
-            break
+            if traded:
+                break
+            traded = True  # the last resort, and the dearest
+            continue
+        traded = False
         at = int(scores.argmax())
         code, score = beside[at], float(scores[at])
     return code, score

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.searchers.alike import common, first_draws, repeated
 from tunerd.core.searchers.base import Scored, Searcher
 from tunerd.core.searchers.genes import distinct, genes_of
 from tunerd.core.searchers.policy import Policies
@@ -37,8 +38,13 @@ SMALLEST = 8
 than few large ones."""
 CHANGED = 0.5
 """Share of a step's draws that are the policy's best with some places drawn anew."""
-PLACES = 0.15
-"""Mean share of these places; two at least."""
+REACH = 0.7
+"""From one to so many places (a power of their number) are drawn anew, few more often than many."""
+ANYWHERE = 0.5
+"""Share of changes that are drawn from the space and not by the policy: it may be wrong."""
+TRADED = 0.2
+"""Share of changes that let two positions of a repeat parameter trade places: what is scarce, such
+as memory, is then used elsewhere."""
 PATIENCE = 5
 NOVELTY = 0.02
 """A search ends when over PATIENCE steps fewer than this share of the draws were new: a converged
@@ -68,7 +74,8 @@ class Reinforce(Searcher):
         size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
         steps = min(options.steps, max(scored.left // (count * size), 1))
         policies, changes = Policies(space, count), _Changes(space)
-        adam = _Adam(policies.logits.shape, options.learning_rate)
+        groups = common(space)
+        adam = _Adam((count, len(groups) + groups.shape[1]), options.learning_rate)
         warm = (count + 1) // 2 if len(begin) else 0
         policies.lean_to(begin, WARM, warm)
         lanes = np.repeat(np.arange(1, count + 1), size)
@@ -76,11 +83,12 @@ class Reinforce(Searcher):
         fresh: list[int] = []
         for step in range(steps):
             before = len(scored)
-            codes = policies.draw(size, rng)
             if best is None:
+                codes = first_draws(space, count * size, rng).reshape(count, size, -1)
                 # The first draws of half of the policies are what is known to be good.
                 codes[:warm, : min(len(begin), size)] = begin[:size]
             else:
+                codes = policies.draw(size, rng)
                 some = int(CHANGED * size)
                 codes[:, :some] = changes.made(best, codes[:, :some], rng)
             flat = codes.reshape(count * size, -1)
@@ -96,7 +104,9 @@ class Reinforce(Searcher):
             best = _best(codes, scores, size)
             gradient = policies.gradient(codes, _advantage(scores))
             bonus = ENTROPY * (1.0 - step / steps)
-            policies.logits += adam.step(gradient + bonus * policies.entropy_gradient())
+            gradient += bonus * policies.entropy_gradient()
+            change = adam.step(np.concatenate([gradient, gradient @ groups], axis=1))
+            policies.logits += change[:, : len(groups)] + change[:, len(groups) :] @ groups.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +134,26 @@ class _Changes:
     def __init__(self, space: "Space") -> None:
         self._space = space
         self._gene_of, self._genes = genes_of(space)
+        self._runs = list(repeated(space, least=2).values())
 
     def made(self, best: _Best, drawn: Codes, rng: np.random.Generator) -> Codes:
-        """Good configurations that take some places from ``drawn`` (S, n, D); feasible."""
+        """Good configurations that take some places from ``drawn`` (S, n, D), or from anywhere;
+        feasible. In some, positions of a repeat parameter trade places instead."""
         count, n, width = drawn.shape
         # Of two at random the better one is changed.
-        picks = rng.integers(best.codes.shape[1], size=(2, n)).min(axis=0)
-        share = np.maximum(2 / self._genes, 2 * PLACES * rng.random((count, n, 1)))
-        taken = (rng.random((count, n, self._genes)) < share)[:, :, self._gene_of]
-        made = np.where(taken, drawn, best.codes[:, picks]).reshape(count * n, width)
-        return self._space.repair(made.astype(np.int32), rng).reshape(count, n, width)
+        good = best.codes[:, rng.integers(best.codes.shape[1], size=(2, n)).min(axis=0)]
+        anywhere = self._space.sample(count * n, rng).reshape(drawn.shape)
+        other = np.where(rng.random((count, n, 1)) < ANYWHERE, anywhere, drawn)
+        places = self._genes ** (rng.random((count, n, 1)) * REACH)
+        taken = rng.random((count, n, self._genes)) < places / self._genes
+        made = np.where(taken[:, :, self._gene_of], other, good).reshape(count * n, width)
+        traded = np.flatnonzero(rng.random(count * n) < TRADED * bool(self._runs))
+        for row in traded.tolist():
+            run = self._runs[rng.integers(len(self._runs))]
+            one, two = rng.choice(run, size=2, replace=False)
+            made[row] = good.reshape(count * n, width)[row]
+            made[row, [one, two]] = made[row, [two, one]]
+        return self._space.repair(made.astype(np.int32), rng).reshape(drawn.shape)
 
 
 class _Adam:
