@@ -19,6 +19,8 @@ PRIOR = 4.0
 """Jobs that a chance as it was told counts as, against how often such jobs failed."""
 MEMORY = 400.0
 LEAST, MOST = 0.005, 0.98
+FEW_FAILURES, MOST_FAILURES = 3.0, 60.0
+"""Expected failures that a context is like others for, and that its past counts for at most."""
 WEIGHT = 1.0
 """Jobs that the model's word counts as beside a configuration's own."""
 
@@ -47,6 +49,21 @@ class Failures:
         """Share of all jobs that failed."""
         jobs = sum(one[0] for one in self._bins)
         return (sum(one[1] for one in self._bins) + 0.5) / (jobs + 5.0)
+
+    @staticmethod
+    def of_context(chance: float, failures: list[float]) -> float:
+        """The chance in a context that has had more or fewer failures than were expected there:
+        what always was so is no change."""
+        expected, came = failures
+        usual = (came + FEW_FAILURES) / (expected + FEW_FAILURES)
+        return min(max(chance * usual, LEAST), MOST)
+
+    @staticmethod
+    def learn_context(failures: list[float], chance: float, *, failed: bool) -> list[float]:
+        """What a context is known for after a job with this chance to fail, as it was told."""
+        expected, came = failures
+        keep = 1.0 if expected < MOST_FAILURES else 1.0 - chance / MOST_FAILURES
+        return [keep * expected + chance, keep * came + failed]
 
     def learn(self, place: int, *, failed: bool) -> None:
         """Take in what came."""

@@ -68,6 +68,8 @@ class Here:
     """Repeats, and the sum of their squared errors: this context's own noise."""
     fresh: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """First jobs of configurations, and their mean error: the predictor's bias here."""
+    failures: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """Failures that were to be expected, and those that came: how a context usually differs."""
     lean: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """How the latest jobs lean together: what is left when that is gone tells configurations
     apart."""
@@ -150,6 +152,7 @@ class Here:
             "mean": self.mean,
             "errors": list(self.errors),
             "fresh": list(self.fresh),
+            "failures": list(self.failures),
             "lean": list(self.lean),
         }
 
@@ -166,6 +169,7 @@ class Here:
             mean=state["mean"],
             errors=list(state["errors"]),
             fresh=list(state["fresh"]),
+            failures=list(state["failures"]),
             lean=list(state["lean"]),
         )
         here.lately.extend(Lately(*one) for one in state["lately"])

@@ -231,6 +231,11 @@ class Watch:
         cell = here.cell(told.config_id[:NAME])
         chance, place = self._failures.chance(cell, told.feasible)
         failed = not told.ran
+        usual, here.failures = (
+            here.failures,
+            self._failures.learn_context(here.failures, chance, failed=failed),
+        )
+        chance = self._failures.of_context(chance, usual)
         self._failures.learn(place, failed=failed)
         cell.ran += told.ran
         cell.failed += failed
