@@ -57,7 +57,14 @@ REPORTS: list[Report] = [
         renewed=1,
         candidates={"exploit": 4, "explore": 1},
         scores=Scores(
-            observations=40, kendall=0.5, spearman=0.6, pearson=0.7, mape=0.1, coverage=0.75
+            observations=40,
+            kendall=0.5,
+            spearman=0.6,
+            pearson=0.7,
+            mape=0.1,
+            coverage=0.75,
+            noise=0.02,
+            repeats=9,
         ),
         gain_predicted=0.04,
         gain_realised=-0.01,
@@ -126,6 +133,7 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_prediction_kendall_tau", ("a",)): 0.5,
         ("tunerd_prediction_mape_ratio", ("a",)): 0.1,
         ("tunerd_prediction_coverage_ratio", ("a",)): 0.75,
+        ("tunerd_job_noise_ratio", ("a",)): 0.02,
         ("tunerd_gain_realised_ratio", ("a",)): -0.01,
         ("tunerd_gain_jobs", ("a",)): 12,
         ("tunerd_jobs_total", ("followed", "a")): 2,

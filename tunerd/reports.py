@@ -106,6 +106,10 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True, tag="scores"):
     """Mean absolute error relative to the metric; 0.1 is 10 %."""
     coverage: float | None = None
     """Share of them that fell into the band that was predicted, which promises 0.8."""
+    noise: float | None = None
+    """How far equal jobs lie apart: standard deviation of one run, relative; 0.02 is 2 %."""
+    repeats: int = 0
+    """Runs of a configuration after its first that this stands on, over all contexts."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

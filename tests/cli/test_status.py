@@ -27,7 +27,7 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     problems: list[str] = []
     metrics = Metrics()
     metrics.hear(Lagging(records=1234))
-    scores = Scores(observations=40, kendall=0.61)
+    scores = Scores(observations=40, kendall=0.61, noise=0.023, repeats=9)
     metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores))
     metrics.hear(SetAside(study="llm"))
     server = HttpServer("127.0.0.1", 0, metrics.render, ready=lambda: problems)
@@ -87,7 +87,14 @@ def test_without_a_daemon(tunerd: Tunerd, installation: Installation) -> None:
 def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[str]) -> None:
     recommend(installation, state="active")
     said = tunerd("status", "--settings", installation.file)
-    for part in ("running, ready", "1,234 records not ingested", "0.61", "+4.2%", "set aside"):
+    for part in (
+        "running, ready",
+        "1,234 records not ingested",
+        "0.61",
+        "2.3%",
+        "+4.2%",
+        "set aside",
+    ):
         assert part in said.out
     report = tunerd("status", "--settings", installation.file, "--json").json
     assert report["lag_records"] == 1234

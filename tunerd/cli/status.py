@@ -175,6 +175,7 @@ def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float |
             "spearman": of("spearman"),
             "pearson": of("pearson"),
             "mape": of("mape_ratio"),
+            "noise": metrics.of("tunerd_job_noise_ratio", study=study),
         }
     steps = store.steps(study, STEPS_LOOKED_AT)
     return next((found for step in steps if (found := step.detail.get("scores"))), None)

@@ -115,6 +115,8 @@ def _quality(study: Mapping[str, Any]) -> str:
     kendall = _number(scores.get("kendall"), "{:.2f}")
     gain = study["gain_realised"]
     tried = f"; what was tried gained {gain:+.1%}" if gain is not None else ""
+    if (noise := scores.get("noise")) is not None:
+        tried = f"; equal jobs lie {noise:.1%} apart{tried}"
     return f"rank correlation (Kendall τ) {kendall} over {scores['observations']} jobs{tried}"
 
 

@@ -21,6 +21,7 @@ from tunerd.core.decide import Advice
 from tunerd.core.drift.found import Change
 from tunerd.core.drift.watch import Ran as Job
 from tunerd.core.drift.watch import Watch
+from tunerd.core.evidence import noise_of_repeats
 from tunerd.core.fallback import MOST_CONTEXTS
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.history import days
@@ -296,9 +297,15 @@ class Tuner:
         self.touched.add(key)
 
     def noise(self) -> tuple[float, int]:
-        """Standard deviation of one run around its configuration's others, in scores, over the
-        repeats of all contexts; NaN without any. And how many repeats that stands on."""
-        apart = [one for state in self.contexts.values() for one in state.evidence.apart]
+        """Standard deviation of one run around its configuration's others, relative to the
+        objective, over the repeats of all contexts; NaN without any. And how many repeats that
+        stands on."""
+        apart: list[float] = []
+        for state in self.contexts.values():
+            size = 1.0
+            if self.study.objective.scale == "linear":
+                size = float(np.mean([abs(t.mean) for _, t in state.evidence.measured()] or [1.0]))
+            apart += [one / max(size, 1e-300) for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 
     def _compare(self, job: Observation, state: ContextState, score: float | None) -> None:

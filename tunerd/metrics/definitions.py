@@ -154,6 +154,12 @@ COVERAGE = _gauge(
     "Share of the window that fell into the band predicted for it, which promises 0.8.",
     STUDY,
 )
+NOISE = _gauge(
+    "job_noise_ratio",
+    "How far equal jobs lie apart: standard deviation of one run around its configuration's others "
+    "in the same context, relative; no prediction can be better. Absent without repeats.",
+    STUDY,
+)
 WINDOW = _gauge("prediction_window_observations", "Observations in that window.", STUDY)
 DRIFTS = _counter(
     "drifts",

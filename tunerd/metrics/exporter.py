@@ -244,6 +244,7 @@ class Metrics:
             self._show(report.scores.pearson, d.PEARSON, study)
             self._show(report.scores.mape, d.MAPE, study)
             self._show(report.scores.coverage, d.COVERAGE, study)
+            self._show(report.scores.noise, d.NOISE, study)
 
     def _backlog(self, report: reports.Backlog) -> None:
         study = self._study(report.study) if report.study in self._ours else OTHER

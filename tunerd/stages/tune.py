@@ -18,7 +18,6 @@ import msgspec
 from tunerd import logs, reports
 from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
-from tunerd.core.scores import WindowScores
 from tunerd.errors import FencedOutError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
@@ -291,7 +290,7 @@ class Tune:
         search_s: float,
     ) -> None:
         active = self._active(books)
-        scores = _scores(books.tuner.window.scores(books.study.metric_value))
+        scores = _scores(books)
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
@@ -360,7 +359,7 @@ class Tune:
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
         else:
-            scores = _scores(books.tuner.window.scores(books.study.metric_value))
+            scores = _scores(books)
             standing = _standing(row, books, len(self._active(books)), scores)
             self.listener.hear(reports.Loaded(**standing))
         self.log.info(
@@ -450,7 +449,10 @@ def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) 
     }
 
 
-def _scores(window: WindowScores) -> reports.Scores:
+def _scores(books: Books) -> reports.Scores:
+    window = books.tuner.window.scores(books.study.metric_value)
+    noise, repeats = books.tuner.noise()
+
     def known(value: float) -> float | None:
         return None if value != value else value
 
@@ -461,6 +463,8 @@ def _scores(window: WindowScores) -> reports.Scores:
         pearson=known(window.pearson_within),
         mape=known(window.mape),
         coverage=known(window.coverage),
+        noise=known(noise),
+        repeats=repeats,
     )
 
 
