@@ -26,7 +26,7 @@ class ExtraTrees(BoostedTrees):
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`. Trees as deep as the rows allow, as is usual."""
         leaves = int(np.clip(n // 2, 8, 512))
-        return TreeOptions(_half(trees), leaves, 1, seed, rows_share=0.9, averaged=True)
+        return TreeOptions((trees + 1) // 2, leaves, 1, seed, rows_share=0.9, averaged=True)
 
 
 class ConfigurationTrees(BoostedTrees):
@@ -40,15 +40,10 @@ class ConfigurationTrees(BoostedTrees):
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`."""
-        leaves, trees = int(np.clip(n // 30, 7, 127)), _half(trees)
+        leaves = int(np.clip(n // 30, 7, 127))
         return TreeOptions(trees, leaves, 3 if n < 500 else 10, seed, min(15.0 / trees, 0.3))
 
     @classmethod
     def hidden(cls, features: "FeatureMap") -> BoolArray:
         """(F,) the columns of the context."""
         return np.array([c.group in ("context", "lookup") for c in features.columns], bool)
-
-
-def _half(trees: int) -> int:
-    """Of the trees that a study asks for: all members together cost as many predictions."""
-    return max((trees + 1) // 2, 1)

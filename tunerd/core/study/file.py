@@ -183,7 +183,7 @@ class PredictorTable(Table):
     members: int = Field(
         default=4, ge=1, le=64, description="Models whose disagreement is the spread."
     )
-    trees: int = Field(default=100, ge=1, le=10_000, description="Trees of one member.")
+    trees: int = Field(default=60, ge=1, le=10_000, description="Trees of one member.")
     seed: Seed = Field(default=0, description="Seed of what is random in learning.")
 
 
