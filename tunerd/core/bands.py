@@ -49,7 +49,7 @@ RATES = (0.005, 0.02, 0.08, 0.3)
 TRACKERS = len(RATES) + 1
 """How far a factor's logarithm moves at a job, for each of the trackers that are blended. The first
 remembers hundreds of jobs, the last ten."""
-WINDOW = 25
+WINDOW = 15
 """One more tracker says the quantile of so many latest jobs: the others step down slowly after a
 model has learned what changed."""
 SURENESS = 1.2
@@ -65,6 +65,8 @@ FORGETTING = 0.005
 """Share of a context's own factor that a job takes away."""
 HURRIED = 0.1
 """… after an alarm, which widens bands by itself."""
+RELEARNED = 0.5
+"""What is left of a context's own factor when a model takes over after an alarm."""
 LATEST = 10
 """Residuals of a context that an alarm looks at."""
 SHRINKAGE = 3
@@ -223,11 +225,16 @@ class Bands:
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
 
-    def start(self, sizes: "Mapping[Standing, tuple[float, int]]") -> None:
-        """Start from what a fit left out: for each standing the 80 % quantile of sizes there, and
-        the jobs that it counts as. Where there are live jobs these count beside."""
+    def start(self, sizes: Mapping[Standing, tuple[float, int]]) -> None:
+        """Another model took over. Start from what its fit left out: for each standing the 80 %
+        quantile of sizes there, and the jobs that it counts as; where there are live jobs these
+        count beside. What was off by the former model after an alarm says nothing of this one."""
         for standing, (size, jobs) in sizes.items():
             self._factors[standing].start(math.log(max(size, 1e-9)), jobs)
+        for context in self._contexts.values():
+            if context.alarmed or self._everywhere:
+                context.latest.clear()
+                context.factor *= RELEARNED
 
     def alarm(self, keys: Collection[str] | None = None) -> None:
         """Jobs behave differently: in these contexts, or everywhere."""
