@@ -223,9 +223,12 @@ RIGHT = Row(
         ),
         Panel(
             "How far off are its predictions?",
-            "Mean absolute error, relative to what was measured. Near the noise of equal jobs is "
-            "as good as it gets.",
-            (Query(f"max by (study) ({shown(d.MAPE)})", "{{study}}"),),
+            "Mean absolute error, relative to what was measured, and how far equal jobs lie apart: "
+            "near that is as good as it gets.",
+            (
+                Query(f"max by (study) ({shown(d.MAPE)})", "{{study}}"),
+                Query(f"max by (study) ({shown(d.NOISE)})", "{{study}}, equal jobs"),
+            ),
             "percentunit",
             width=6,
             low=0,
