@@ -13,6 +13,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
+from tunerd.core.study import parse_study
 
 MIN_FEASIBLE = CONTRACT.min_feasible
 CONTEXT: dict[str, Value] = {"model_params": 7e9, "gpu": "H100", "n_gpus": 64, "global_batch": 512}
@@ -188,3 +189,83 @@ def test_a_fit_on_more_than_is_kept_keeps_the_latest(monkeypatch: pytest.MonkeyP
     model.update(rows, rows)
     assert model._tried <= 20 + 15
     assert np.isfinite(model.predict(rows)).all()
+
+
+GUARDED = """
+schema = 1
+name = "guarded"
+mode = "publish"
+explore_share = 0.5
+[objective]
+metric = "speed"
+goal = "maximize"
+unit = "1/s"
+scale = "log"
+[guards]
+memory = { max = 80 }
+[context]
+n = { type = "int", scale = "log" }
+[parameters]
+batch = { type = "int", scale = "log", values = [1, 2, 4, 8, 16, 32, 64] }
+kind = { type = "category", values = ["a", "b"] }
+"""
+
+
+def guarded(batches: Sequence[int], reported: bool = True) -> tuple[RunsModel, FeatureMap]:
+    """Jobs whose memory is 2 GiB a row, with a little noise; the guard's bound is at 80."""
+    study, rng = parse_study(GUARDED), np.random.default_rng(0)
+    features, jobs = FeatureMap(study), []
+    for i in range(60):
+        batch, kind = batches[i % len(batches)], "ab"[i % 2]
+        memory = 2.0 * batch * float(np.exp(0.02 * rng.normal()))
+        metrics = {"speed": 10.0 + batch} | ({"memory": memory} if reported else {})
+        jobs.append(job({"n": 8}, {"batch": batch, "kind": kind}, metrics))
+    return RunsModel.fit(study, features, features.rows(jobs), 0), features
+
+
+def of_batch(model: RunsModel, features: FeatureMap) -> dict[int, float]:
+    space = Space(features.study, {"n": 8})
+    codes = space.table(100)
+    assert codes is not None
+    found = model.predict(features.candidates(space, codes)).tolist()
+    return {int(str(space.decode(c)["batch"])): p for c, p in zip(codes, found, strict=True)}
+
+
+def test_a_guard_that_is_approached_says_so_before_any_job_has_broken_it() -> None:
+    near = of_batch(*guarded([1, 2, 4, 8, 16]))
+    assert near[1] > 0.9
+    assert near[16] > 0.9
+    assert near[64] < 0.5
+    assert min(of_batch(*guarded([1, 2, 4, 8, 16], reported=False)).values()) > 0.9
+
+
+def test_margins_are_kept_and_learned_on() -> None:
+    model, features = guarded([1, 2, 4, 8, 16])
+    again = RunsModel.load(features.study, features, model.dump())
+    assert of_batch(again, features) == of_batch(model, features)
+    rows = features.rows(
+        [job({"n": 8}, {"batch": 32, "kind": "a"}, {"speed": 9.0, "memory": 70.0})]
+    )
+    model.update(rows, rows)
+    again.update(rows, rows)
+    assert again.dump() == model.dump()
+
+
+def test_in_a_context_that_nobody_has_run_it_is_less_sure() -> None:
+    """Where contexts differ in what runs, what others say is believed less there."""
+    rng = np.random.default_rng(0)
+    jobs = []
+    for n_gpus, limit in ((16, 0.2), (32, 0.9), (64, 0.5), (128, 0.1), (256, 0.8)):
+        for i in rng.permutation(len(CONFIGS))[:60].tolist():
+            ran = (i % 100) / 100 < limit
+            status = Status.SUCCEEDED if ran else Status.OUT_OF_MEMORY
+            jobs += outcomes([i], status, n_gpus)
+    model, features = model_of(jobs)
+
+    def sureness(n_gpus: int) -> float:
+        space = Space(CONTRACT, CONTEXT | {"n_gpus": n_gpus})
+        codes = space.sample(200, np.random.default_rng(1))
+        p = model.predict(features.candidates(space, codes))
+        return float(np.abs(p - 0.5).mean())
+
+    assert sureness(512) < sureness(128)

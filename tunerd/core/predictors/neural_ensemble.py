@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["NeuralEnsemble"]
 
 STEPS = 600
-"""Of a fit on a few rows; more with more rows, up to MOST_STEPS."""
-MOST_STEPS = 1_500
+"""Of a fit on a few rows; more with more rows, up to MOST_STEPS: where contexts have thousands,
+4,000 steps rank unseen ones better than 1,500 do (made-up kernels of 24,000 rows: τ .849 against
+.834). Wider layers gain nothing there."""
+MOST_STEPS = 4_000
 FEW_VALUES = 16
 """Values up to which a numeric column may enter as a category as well …"""
 OFTEN = 20
