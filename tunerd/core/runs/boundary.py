@@ -29,7 +29,7 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MAX_STEPS = 30
 NEW_SLOPE = 0.7
 """By how much log odds are believed in a context that nobody has run, before any was left out."""
-NEW_SPREAD = (0.3, 0.7)
+SPREAD = (0.3, 0.7)
 """How far slope and shift may be from that, as standard deviations."""
 CONTEXT = 30.0
 """Jobs that one context counts as: more of them say more of it and not of the next one."""
@@ -96,17 +96,19 @@ class Trust:
         line: FloatArray,
         ran: FloatArray,
         weight: FloatArray,
+        slope: float = 1.0,
     ) -> "Trust":
-        """Slope and shift of highest posterior; the weights sum to the number of contexts."""
+        """Slope and shift of highest posterior on rows that neither had seen, around ``slope``
+        and no shift. The weights say how many independent jobs there are."""
         Z = np.column_stack([replace(self, slope=1.0, shift=0.0)(forest, line), np.ones(len(ran))])
-        prior, firm = np.array([NEW_SLOPE, 0.0]), np.diag([1.0 / s**2 for s in NEW_SPREAD])
+        prior, firm = np.array([slope, 0.0]), np.diag([1.0 / s**2 for s in SPREAD])
         at = prior
         for _ in range(MAX_STEPS):
             p = _sigmoid(Z @ at)
             gradient = Z.T @ (weight * (p - ran)) + firm @ (at - prior)
             curvature = (Z * (weight * p * (1 - p))[:, None]).T @ Z + firm
             at = at - np.linalg.solve(curvature, gradient)
-            at[0] = min(max(at[0], 0.05), 1.5)
+            at[0] = min(max(at[0], 0.05), 2.5)
         return replace(self, slope=float(at[0]), shift=float(at[1]))
 
 
@@ -143,14 +145,16 @@ class Boundary:
             return told[0], told[1]
 
         rng = np.random.default_rng(seed)
-        known = Trust.learned(*left_out(rng.permutation(len(X)) % FOLDS), ran, weight)
+        told = left_out(rng.permutation(len(X)) % FOLDS)
+        known = Trust.learned(*told, ran, weight).recalibrated(*told, ran, weight)
         new = replace(known, slope=NEW_SLOPE)
         _, context = np.unique(keys, return_inverse=True)
         count = np.bincount(context, weight)
         if len(count) > 1:
             told = left_out((rng.permutation(len(count)) % FOLDS)[context])
             each = weight * (CONTEXT / np.maximum(count, CONTEXT))[context]
-            new = Trust.learned(*told, ran, each).recalibrated(*told, ran, each)
+            new = Trust.learned(*told, ran, each)
+            new = new.recalibrated(*told, ran, each, NEW_SLOPE)
         forest = _grow(X, ran, weight, categorical, np.arange(len(X)), seed)
         return cls(forest, Logistic.fit(X, ran, weight, categorical), known, new)
 
