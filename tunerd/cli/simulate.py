@@ -55,7 +55,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--follow",
     type=click.Choice(["shares", "campaign"]),
-    default="shares",
+    default="campaign",
     show_default=True,
     help="Jobs follow the shares of everyday recommendations, or the rounds of a campaign.",
 )

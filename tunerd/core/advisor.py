@@ -10,10 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from tunerd.core import fallback
+from tunerd.core.acquisition import chosen, worth_trying
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, Held, Prospect, Rival, Wanted, decide
+from tunerd.core.decide import MAX_CANDIDATES, Advice, Held, Prospect, Rival, Wanted, decide
 from tunerd.core.evidence import Estimate, estimates
 from tunerd.core.features import FeatureMap
 from tunerd.core.limits import reachable
@@ -25,7 +26,6 @@ from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget
 from tunerd.core.space import Space
 from tunerd.core.study import Study
-from tunerd.core.weighing import weighed
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Advisor", "Spaces"]
@@ -35,6 +35,12 @@ MOST_WANTED = 100
 must fit into a megabyte, and a study with 48 layers takes a kilobyte for each."""
 BEGIN = 8
 """Best measured configurations that a search begins with."""
+SHORTLIST = 256
+"""Best configurations of a search that a batch is chosen from."""
+STEADY = 0.5
+"""Added to the logarithm of a running candidate's expected improvement."""
+UNLIKELY = 1e3
+"""Taken from that of what most likely does not run."""
 DRAWN = 256
 """Random configurations looked at for one that most likely runs."""
 
@@ -194,19 +200,20 @@ class Advisor:
         whole = self.spaces.get(key, state.context)
         if self.study.limits.of_steps:  # they are counted from what is the incumbent by now
             first = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
-            self._settle(state, first, first.rivals()[0], sequence, profiling=profiling)
+            self._settle(state, first, first.rivals[0], sequence, profiling=profiling)
             space = self._near(key, state, space)
         desk = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         if model is None:
             prospects = desk.start(self.study.search.keep, rng)
         else:
-            budget = Budget(self.study.search.evaluations, self.study.search.keep)
+            keep = max(self.study.search.keep, SHORTLIST)
+            budget = Budget(self.study.search.evaluations, keep)
             begin = desk.known_good(running)
             found = self._searcher.search(space, desk.acquisition, rng, budget, begin)
-            prospects = desk.prospects(found.codes, found.scores) + desk.at_random()
+            prospects = desk.batch(found.codes, found.scores, running) + desk.at_random()
         prospects = desk.again() + prospects
-        allowed, barred = desk.rivals()
+        allowed, barred = desk.rivals
         baseline, given_up = desk.baseline()
         wanted = desk.wanted(prospects, rng)
         self._settle(state, desk, allowed, sequence, profiling=profiling)
@@ -216,7 +223,6 @@ class Advisor:
             allowed,
             prospects,
             baseline,
-            running,
             wanted,
             Held(
                 (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
@@ -226,7 +232,6 @@ class Advisor:
             state.introduction,
             overrated,
         )
-
 
     def everywhere(
         self,
@@ -253,7 +258,7 @@ class Advisor:
                 desk = _Desk(
                     self.study, key, state, space, whole, self.orders, model, bands, features
                 )
-                if rivals := desk.rivals()[0]:
+                if rivals := desk.rivals[0]:
                     seen.append(fallback.look(desk, rivals, configs))
         return fallback.entry(self.study, configs, seen)
 
@@ -292,10 +297,62 @@ class _Desk:
         return frozenset(_names(code for code in known if code is not None))
 
     def acquisition(self, codes: Codes) -> FloatArray:
-        """Upper confidence bound, times the probability to run."""
+        """Expected improvement over the best here, times the probability to run. What was tried
+        is not to be searched for."""
         seen = self.outlook(codes)
-        optimistic = seen.mean + self.study.search.optimism * seen.spread
-        return weighed(optimistic, seen.feasible, self.study.min_feasible)
+        worth = worth_trying(seen.mean, seen.uncertainty, seen.feasible, self._best)
+        if self.state.campaign is None:
+            # Everyday jobs run nothing that most likely fails; its order still shows the slope.
+            sunk = np.minimum(worth, 0.0) - UNLIKELY * (1.0 - seen.feasible)
+            worth = np.where(seen.feasible < self.study.min_feasible, sunk, worth)
+        return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        """Configurations of which something is known here; what only ran before a drift is not."""
+        known = [
+            self.whole.encode(trial.config)
+            for trial in self.state.evidence.trials.values()
+            if trial.runs or trial.failures
+        ]
+        return frozenset(_names(code for code in known if code is not None))
+
+    @cached_property
+    def _best(self) -> float | None:
+        """The best estimate of a configuration that runs here."""
+        least = self.study.min_feasible
+        ran = [r.estimate.mean for r in self.rivals[0] if r.trial.run_share >= least]
+        return max(ran, default=None)
+
+    def batch(
+        self, codes: Codes, scores: FloatArray, running: Recommendation | None
+    ) -> list[Prospect]:
+        """Those of a shortlist (k, D), best first, that should be tried side by side, in order.
+
+        Running candidates stay until something clearly better comes: each job moves every
+        prediction a little, and none would ever be run twice.
+        """
+        if not len(codes):
+            return []
+        assert self.model is not None
+        model, campaign = self.model, self.state.campaign
+        rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
+        held = set() if running is None else {one.candidate_id for one in running.candidates}
+        prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
+        bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
+        if campaign is None:
+            bonus -= UNLIKELY * (seen.feasible < self.study.min_feasible)
+        order = chosen(
+            seen.mean,
+            seen.uncertainty,
+            seen.feasible,
+            self._best,
+            lambda row: model.predictor.correlation(rows, row),
+            np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
+            MAX_CANDIDATES if campaign is None else max(campaign.round_size, MAX_CANDIDATES),
+            bonus,
+        )
+        return [prospects[i] for i in order]
 
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
         """A spread-out random start, for when there is nothing to predict from yet."""
@@ -341,6 +398,7 @@ class _Desk:
         found = self.prospects(np.stack(codes), np.zeros(len(codes)))
         return [replace(prospect, again=True) for prospect in found]
 
+    @cached_property
     def rivals(self) -> tuple[list[Rival], list[Rival]]:
         """The measured configurations that lie in the space, with what is believed of them; apart
         from them those that only an operator's limit rules out."""
@@ -412,13 +470,18 @@ class _Desk:
             return None
         if campaign.round_done and not campaign.finished:
             if campaign.round < 0:
-                chosen = self.start(campaign.next_size, rng)
+                round_of = self.start(campaign.next_size, rng)
             else:
                 # Once each: what was drawn at random may have been found by the search as well.
-                distinct = {p.candidate_id: p for p in prospects}
-                fresh = [p for cid, p in distinct.items() if cid not in self.state.evidence.trials]
-                chosen = sorted(fresh, key=self._worth, reverse=True)[: campaign.next_size]
-            campaign.begin_round([(p.candidate_id, p.config) for p in chosen])
+                distinct = {p.candidate_id: p for p in reversed(prospects)}
+                fresh = [
+                    p
+                    for p in prospects
+                    if p is distinct[p.candidate_id]
+                    and p.candidate_id not in self.state.evidence.trials
+                ]
+                round_of = fresh[: campaign.next_size]
+            campaign.begin_round([(p.candidate_id, p.config) for p in round_of])
         if campaign.finished:
             self.state.campaign = None
             return None
@@ -440,13 +503,6 @@ class _Desk:
         if seen is not None:
             asked.sort(key=lambda item: -(item[0].mean or 0.0))
         return Wanted(campaign.round, tuple(asked[:MOST_WANTED]))
-
-    def _worth(self, prospect: Prospect) -> float:
-        """What is expected of it, given that it may not run."""
-        if prospect.mean is None or prospect.feasible is None:
-            return prospect.acquisition
-        mean, feasible = np.array([prospect.mean]), np.array([prospect.feasible])
-        return float(weighed(mean, feasible, self.study.min_feasible)[0])
 
     def _named(
         self,

@@ -14,8 +14,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tunerd.core.arrays import FloatArray
 from tunerd.core.evidence import Estimate, Evidence, Trial
 from tunerd.core.introduction import Challenge, Introduction, elect
@@ -34,7 +32,6 @@ __all__ = [
     "decide",
     "gist",
     "says_the_same",
-    "steady",
 ]
 
 LARGEST = 1e300
@@ -47,8 +44,6 @@ _Z = 1.2815515655446004
 MAX_CANDIDATES = 5
 """With three or more, one failing at once is no disaster (findings: in `calculon_simulated_16k`
 the first pick fails in one context for every method); with many, none gets enough jobs."""
-CLOSE = 0.5
-"""Distance at which two configurations are hardly alike; two random ones are √2 apart."""
 CONFIRM_RUNS = 3
 """Runs after which a configuration is known and needs no more confirming."""
 MAX_SERVED = 4
@@ -139,7 +134,6 @@ def decide(
     rivals: Sequence[Rival],
     prospects: Sequence[Prospect],
     baseline: Mapping[str, Value] | None,
-    running: Recommendation | None = None,
     wanted: Wanted | None = None,
     held: Held = Held(),
     introduction: Introduction | None = None,
@@ -148,7 +142,7 @@ def decide(
     """Choose candidates, shares and incumbent for one context.
 
     ``rivals`` are the measured configurations of the space, ``prospects`` what the search found,
-    best acquisition first, ``running`` the recommendation that schedulers follow at the moment.
+    in the order in which they should be tried.
     ``introduction`` is settled already; without one the best estimate is the incumbent.
     ``overrated`` is by how much chosen candidates gained less than was predicted of them, as a
     share: lower bounds are lower by it.
@@ -165,14 +159,14 @@ def decide(
         room = MAX_SERVED + 1 - max(len(tested), 1)
         again = [p for p in fresh if p.again][: room - 1]
         others = [p for p in fresh if not p.again]
-        chosen = again + _choose(others, running, room - len(again))
+        chosen = again + _choose(others, room - len(again))
         drawn = {p.candidate_id for p in chosen if p.at_random}
         proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
         proposed.sort(key=lambda one: (one.candidate_id in drawn, one.kind is not Kind.EXPLOIT))
         candidates = _weighed([*confirming, *proposed], study.explore_share, drawn)
     else:
         confirm = _to_confirm(study, usable, incumbent)
-        chosen = _choose(fresh, running, MAX_CANDIDATES - len(confirm))
+        chosen = _choose(fresh, MAX_CANDIDATES - len(confirm))
         candidates = [_confirming(study, rival, incumbent, overrated) for rival in confirm]
         candidates += [_proposing(study, p, incumbent, overrated) for p in chosen]
         candidates = _share(candidates, study.explore_share)
@@ -220,22 +214,6 @@ def gist(said: Advice | Recommendation) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def steady(prospects: Sequence[Prospect], running: Recommendation | None) -> list[Prospect]:
-    """Order prospects so that running candidates stay until something clearly better comes.
-
-    Each model update moves every prediction a little; without this the published candidates
-    would change with every job, and none would ever be run twice.
-    """
-    if running is None or not prospects:
-        return list(prospects)
-    held = {candidate.candidate_id for candidate in running.candidates}
-    values = [p.acquisition for p in prospects if math.isfinite(p.acquisition)]
-    bonus = 0.25 * (float(np.std(values)) if values else 0.0)
-    return sorted(
-        prospects, key=lambda p: -(p.acquisition + (bonus if p.candidate_id in held else 0.0))
-    )
-
-
 def _untried(evidence: Evidence, candidate_id: str) -> bool:
     """Whether nothing is known here of a configuration; what only ran before a drift is not."""
     trial = evidence.trials.get(candidate_id)
@@ -269,36 +247,15 @@ def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) 
     return sorted(open_questions, key=lambda r: -r.estimate.mean)[:2]
 
 
-def _choose(
-    prospects: Sequence[Prospect], running: Recommendation | None, count: int
-) -> list[Prospect]:
-    """The best that differ, and last one that was drawn at random.
+def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
+    """The first that are to be tried, and last one that was drawn at random.
 
     A searcher goes where the predictor already knows something; without the random one a study
     stays around its baseline (simulated ads cluster, 240 jobs: 2.6 % gained instead of 5.3 %).
     """
     searched = [p for p in prospects if not p.at_random]
     drawn = [p for p in prospects if p.at_random][: 1 if searched else count]
-    return _diverse(steady(searched, running), count - len(drawn)) + drawn
-
-
-def _diverse(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
-    """Greedy choice with a penalty for closeness to what was chosen already: like configurations
-    share the predictor's error, so a second one teaches less (findings: a penalty for closeness
-    in the first batch beat the plain top five). One spread for a twin."""
-    if not prospects:
-        return []
-    penalty = float(np.median([p.spread for p in prospects]))
-    places = np.stack([p.place for p in prospects])
-    left = np.array([p.acquisition for p in prospects])
-    chosen: list[Prospect] = []
-    while len(chosen) < min(count, len(prospects)):
-        best = int(np.argmax(left))
-        chosen.append(prospects[best])
-        squares = ((places - places[best]) ** 2).sum(axis=1)
-        left = left - penalty * np.exp(-squares / CLOSE**2)
-        left[best] = -math.inf
-    return chosen
+    return searched[: count - len(drawn)] + drawn
 
 
 def _share(candidates: Sequence[Candidate], total: float) -> list[Candidate]:

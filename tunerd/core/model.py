@@ -34,6 +34,8 @@ class Outlook:
     spread: FloatArray
     feasible: FloatArray
     """(n,) probability to run."""
+    uncertainty: FloatArray
+    """(n,) the part of ``spread`` that more jobs would take away."""
     beyond: FloatArray | None = None
     """(n,) standard deviation of what a value does that never was another; not in ``spread``."""
 
@@ -49,11 +51,12 @@ class Outlook:
         mean, spread = bands.adjusted(keys, self.mean, self.spread, tried)
         if self.beyond is not None:
             spread = np.hypot(spread, self.beyond)
-        return Outlook(mean, spread, self.feasible)
+        wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
+        return Outlook(mean, spread, self.feasible, self.uncertainty * wider)
 
     def first(self, n: int) -> "Outlook":
         """Of the first n."""
-        return Outlook(self.mean[:n], self.spread[:n], self.feasible[:n])
+        return Outlook(self.mean[:n], self.spread[:n], self.feasible[:n], self.uncertainty[:n])
 
 
 @dataclass(slots=True)
@@ -100,10 +103,13 @@ class Model:
         """Predict every row as the model itself sees it. What is said to people and programs is
         :meth:`Outlook.adjusted`."""
         prediction = self.predictor.predict(rows)
+        known = prediction.uncertainty
+        uncertainty = prediction.spread if known is None else known
         return Outlook(
             prediction.mean,
             prediction.spread,
             self.runs.predict(rows),
+            uncertainty,
             self.reach.beyond(rows) if self.reach is not None and self.reach.only else None,
         )
 

@@ -72,7 +72,7 @@ class Tunerd:
     """Instead of the study's."""
     predictor: str | None = None
     """Instead of the study's."""
-    follow: Follow = "shares"
+    follow: Follow = "campaign"
     name: str = "tunerd"
     _histories: "_Histories" = field(
         default_factory=lambda: _Histories(), init=False, repr=False, compare=False

@@ -60,12 +60,11 @@ class Predictor(ABC):
     def predict(self, rows: "Rows") -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
-    def covariance(self, rows: "Rows", row: int) -> "FloatArray":
+    def correlation(self, rows: "Rows", row: int) -> "FloatArray":
         """(n,) how what is uncertain of each row goes together with what is uncertain of one of
-        them, all of one context. None of them does, where a predictor does not know."""
-        said = self.predict(rows)
+        them, from -1 to 1, all of one context. Not at all, where a predictor does not know."""
         found = np.zeros(len(rows))
-        found[row] = (said.spread if said.uncertainty is None else said.uncertainty)[row] ** 2
+        found[row] = 1.0
         return found
 
     def roughly(

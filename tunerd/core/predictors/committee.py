@@ -193,17 +193,16 @@ class Committee(Predictor):
         """See :meth:`Predictor.predict`."""
         return self._blended(self._said(rows), rows.context_key)
 
-    def covariance(self, rows: Rows, row: int) -> FloatArray:
-        """See :meth:`Predictor.covariance`."""
-        key = rows.context_key[row]
-        Z = self._places(rows.X)
-        told, process = self._told(rows), self._process(key)
+    def correlation(self, rows: Rows, row: int) -> FloatArray:
+        """See :meth:`Predictor.correlation`: as the context's own process has it."""
+        process, told, Z = (
+            self._process(rows.context_key[row]),
+            self._told(rows),
+            self._places(rows.X),
+        )
         found = process.covariance(Z, told, row)
         variance = process.predict(Z, told)[1]
-        alike = found / np.sqrt(variance * variance[row])
-        doubt = self.predict(rows).uncertainty
-        assert doubt is not None
-        return np.asarray(alike.clip(-1.0, 1.0) * doubt * doubt[row], np.float64)
+        return np.asarray((found / np.sqrt(variance * variance[row])).clip(-1.0, 1.0), np.float64)
 
     def left_out(
         self, study: "Study", features: "FeatureMap", rows: Rows, seed: int

@@ -1,0 +1,101 @@
+"""The process over one context's own jobs."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.learners import local
+from tunerd.core.learners.local import Local
+
+GROUPS: IntArray = np.array([0, 1, 1, 2])
+
+
+def jobs(n: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 4))
+    return Z, np.sin(Z[:, 0]) + 0.3 * Z[:, 1] * Z[:, 2]
+
+
+def test_the_gradient_is_that_of_the_posterior() -> None:
+    Z, y = jobs(20)
+    apart = local._apart(Z, GROUPS, 3)
+    slope, weight = 0.3 * Z[:, 3], np.linspace(0.5, 2.0, 20)
+    theta = np.array([0.3, 0.9, 1.4, -0.2, -3.0])
+    off = check_grad(
+        lambda at: local._posterior(at, apart, y, slope, weight)[0],
+        lambda at: local._posterior(at, apart, y, slope, weight)[1],
+        theta,
+    )
+    assert off < 1e-4
+
+
+def test_it_learns_from_a_few_jobs() -> None:
+    Z, y = jobs(60)
+    asked, true = jobs(200, seed=1)
+    mean, variance = Local.fit(GROUPS, Z, y, np.ones(60)).predict(asked)
+    assert np.corrcoef(mean, true)[0, 1] > 0.9
+    assert np.mean((true - mean) ** 2 < 9 * variance + 0.01) > 0.9
+
+
+def test_without_jobs_it_says_what_other_contexts_say() -> None:
+    asked, _ = jobs(5)
+    told = np.arange(5.0)
+    nothing = np.zeros(0)
+    process = Local.fit(GROUPS, np.zeros((0, 4)), nothing, nothing, nothing, 0.1)
+    mean, variance = process.predict(asked, told)
+    np.testing.assert_allclose(mean, told)
+    assert (variance > 0).all()
+
+
+def test_one_job_moves_the_level_of_all() -> None:
+    asked, _ = jobs(5)
+    told = np.arange(5.0)
+    process = Local.fit(GROUPS, asked[:1], told[:1] - 7.0, np.ones(1), told[:1], 0.1)
+    mean, _ = process.predict(asked, told)
+    np.testing.assert_allclose(mean, told - 7.0, atol=0.5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_units_do_not_matter(scale: float) -> None:
+    Z, y = jobs(30)
+    asked, _ = jobs(10, seed=1)
+    one = Local.fit(GROUPS, Z, y, np.ones(30)).predict(asked)
+    other = Local.fit(GROUPS, Z, scale * y + 5.0, np.ones(30)).predict(asked)
+    np.testing.assert_allclose(other[0], scale * one[0] + 5.0, rtol=1e-3, atol=1e-3 * scale)
+    np.testing.assert_allclose(np.sqrt(other[1]), scale * np.sqrt(one[1]), rtol=1e-2)
+
+
+def test_jobs_left_out_are_as_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ITERATIONS", 0)  # the same lengths whoever is left out
+    Z, y = jobs(15)
+    process = Local.fit(GROUPS, Z, y, np.ones(15))
+    mean, variance = process.left_out()
+    K = process._between(Z, process.told, Z, process.told)
+    K += np.diag(np.full(15, np.exp(process.theta[-1]) + local.JITTER))
+    rest = (y - process.level) / process.unit
+    for i in range(15):
+        others = np.arange(15) != i
+        pull = np.linalg.solve(K[np.ix_(others, others)], K[others, i])
+        np.testing.assert_allclose(mean[i], process.level + process.unit * pull @ rest[others])
+        np.testing.assert_allclose(
+            variance[i], process.unit**2 * (K[i, i] - pull @ K[others, i]), rtol=1e-6
+        )
+
+
+def test_covariance_agrees_with_variance() -> None:
+    Z, y = jobs(25)
+    asked, _ = jobs(6, seed=1)
+    told = asked[:, 0]
+    process = Local.fit(GROUPS, Z, y, np.ones(25), Z[:, 0], 0.5)
+    _, variance = process.predict(asked, told)
+    found = np.array([process.covariance(asked, told, i) for i in range(6)])
+    np.testing.assert_allclose(np.diag(found), variance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found, found.T, atol=1e-9)
+
+
+def test_equal_scores_are_no_problem() -> None:
+    Z, _ = jobs(10)
+    mean, variance = Local.fit(GROUPS, Z, np.full(10, 3.0), np.ones(10)).predict(Z)
+    np.testing.assert_allclose(mean, 3.0)
+    assert np.isfinite(variance).all()

@@ -1,0 +1,72 @@
+"""What the committee does beyond what every predictor promises."""
+
+import numpy as np
+
+from tests.core.tuning import random_jobs, study, true_speed
+from tunerd.core.arrays import FloatArray
+from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
+from tunerd.core.predictors.committee import ALONE, Committee
+from tunerd.core.scores import kendall
+from tunerd.core.space import Space
+
+TOY = study()
+
+
+def every(features: FeatureMap, n: int) -> tuple[Rows, FloatArray]:
+    space = Space(TOY, {"n": n})
+    codes = space.table(1_000)
+    assert codes is not None
+    speed = [true_speed({"n": n}, space.decode(code)) for code in codes]
+    return features.candidates(space, codes), np.log(np.array(speed))
+
+
+def test_one_context_with_few_jobs_is_a_matter_of_its_own_process() -> None:
+    features = FeatureMap(TOY)
+    rows = features.rows(random_jobs(300, 0))
+    key = rows.context_key[0]
+    mine = [i for i, k in enumerate(rows.context_key) if k == key and np.isfinite(rows.score[i])]
+    few = rows.take(np.array(mine[: min(len(mine), ALONE - 1)]))
+    committee = Committee.fit(TOY, features, few, seed=1)
+    assert not any(name.startswith("0.") for name in committee.dump())
+    n = int(float(key.rpartition("=")[2]))
+    asked, true = every(features, n)
+    assert kendall(committee.predict(asked).mean, true) > 0.7
+
+
+def test_a_few_jobs_of_a_new_context_correct_what_others_say() -> None:
+    features = FeatureMap(TOY)
+    committee = Committee.fit(TOY, features, features.rows(random_jobs(200, 0)), seed=1)
+    asked, true = every(features, 512)
+    before = np.abs(committee.predict(asked).mean - (true - 1.5)).mean()
+    rng = np.random.default_rng(0)
+    for i in rng.permutation(len(true))[:5].tolist():
+        one = asked.take(np.array([i]))
+        ran = Rows(
+            one.X, true[[i]] - 1.5, one.ran, one.ran_weight, one.context_key, one.weight, one.margin
+        )
+        committee.update(ran, ran)
+    said = committee.predict(asked)
+    assert np.abs(said.mean - (true - 1.5)).mean() < 0.3 * before
+    assert kendall(said.mean, true) > 0.7
+
+
+def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> None:
+    features = FeatureMap(TOY)
+    committee = Committee.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)
+    asked, _ = every(features, 8)
+    together = committee.correlation(asked, 0)
+    assert together[0] == np.float64(1.0)
+    assert (np.abs(together) <= 1.0).all()
+    places = features.coordinates(asked.X)
+    far = np.linalg.norm(places - places[0], axis=1)
+    assert np.corrcoef(together, far)[0, 1] < -0.3
+
+
+def test_members_that_do_not_help_are_not_asked() -> None:
+    features = FeatureMap(TOY)
+    committee = Committee.fit(TOY, features, features.rows(random_jobs(400, 0)), seed=1)
+    for kind in ("known", "new"):
+        shares = [weight[kind] for weight in committee.weights.values()]
+        assert abs(sum(shares) - 1.0) < 1e-9
+        assert min(shares) >= 0.0

@@ -1,0 +1,76 @@
+"""What is worth trying, and which configurations are tried side by side."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from tunerd.core.acquisition import chosen, log_expected_improvement, worth_trying
+from tunerd.core.arrays import FloatArray
+
+
+@pytest.mark.parametrize("mean", [-30.0, -8.0, -1.5, -1.0, -0.5, 0.0, 3.0])
+@pytest.mark.parametrize("sd", [0.2, 1.0, 5.0])
+def test_expected_improvement_is_the_integral(mean: float, sd: float) -> None:
+    def improvement(gain: float) -> float:
+        return gain * float(np.exp(norm.logpdf(gain, mean, sd) - norm.logpdf(0.0, mean, sd)))
+
+    whole, _ = quad(improvement, 0.0, max(mean, 0.0) + 12 * sd, limit=500)
+    expected = np.log(whole) + norm.logpdf(0.0, mean, sd)
+    found = log_expected_improvement(np.array([mean]), np.array([sd]), 0.0)[0]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.floats(1e-3, 1e3))
+def test_a_better_mean_is_never_worth_less(means: list[float], sd: float) -> None:
+    ordered = np.sort(np.array(means))
+    found = log_expected_improvement(ordered, np.full(len(ordered), sd), 0.0)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= -1e-9 * np.abs(found[1:])).all()
+
+
+def test_what_hardly_runs_is_worth_less() -> None:
+    mean, sd = np.zeros(3), np.ones(3)
+    worth = worth_trying(mean, sd, np.array([0.1, 0.9, 0.0]), 0.5)
+    assert np.argsort(-worth).tolist() == [1, 0, 2]
+    assert np.isfinite(worth).all()
+
+
+def batch(mean: FloatArray, sd: FloatArray, alike: FloatArray, count: int) -> list[int]:
+    n = len(mean)
+    ran = np.ones(n)
+    return chosen(mean, sd, ran, 0.0, lambda row: alike[row], np.zeros(n), count)
+
+
+def test_a_batch_does_not_ask_the_same_thing_twice() -> None:
+    # Two groups of three; within a group, one run says all.
+    alike = np.kron(np.eye(2), np.full((3, 3), 0.999)) + 0.001 * np.eye(6)
+    mean = np.array([0.10, 0.09, 0.08, 0.05, 0.04, 0.03])
+    picks = batch(mean, np.full(6, 0.5), alike, 2)
+    assert picks == [0, 3]
+    assert batch(mean, np.full(6, 0.5), np.eye(6), 2) == [0, 1]
+
+
+def test_a_batch_has_each_configuration_once_and_no_more_than_there_are() -> None:
+    picks = batch(np.zeros(3), np.ones(3), np.ones((3, 3)), 10)
+    assert sorted(picks) == [0, 1, 2]
+
+
+def test_with_nothing_known_the_best_predicted_comes_first() -> None:
+    mean, sd = np.array([0.0, 1.0, 0.5]), np.array([9.0, 0.1, 0.1])
+    picks = chosen(mean, sd, np.ones(3), None, lambda row: np.eye(3)[row], np.zeros(3), 2)
+    assert picks == [1, 0]
+
+
+def test_what_runs_stays_until_something_clearly_better_comes() -> None:
+    mean, sd, nothing = np.array([0.50, 0.51]), np.ones(2), np.zeros(2)
+    bonus = np.array([0.5, 0.0])
+
+    def first(mean: FloatArray) -> int:
+        alike = np.eye(2)
+        return chosen(mean, sd, np.ones(2), 0.0, lambda row: alike[row], nothing, 1, bonus)[0]
+
+    assert first(mean) == 0
+    assert first(np.array([0.5, 3.0])) == 1

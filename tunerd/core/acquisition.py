@@ -1,0 +1,86 @@
+"""What a configuration is worth trying for, and which of them to try side by side.
+
+The acquisition is the expected improvement over the best known here, times the probability to run,
+in logarithms, so that it tells far-off configurations apart too (Ament et al., arXiv 2310.20708).
+A batch is chosen one by one: each choice is believed to come out as predicted before the next (the
+*kriging believer*; Ginsbourger et al., 2010), which leaves means where they are, takes away what is
+uncertain together with it, and may raise the best.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
+
+from tunerd.core.arrays import FloatArray
+
+__all__ = ["chosen", "log_expected_improvement", "worth_trying"]
+
+LEAST_FEASIBLE = 1e-3
+HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
+LIKELY = 0.5
+"""Probability to run from which a choice counts as something to improve on."""
+
+
+def log_expected_improvement(mean: FloatArray, uncertainty: FloatArray, best: float) -> FloatArray:
+    """(n,) logarithm of E[max(score - ``best``, 0)], scores normal; exact far below too.
+
+    ``mean`` and ``uncertainty`` (standard deviation) are (n,), all in score units.
+    """
+    sd = np.maximum(uncertainty, 1e-12)
+    z = (mean - best) / sd
+    # log(φ(z) + zΦ(z)) = log φ(z) + log(1 + zΦ(z)/φ(z)), where Φ(z)/φ(z) = √(π/2) erfcx(-z/√2)
+    low = np.minimum(z, -1.0)
+    ratio = 1.0 + low * np.sqrt(0.5 * np.pi) * erfcx(-low / np.sqrt(2.0))
+    far = -0.5 * low**2 - HALF_LOG_2PI + np.log(np.maximum(ratio, 1e-300))
+    very_far = -0.5 * low**2 - HALF_LOG_2PI - 2.0 * np.log(-low)  # where the ratio loses digits
+    near = np.exp(-0.5 * z**2 - HALF_LOG_2PI) + z * np.exp(log_ndtr(z))
+    tail = np.where(low < -1e4, very_far, far)
+    found = np.where(z > -1.0, np.log(np.maximum(near, 1e-300)), tail)
+    return np.asarray(found + np.log(sd), np.float64)
+
+
+def worth_trying(
+    mean: FloatArray, uncertainty: FloatArray, feasible: FloatArray, best: float | None
+) -> FloatArray:
+    """(n,) acquisition of configurations; ``best`` is the best known here, None for nothing: then
+    there is nothing to improve on, and what is predicted best is worth most."""
+    value = mean if best is None else log_expected_improvement(mean, uncertainty, best)
+    return np.asarray(value + np.log(np.clip(feasible, LEAST_FEASIBLE, 1.0)), np.float64)
+
+
+def chosen(
+    mean: FloatArray,
+    uncertainty: FloatArray,
+    feasible: FloatArray,
+    best: float | None,
+    correlation: Callable[[int], FloatArray],
+    noise: FloatArray,
+    count: int,
+    bonus: FloatArray | float = 0.0,
+) -> list[int]:
+    """Which of n configurations to try side by side, ``count`` at most, in order.
+
+    ``correlation`` says of one of them how what is uncertain of all goes together with what is
+    uncertain of it, (n,) in [-1, 1]; ``noise`` (n,) is the variance of a run; ``bonus`` (n,) is
+    added to the acquisition.
+    """
+    variance = uncertainty**2
+    believed: list[FloatArray] = []
+    picks: list[int] = []
+    usable = np.ones(len(mean), bool)
+    while len(picks) < min(count, len(mean)):
+        left = np.sqrt(np.maximum(variance, 0.0))
+        value = worth_trying(mean, left, feasible, best) + bonus
+        pick = int(np.argmax(np.where(usable, value, -np.inf)))
+        picks.append(pick)
+        usable[pick] = False
+        if feasible[pick] >= LIKELY or best is None:
+            best = float(mean[pick]) if best is None else max(best, float(mean[pick]))
+        together = correlation(pick) * uncertainty * uncertainty[pick]
+        for one in believed:
+            together = together - one[pick] * one
+        firmly = max(float(together[pick] + noise[pick]), 1e-18)
+        believed.append(together / np.sqrt(firmly))
+        variance = variance - believed[-1] ** 2
+    return picks
