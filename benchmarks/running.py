@@ -1,0 +1,142 @@
+"""How well the probability to run holds, and how many recommended jobs do run.
+
+On a table in which most configurations fail (``calculon_simulated_16k``: 9 % run) and on jobs of
+the simulated LLM cluster, which has memory limits and a guard near them. Jobs are left out at
+random, and context by context: area under the curve, Brier score beside that of knowing the share
+that runs, distance between what was promised and what came (ten bins), and what share ran of what
+was given at least 0.8. Then tunerd tunes each context of the table with the others known: how many
+of its first twenty jobs run.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from benchmarks.kit import Bars, arguments
+from benchmarks.learning import simulated
+from benchmarks.tables import DATA, read_table
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.observation import Observation
+from tunerd.core.runs import RunsModel
+from tunerd.core.study import Study, parse_study
+from tunerd.evaluation.closed_loop import Plan, play
+from tunerd.evaluation.measured import measured
+from tunerd.evaluation.players import Tunerd
+from tunerd.evaluation.scores import auc, brier
+from tunerd.simulation.shipped import shipped_study
+
+TABLE = "calculon_simulated_16k"
+SURE = 0.8
+FOLDS, JOBS = 5, 20
+KNOWN = 2_000
+"""Simulated jobs that are learned."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was promised of n jobs, and whether they ran."""
+
+    p: FloatArray
+    ran: FloatArray
+
+    @property
+    def share(self) -> float:
+        return float(self.ran.mean())
+
+    @property
+    def miscalibration(self) -> float:
+        """Mean distance between promised and came, over ten bins of what was promised."""
+        bins = np.clip((self.p * 10).astype(int), 0, 9)
+        parts = [(bins == b) for b in range(10) if (bins == b).any()]
+        return float(sum(m.mean() * abs(self.p[m].mean() - self.ran[m].mean()) for m in parts))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the table")
+    parser.add_argument("--predictor", help="instead of the default one")
+    options = parser.parse_args(argv)
+    bars = Bars("running")
+    study = parse_study(shipped_study("llm-pretrain"))
+    stream = simulated(study)
+    jobs = [next(stream) for _ in range(300 if options.quick else KNOWN)]
+    print(f"simulated LLM cluster, {len(jobs):,} jobs")
+    judge(bars, "simulated", study, jobs, 2 if options.quick else FOLDS)
+    if not (options.data / f"{TABLE}.json").exists():
+        bars.say("skipped: no table in", str(options.data), "(--data says where it is)")
+        return bars.end(options)
+    table = read_table(TABLE, options.data)
+    study, known = parse_study(table.study), table.observations
+    print(f"{TABLE}, {len(known):,} jobs")
+    judge(bars, TABLE, study, known[::10] if options.quick else known, 2 if options.quick else 5)
+    recommended(bars, study, known, options.predictor, options.quick)
+    return bars.end(options)
+
+
+def judge(bars: Bars, title: str, study: Study, jobs: Sequence[Observation], folds: int) -> None:
+    """Leave jobs out at random and by context."""
+    features = FeatureMap(study)
+    rows = features.rows(jobs)
+    rows = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+    bars.say(f"{title}: share that runs", float(rows.ran.mean()))
+    at_random = np.random.default_rng(0).permutation(len(rows)) % folds
+    _, by_context = np.unique(rows.context_key, return_inverse=True)
+    for how, parts in (("at random", at_random), ("by context", by_context % 12)):
+        told = list(left_out(study, features, rows, parts))
+        for name, value in (
+            ("AUC", fmean(auc(t.p, t.ran > 0) for t in told)),
+            ("Brier score", fmean(brier(t.p, t.ran > 0) for t in told)),
+            ("the same, knowing the share", fmean(t.share * (1 - t.share) for t in told)),
+            ("promised beside came", fmean(t.miscalibration for t in told)),
+        ):
+            bars.say(f"{title}, {how}: {name}", value)
+        p, ran = (np.concatenate(part) for part in zip(*((t.p, t.ran) for t in told), strict=True))
+        sure = p >= SURE
+        bars.say(f"{title}, {how}: given at least {SURE}", float(sure.mean()))
+        if sure.any():
+            share = float(ran[sure].mean())
+            if how == "at random":
+                bars.hold(f"{title}, {how}: of which ran", share, share >= SURE, f">= {SURE}")
+            else:
+                bars.say(f"{title}, {how}: of which ran", share)
+
+
+def left_out(study: Study, features: FeatureMap, rows: Rows, parts: IntArray) -> Iterator[Told]:
+    """Each part predicted from the others."""
+    for part in np.unique(parts):
+        there, rest = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+        model = RunsModel.fit(study, features, rows.take(rest), 0)
+        yield Told(model.predict(rows.take(there)), rows.ran[there])
+
+
+def recommended(
+    bars: Bars, study: Study, jobs: Sequence[Observation], predictor: str | None, quick: bool
+) -> None:
+    """The first jobs in each context, the others known: four batches of five."""
+    table = measured(study, jobs)
+    plan = Plan(jobs=JOBS, batch=5, start=0, seeds=(0,) if quick else (0, 1, 2), history="others")
+    ran = []
+    for target in table.contexts[: 1 if quick else None]:
+        history = table.others(target)
+        runs = np.isfinite(target.scores)
+        for seed in plan.seeds:
+            curve = play(target, Tunerd(predictor=predictor), plan, seed, history)
+            ran.append(float(np.mean([runs[i] for i in curve.tried])))
+        bars.say(f"{target.context}: share that runs", float(runs.mean()))
+        bars.say(f"{target.context}: of the first {JOBS} ran", fmean(ran[-len(plan.seeds) :]))
+    share = float(np.mean([np.isfinite(t.scores).mean() for t in table.contexts]))
+    bars.hold(
+        f"of the first {JOBS} recommended jobs ran",
+        fmean(ran),
+        fmean(ran) > share,
+        f"> {share:.2f}",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
