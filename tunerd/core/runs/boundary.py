@@ -153,8 +153,8 @@ class Boundary:
         if len(count) > 1:
             told = left_out((rng.permutation(len(count)) % FOLDS)[context])
             each = weight * (CONTEXT / np.maximum(count, CONTEXT))[context]
-            new = Trust.learned(*told, ran, each)
-            new = new.recalibrated(*told, ran, each, NEW_SLOPE)
+            # The share stays: what another one gains on a few contexts is luck, and order is lost.
+            new = known.recalibrated(*told, ran, each, NEW_SLOPE)
         forest = _grow(X, ran, weight, categorical, np.arange(len(X)), seed)
         return cls(forest, Logistic.fit(X, ran, weight, categorical), known, new)
 

@@ -43,7 +43,7 @@ FEW = 5.0
 """Failures, and successes, below which a classifier would only learn which rows they were."""
 
 
-FAMILIAR = 10.0
+FAMILIAR = 3.0
 """Configurations tried with which a context is half known."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
