@@ -54,10 +54,10 @@ def test_a_few_jobs_of_a_new_context_correct_what_others_say() -> None:
 def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> None:
     features = FeatureMap(TOY)
     committee = Committee.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)
-    asked, _ = every(features, 8)
+    asked, _ = every(features, 512)  # nobody has run it
     together = committee.correlation(asked, 0)
-    assert together[0] == np.float64(1.0)
-    assert (np.abs(together) <= 1.0).all()
+    np.testing.assert_allclose(together[0], 1.0)
+    assert np.abs(together).max() <= 1.0
     places = features.coordinates(asked.X)
     far = np.linalg.norm(places - places[0], axis=1)
     assert np.corrcoef(together, far)[0, 1] < -0.3

@@ -157,12 +157,17 @@ class Local:
         A, B = Z * scale, W * scale
         squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * A @ B.T
         k = np.exp(self.theta[-2]) * _matern(np.sqrt(np.maximum(squares, 0.0)))
-        slope = np.outer(t - self.middle, u - self.middle) * (SLOPE / self.unit) ** 2
+        slope = np.outer(t - self.middle, u - self.middle) * self._slope**2
         return np.asarray(LEVEL**2 + slope + k, np.float64)
 
     def _prior(self, t: FloatArray) -> FloatArray:
-        slope = ((t - self.middle) * (SLOPE / self.unit)) ** 2 if len(self.Z) else 0.0
-        return np.asarray(LEVEL**2 + slope + np.exp(self.theta[-2]) + np.zeros(len(t)), np.float64)
+        slope = ((t - self.middle) * self._slope) ** 2
+        return np.asarray(LEVEL**2 + slope + np.exp(self.theta[-2]), np.float64)
+
+    @property
+    def _slope(self) -> float:
+        """There is nothing to turn around before the first job."""
+        return SLOPE / self.unit if len(self.Z) else 0.0
 
 
 def _matern(r: FloatArray) -> FloatArray:
