@@ -59,12 +59,13 @@ class Scored:
         self.left = evaluations
         """Evaluations that the budget still allows."""
         self.lane = 0
-        """Who asks from now on: searches that run side by side have a number each."""
+        """Who asks from now on: each search that begins by itself has a number of its own."""
         self._score = score
         self._known: dict[bytes, int] = {}
         self._codes: list[Codes] = [np.empty((0, width), dtype=np.int32)]
         self._scores = np.empty(0)
         self._lanes: list[int] = []
+        self._last_lane = 0
 
     def __len__(self) -> int:
         return len(self._known)
@@ -95,10 +96,10 @@ class Scored:
         found: FloatArray = np.append(self._scores, np.nan)[places]
         return found
 
-    @property
-    def lanes(self) -> list[int]:
-        """Those who have asked so far."""
-        return sorted(set(self._lanes))
+    def new_lane(self) -> int:
+        """The number of a search that begins now."""
+        self._last_lane += 1
+        return self._last_lane
 
     @contextmanager
     def reserve(self, share: float) -> Iterator[None]:
@@ -125,7 +126,8 @@ class Scored:
         order = self._order()
         chosen = dict.fromkeys(order[: (keep + 1) // 2].tolist())
         lanes = np.array(self._lanes, dtype=np.int64)[order]
-        turns = zip_longest(*(order[lanes == lane].tolist() for lane in np.unique(lanes)))
+        first = dict.fromkeys(lanes.tolist())  # of more lanes than places the best ones
+        turns = zip_longest(*(order[lanes == lane].tolist() for lane in first))
         for place in (place for turn in turns for place in turn if place is not None):
             if len(chosen) == keep:
                 break

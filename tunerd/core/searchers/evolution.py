@@ -37,6 +37,7 @@ POLISH_SHARE = 0.25
 
 @dataclass(slots=True)
 class _Population:
+    lane: int
     codes: Codes
     scores: FloatArray
     idle: int = 0
@@ -48,23 +49,20 @@ class Evolution(Searcher):
     def _explore(
         self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
-        lanes = range(1, len(self.options.seeds) + 1)
         breeding = _Breeding(space)
         with scored.reserve(POLISH_SHARE):
-            populations = [_started(space, scored, lane, begin, rng) for lane in lanes]
+            populations = [_started(space, scored, begin, rng) for _ in self.options.seeds]
             barren = 0
             while scored.left and barren < PATIENCE:
                 before = len(scored)
-                for lane, population in zip(lanes, populations, strict=True):
-                    scored.lane = lane
+                for place, population in enumerate(populations):
+                    scored.lane = population.lane
                     children = breeding.children(population, rng)
                     _select(population, children, scored(children))
                     if population.idle > PATIENCE:
-                        fresh = _started(space, scored, lane, begin[:0], rng)
-                        population.codes, population.scores = fresh.codes, fresh.scores
-                        population.idle = 0
+                        populations[place] = _started(space, scored, begin[:0], rng)
                 barren = 0 if len(scored) > before else barren + 1
-        polish(space, scored, rng)
+        polish(space, scored, [population.lane for population in populations], rng)
 
 
 class _Breeding:
@@ -123,12 +121,10 @@ class _Breeding:
             code[dimension] = others[rng.integers(len(others))]
 
 
-def _started(
-    space: "Space", scored: Scored, lane: int, begin: Codes, rng: np.random.Generator
-) -> _Population:
-    scored.lane = lane
+def _started(space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator) -> _Population:
+    scored.lane = scored.new_lane()
     drawn = first_draws(space, 2 * PARENTS, rng)
-    population = _Population(np.empty((0, len(space.sizes)), np.int32), np.empty(0))
+    population = _Population(scored.lane, np.empty((0, len(space.sizes)), np.int32), np.empty(0))
     codes = np.concatenate([begin[: PARENTS // 2], drawn])
     _select(population, codes, scored(codes))
     population.idle = 0

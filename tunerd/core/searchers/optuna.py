@@ -52,15 +52,17 @@ class OptunaSearcher(Searcher):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental or deprecated is its own matter
             seeds = rng.integers(2**31, size=len(self.options.seeds)).tolist()
-            asking = [_Asking(space, self.options.sampler, seed) for seed in seeds]
+            asking = [
+                _Asking(space, self.options.sampler, seed, scored.new_lane()) for seed in seeds
+            ]
             if len(begin):
                 for one in asking:
                     one.know(begin, scored(begin))
             idle = 0
             while scored.left and idle < PATIENCE:
                 before = len(scored)
-                for lane, one in enumerate(asking, 1):
-                    scored.lane = lane
+                for one in asking:
+                    scored.lane = one.lane
                     one.turn(scored, rng)
                 idle = 0 if len(scored) > before else idle + 1
 
@@ -72,6 +74,7 @@ class _Asking:
     space: "Space"
     sampler: str
     seed: int
+    lane: int
     _worst: float = field(default=np.inf, init=False)
 
     def __post_init__(self) -> None:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Policies"]
 
-TABLE_ROWS = 8_192
+TABLE_ROWS = 1_024
 """Rows up to which a block is drawn from its table: each step looks at all of them, 0.1 ms per
 policy."""
-AGAIN = 3
-"""Times that draws which break a wide rule are thrown away before they are repaired."""
+ATTEMPTS = 4
+"""Draws for each that is wanted where rules may be broken. The first that breaks none is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +97,13 @@ class Policies:
 
     def draw(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw n feasible configurations from each policy: (S, n, D)."""
-        codes = self._drawn(n, rng)
         if not self._may_break_rules:
-            return codes
-        flat = codes.reshape(-1, self._width)
-        bad = np.flatnonzero(~self._space.feasible(flat))
-        for _ in range(AGAIN):
-            if not len(bad):
-                break
-            other = self._drawn(n, rng).reshape(flat.shape)[bad]
-            good = self._space.feasible(other)
-            flat[bad[good]] = other[good]
-            bad = bad[~good]
-        flat[bad] = self._space.repair(flat[bad], rng)
-        return codes
+            return self._drawn(n, rng)
+        drawn = self._drawn(ATTEMPTS * n, rng).reshape(-1, ATTEMPTS, n, self._width)
+        good = self._space.feasible(drawn.reshape(-1, self._width)).reshape(drawn.shape[:3])
+        first = good.argmax(axis=1)[:, None, :, None]
+        codes = np.take_along_axis(drawn, first, axis=1).reshape(-1, self._width)
+        return self._space.repair(codes, rng).reshape(-1, n, self._width)
 
     def _drawn(self, n: int, rng: np.random.Generator) -> Codes:
         """Draw without a look at what only whole configurations can break."""

@@ -8,6 +8,7 @@ All changes of one configuration are looked at together, and those that help are
 where parameters hardly depend on each other, one round finds what single steps need fifty for.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,9 +31,9 @@ ROWS = 2_048
 """Neighbours of one configuration that are looked at, drawn at random where there are more."""
 
 
-def polish(space: "Space", scored: Scored, rng: np.random.Generator) -> None:
-    """Climb from the best, then from the best of every lane while the budget lasts."""
-    lane = scored.lane
+def polish(space: "Space", scored: Scored, lanes: Iterable[int], rng: np.random.Generator) -> None:
+    """Climb from the best, then from the best of each of these lanes while the budget lasts."""
+    lane = scored.new_lane()
     while scored.left:
         best = scored.best(1)
         if not len(best.codes):
@@ -41,7 +42,7 @@ def polish(space: "Space", scored: Scored, rng: np.random.Generator) -> None:
         climb(space, scored, best.codes[0], float(best.scores[0]), rng)
         if scored.best(1).scores[0] <= best.scores[0]:
             break
-    for other in scored.lanes:
+    for other in lanes:
         scored.lane = other
         best = scored.best(1, other)
         if len(best.codes):

@@ -5,26 +5,28 @@ converge on what scores well; several of them learn side by side and their best 
 polished (:mod:`.polish`). The gradient of a categorical policy is a count of choices, so that no
 autograd is needed.
 
-Three things make it frugal with predictions. What was scored is never asked for again. Each policy
-keeps learning from the best that it has seen beside what it draws anew. And half of what it draws
-are its best, changed in some places as the policy says: the policy learns which choices are good,
-these find out which are good together.
+What makes it frugal with predictions: nothing is scored twice. What positions of a repeat parameter
+and neighbouring numbers have in common is learned at once (:mod:`.alike`). Each policy goes on
+learning from the best that it has seen. And most of what it tries are its best, changed in some
+places as it says (:mod:`.changes`): the policy learns which choices are good, these find out which
+are good together. Steps are small and many. A policy that finds nothing better begins anew, and
+what a cycle of learning and polishing leaves of the budget goes into another.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.searchers.alike import common, first_draws, repeated
+from tunerd.core.searchers.alike import common, first_draws
 from tunerd.core.searchers.base import Scored, Searcher
-from tunerd.core.searchers.genes import distinct, genes_of
+from tunerd.core.searchers.changes import Best, Changes
 from tunerd.core.searchers.policy import Policies
 from tunerd.core.searchers.polish import polish
 
 if TYPE_CHECKING:
     from tunerd.core.space import Space
+    from tunerd.core.study import SearchOptions
 
 __all__ = ["Reinforce"]
 
@@ -33,127 +35,129 @@ ENTROPY = 0.05
 variance, so that it means the same for every objective."""
 DECAY = (0.9, 0.99)
 """Adam's memory of the gradient and of its square; the square's is short, as searches are."""
-SMALLEST = 8
-"""Draws of a policy in one step at least. With few predictions allowed, many small steps find more
-than few large ones."""
-CHANGED = 0.5
-"""Share of a step's draws that are the policy's best with some places drawn anew."""
-REACH = 0.7
-"""From one to so many places (a power of their number) are drawn anew, few more often than many."""
-ANYWHERE = 0.5
-"""Share of changes that are drawn from the space and not by the policy: it may be wrong."""
-TRADED = 0.2
-"""Share of changes that let two positions of a repeat parameter trade places: what is scarce, such
-as memory, is then used elsewhere."""
+CHANGED = 0.75
+"""Share of a step's draws that are the policy's best with some places changed."""
+STUCK = 40
+"""Steps without anything better after which a policy begins anew, elsewhere."""
 PATIENCE = 5
 NOVELTY = 0.02
-"""A search ends when over PATIENCE steps fewer than this share of the draws were new: a converged
+"""A cycle ends when over PATIENCE steps fewer than this share of the draws were new: a converged
 policy repeats itself."""
+CYCLES = 2
+"""Cycles in a row without anything better after which a search ends."""
+SHORTEST = 10
+"""Steps that the budget must allow for another cycle."""
 WARM = 1.5
 """What a policy that begins with good configurations adds to the logits of choices that all of
 them share."""
-POLISH_SHARE = 0.25
-"""Share of the budget that is kept for polishing."""
+POLISH_SHARE = 0.2
+"""Share of a cycle's budget that is kept for polishing."""
 
 
 class Reinforce(Searcher):
-    """One policy per seed of the study's ``[search]`` table; at most ``steps`` times ``batch``
-    draws of each."""
+    """One policy per seed of the study's ``[search]`` table; a cycle takes at most ``steps`` times
+    ``batch`` draws of each."""
 
     def _explore(
         self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
-        with scored.reserve(POLISH_SHARE):
-            self._learn(space, scored, begin, rng)
-        polish(space, scored, rng)
-
-    def _learn(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
-    ) -> None:
-        options, count = self.options, len(self.options.seeds)
-        size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
-        steps = min(options.steps, max(scored.left // (count * size), 1))
-        policies, changes = Policies(space, count), _Changes(space)
-        groups = common(space)
-        adam = _Adam((count, len(groups) + groups.shape[1]), options.learning_rate)
-        warm = (count + 1) // 2 if len(begin) else 0
-        policies.lean_to(begin, WARM, warm)
-        lanes = np.repeat(np.arange(1, count + 1), size)
-        best: _Best | None = None
-        fresh: list[int] = []
-        for step in range(steps):
-            before = len(scored)
-            if best is None:
-                codes = first_draws(space, count * size, rng).reshape(count, size, -1)
-                # The first draws of half of the policies are what is known to be good.
-                codes[:warm, : min(len(begin), size)] = begin[:size]
-            else:
-                codes = policies.draw(size, rng)
-                some = int(CHANGED * size)
-                codes[:, :some] = changes.made(best, codes[:, :some], rng)
-            flat = codes.reshape(count * size, -1)
-            scores = scored(flat, lanes).reshape(count, size)
-            if not scored.left:
+        barren, best = 0, -np.inf
+        while barren < CYCLES:
+            with scored.reserve(POLISH_SHARE):
+                cycle = _Cycle(space, scored, self.options, begin, rng)
+                cycle.run()
+            polish(space, scored, cycle.lanes.tolist(), rng)
+            found = scored.best(self.options.batch)
+            if scored.left < SHORTEST * self.options.batch * len(self.options.seeds):
                 return
-            fresh = [*fresh, len(scored) - before][-PATIENCE:]
+            improved = len(found.scores) > 0 and found.scores[0] > best
+            barren = 0 if improved else barren + 1
+            best = found.scores[0] if improved else best
+            begin = found.codes
+
+
+class _Cycle:
+    """Policies that learn side by side until they converge or the budget is gone."""
+
+    def __init__(
+        self,
+        space: "Space",
+        scored: Scored,
+        options: "SearchOptions",
+        begin: Codes,
+        rng: np.random.Generator,
+    ) -> None:
+        count = self.count = len(options.seeds)
+        self.size = options.batch
+        self.steps = min(options.steps, max(scored.left // (count * self.size), 1))
+        self.space, self.scored, self.rng = space, scored, rng
+        self.policies, self.changes, self.groups = (
+            Policies(space, count),
+            Changes(space),
+            common(space),
+        )
+        width = sum(self.groups.shape)
+        self.adam = _Adam((count, width), options.learning_rate)
+        self.idle = np.zeros(count, np.int64)
+        self.lanes = np.array([scored.new_lane() for _ in options.seeds])
+        self.best = self._begun(begin)
+
+    def _begun(self, begin: Codes) -> Best:
+        """The first draws; half of the policies begin with what is known to be good."""
+        codes = first_draws(self.space, self.count * self.size, self.rng)
+        codes = codes.reshape(self.count, self.size, -1)
+        warm = (self.count + 1) // 2 if len(begin) else 0
+        codes[:warm, : min(len(begin), self.size)] = begin[: self.size]
+        self.policies.lean_to(begin, WARM, warm)
+        return Best.of(codes, self._scores(codes), self.size)
+
+    def _scores(self, codes: Codes) -> FloatArray:
+        lanes = np.repeat(self.lanes, codes.shape[1])
+        return self.scored(codes.reshape(len(lanes), -1), lanes).reshape(codes.shape[:2])
+
+    def run(self) -> None:
+        """Learn."""
+        fresh: list[int] = []
+        for step in range(self.steps):
+            before = len(self.scored)
+            codes = self.policies.draw(self.size, self.rng)
+            some = int(CHANGED * self.size)
+            codes[:, :some] = self.changes.made(self.best, codes[:, :some], self.rng)
+            scores = self._scores(codes)
+            if not self.scored.left:
+                return
+            fresh = [*fresh, len(self.scored) - before][-PATIENCE:]
             if sum(fresh) < NOVELTY * PATIENCE * scores.size and len(fresh) == PATIENCE:
                 return
-            if best is not None:
-                codes = np.concatenate([codes, best.codes], axis=1)
-                scores = np.concatenate([scores, best.scores], axis=1)
-            best = _best(codes, scores, size)
-            gradient = policies.gradient(codes, _advantage(scores))
-            bonus = ENTROPY * (1.0 - step / steps)
-            gradient += bonus * policies.entropy_gradient()
-            change = adam.step(np.concatenate([gradient, gradient @ groups], axis=1))
-            policies.logits += change[:, : len(groups)] + change[:, len(groups) :] @ groups.T
+            self._learn(
+                np.concatenate([codes, self.best.codes], axis=1),
+                np.concatenate([scores, self.best.scores], axis=1),
+                ENTROPY * (1.0 - step / self.steps),
+            )
+            if self.steps - step > STUCK:
+                for policy in np.flatnonzero(self.idle > STUCK).tolist():
+                    self._renew(policy)
 
+    def _learn(self, codes: Codes, scores: FloatArray, bonus: float) -> None:
+        best = Best.of(codes, scores, self.size)
+        better = best.scores[:, 0] > self.best.scores[:, 0]
+        self.idle = np.where(better, 0, self.idle + 1)
+        self.best = best
+        gradient = self.policies.gradient(codes, _advantage(scores))
+        gradient += bonus * self.policies.entropy_gradient()
+        change = self.adam.step(np.concatenate([gradient, gradient @ self.groups], axis=1))
+        own, shared = np.split(change, [len(self.groups)], axis=1)
+        self.policies.logits += own + shared @ self.groups.T
 
-@dataclass(frozen=True, slots=True)
-class _Best:
-    """The best that each policy has seen: codes (S, m, D) and scores (S, m), best first."""
-
-    codes: Codes
-    scores: FloatArray
-
-
-def _best(codes: Codes, scores: FloatArray, keep: int) -> _Best:
-    """The ``keep`` best of each policy, each once while there are enough."""
-    values = np.where(np.isnan(scores), -np.inf, scores)
-    found = np.empty((len(codes), keep), np.int64)
-    for s in range(len(codes)):
-        first = distinct(codes[s])
-        found[s] = np.resize(first[np.argsort(-values[s][first], kind="stable")], keep)
-    places = np.arange(len(codes))[:, None]
-    return _Best(codes[places, found], scores[places, found])
-
-
-class _Changes:
-    """Makes configurations out of good ones and newly drawn ones."""
-
-    def __init__(self, space: "Space") -> None:
-        self._space = space
-        self._gene_of, self._genes = genes_of(space)
-        self._runs = list(repeated(space, least=2).values())
-
-    def made(self, best: _Best, drawn: Codes, rng: np.random.Generator) -> Codes:
-        """Good configurations that take some places from ``drawn`` (S, n, D), or from anywhere;
-        feasible. In some, positions of a repeat parameter trade places instead."""
-        count, n, width = drawn.shape
-        # Of two at random the better one is changed.
-        good = best.codes[:, rng.integers(best.codes.shape[1], size=(2, n)).min(axis=0)]
-        anywhere = self._space.sample(count * n, rng).reshape(drawn.shape)
-        other = np.where(rng.random((count, n, 1)) < ANYWHERE, anywhere, drawn)
-        places = self._genes ** (rng.random((count, n, 1)) * REACH)
-        taken = rng.random((count, n, self._genes)) < places / self._genes
-        made = np.where(taken[:, :, self._gene_of], other, good).reshape(count * n, width)
-        traded = np.flatnonzero(rng.random(count * n) < TRADED * bool(self._runs))
-        for row in traded.tolist():
-            run = self._runs[rng.integers(len(self._runs))]
-            one, two = rng.choice(run, size=2, replace=False)
-            made[row] = good.reshape(count * n, width)[row]
-            made[row, [one, two]] = made[row, [two, one]]
-        return self._space.repair(made.astype(np.int32), rng).reshape(drawn.shape)
+    def _renew(self, policy: int) -> None:
+        """Let one policy begin anew."""
+        self.scored.lane = self.lanes[policy] = self.scored.new_lane()
+        codes = first_draws(self.space, self.size, self.rng)[None]
+        begun = Best.of(codes, self.scored(codes[0])[None], self.size)
+        self.best.codes[policy], self.best.scores[policy] = begun.codes[0], begun.scores[0]
+        self.idle[policy] = 0
+        self.policies.logits[policy] = 0.0
+        self.adam.forget(policy)
 
 
 class _Adam:
@@ -163,6 +167,10 @@ class _Adam:
         self._rate = rate
         self._mean, self._square = np.zeros(shape), np.zeros(shape)
         self._steps = 0
+
+    def forget(self, row: int) -> None:
+        """Begin anew with one row of the parameters."""
+        self._mean[row] = self._square[row] = 0.0
 
     def step(self, gradient: FloatArray) -> FloatArray:
         """Return the change of the parameters."""

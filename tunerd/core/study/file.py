@@ -157,10 +157,21 @@ class SearchTable(Table):
         max_length=64,
         description="One search per seed; their best are merged.",
     )
-    steps: int = Field(default=150, ge=1, le=100_000, description="Steps of one search.")
-    batch: int = Field(default=32, ge=2, le=65_536, description="Configurations tried per step.")
+    steps: int = Field(
+        default=200,
+        ge=1,
+        le=100_000,
+        description="Steps after which policies of reinforce begin anew, while there is budget.",
+    )
+    batch: int = Field(
+        default=4,
+        ge=2,
+        le=65_536,
+        description="Configurations that each policy tries in a step. Many small steps find more"
+        " than few large ones.",
+    )
     learning_rate: float = Field(
-        default=0.3, gt=0, le=10, description="Step size of a learned policy."
+        default=0.07, gt=0, le=10, description="Step size of a learned policy."
     )
     evaluations: int = Field(
         default=10_000, ge=1, le=10_000_000, description="Predictions that one search may ask for."
