@@ -301,11 +301,17 @@ class _Desk:
         is not to be searched for."""
         seen = self.outlook(codes)
         worth = worth_trying(seen.mean, seen.uncertainty, seen.feasible, self._best)
-        if self.state.campaign is None:
-            # Everyday jobs run nothing that most likely fails; its order still shows the slope.
-            sunk = np.minimum(worth, 0.0) - UNLIKELY * (1.0 - seen.feasible)
-            worth = np.where(seen.feasible < self.study.min_feasible, sunk, worth)
+        # What most likely fails is not run; its order still shows the slope.
+        sunk = np.minimum(worth, 0.0) - UNLIKELY * (1.0 - seen.feasible)
+        worth = np.where(seen.feasible < self._least, sunk, worth)
         return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
+
+    @property
+    def _least(self) -> float:
+        """Probability to run below which nothing is tried if anything else can be."""
+        campaign = self.state.campaign
+        own = None if campaign is None else campaign.min_feasible
+        return self.study.min_feasible if own is None else own
 
     @cached_property
     def _known(self) -> frozenset[bytes]:
@@ -340,8 +346,7 @@ class _Desk:
         held = set() if running is None else {one.candidate_id for one in running.candidates}
         prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
         bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
-        if campaign is None:
-            bonus -= UNLIKELY * (seen.feasible < self.study.min_feasible)
+        bonus -= UNLIKELY * (seen.feasible < self._least) * (1.0 - seen.feasible)
         order = chosen(
             seen.mean,
             seen.uncertainty,

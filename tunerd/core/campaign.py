@@ -38,6 +38,10 @@ class Campaign:
     patience_h: float = PATIENCE_H
     """Hours without a run of the round after which it is closed with what it has: a job that was
     lost must not hold up the rest for ever."""
+    min_feasible: float | None = None
+    """Probability to run below which nothing is wanted, where anything else is; None for the
+    study's. A profiling job may fail: where most of a space does not run, being careful finds
+    nothing."""
     round: int = -1
     asks: list[Ask] = field(default_factory=list)
     waits_since: str | None = None

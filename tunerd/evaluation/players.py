@@ -37,6 +37,8 @@ Follow = Literal["campaign", "shares"]
 
 STEP = 1_000
 """Jobs of history taken in at a time."""
+PROFILING_FEASIBLE = 0.02
+"""Jobs are there to find something: one that most likely fails may be worth it."""
 ROUNDS = 1_000_000
 """Rounds of the campaign: it ends with the jobs."""
 
@@ -222,7 +224,7 @@ class _TunerdRun:
         if state is not None and state.campaign is not None:
             state.campaign.round_size = n
         elif self._follow == "campaign":
-            campaign = Campaign(jobs=n, rounds=ROUNDS, round_size=n)
+            campaign = Campaign(n, ROUNDS, round_size=n, min_feasible=PROFILING_FEASIBLE)
             campaign.round = 0 if self.tuner.sequence else -1
             self.tuner.start_campaign(self._problem.context, campaign, self._now)
         elif state is None:
