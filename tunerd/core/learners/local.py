@@ -83,11 +83,13 @@ class Local:
         weight: FloatArray,
         told: FloatArray | None = None,
         left: float | None = None,
+        theta: FloatArray | None = None,
     ) -> Self:
         """Learn from (n, C) configurations with ``score`` (n,), noise e^noise / ``weight`` (n,).
 
         ``told`` (n,) is what other contexts say of them, None for nothing; ``left`` is the standard
-        deviation of what that leaves in other contexts.
+        deviation of what that leaves in other contexts. ``theta`` (G + 2,) is taken where it is
+        given, and chosen otherwise.
         """
         n = len(score)
         tilt = None
@@ -104,8 +106,10 @@ class Local:
         y = (rest - level) / unit
         slope = (told - middle) / unit if tilt is None else np.zeros(n)
         count = int(groups.max(initial=-1)) + 1
-        theta = np.array([LENGTH_PRIOR[0]] * count + [AMPLITUDE_PRIOR[0], NOISE_PRIOR[0]])
-        if n > 2 and count:
+        chosen = theta is not None
+        if theta is None:
+            theta = np.array([LENGTH_PRIOR[0]] * count + [AMPLITUDE_PRIOR[0], NOISE_PRIOR[0]])
+        if n > 2 and count and not chosen:
             some = slice(0, LEARN_ROWS)
             apart = _apart(Z[some], groups, count)
             found = minimize(

@@ -28,6 +28,10 @@ LATEST = 6
 CHANGED = 2.5
 """… if their mean is so many standard deviations off, each cut at :data:`WILDEST`."""
 WILDEST = 4.0
+CHEAP = 60
+"""Jobs up to which the process chooses anew after each …"""
+GROWTH = 1.15
+"""… and by how much they grow until it does so later."""
 FADED = 0.01
 """What older points count for after a change."""
 
@@ -44,6 +48,15 @@ class OwnJobs:
     """How many of them the fit of the study's predictor has seen."""
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
     """Of the latest jobs, in standard deviations of what was expected."""
+    theta: tuple[float, ...] | None = None
+    """What the process over them has chosen; None when it has to choose anew."""
+    chosen_at: int = 0
+    """Points that it was chosen by."""
+
+    @property
+    def share(self) -> float:
+        """Share of its jobs that the fit of the study's predictor has seen."""
+        return min(self.fitted / self.jobs, 1.0) if self.jobs else 0.0
 
     def add(self, x: FloatArray, score: float, weight: float) -> None:
         """Take in a job that ran ``x`` (F,)."""
@@ -54,6 +67,13 @@ class OwnJobs:
         self.points[name] = [mean + share * (score - mean), min(runs + weight, FIRMEST)]
         if len(self.points) > MOST:
             self.points.popitem(last=False)
+
+    def keep(self, theta: FloatArray) -> None:
+        """Note what the process chose, before further jobs come."""
+        if self.theta is None:
+            self.theta, self.chosen_at = tuple(theta.tolist()), self.jobs
+        if self.jobs < CHEAP or self.jobs >= GROWTH * self.chosen_at:
+            self.theta = None
 
     def expect(self, errors: Iterable[float]) -> None:
         """Compare jobs that come next with what was expected of them."""
@@ -78,7 +98,13 @@ class OwnJobs:
 
     def dump(self) -> dict[str, Any]:
         """All but the points, as JSON values."""
-        return {"jobs": self.jobs, "fitted": self.fitted, "errors": list(self.errors)}
+        return {
+            "jobs": self.jobs,
+            "fitted": self.fitted,
+            "errors": list(self.errors),
+            "theta": self.theta and list(self.theta),
+            "chosen_at": self.chosen_at,
+        }
 
     @classmethod
     def load(cls, state: Mapping[str, Any], X: FloatArray, values: FloatArray) -> Self:
@@ -86,4 +112,12 @@ class OwnJobs:
         points = OrderedDict(
             (x.tobytes(), value) for x, value in zip(X, values.tolist(), strict=True)
         )
-        return cls(points, state["jobs"], state["fitted"], deque(state["errors"], maxlen=LATEST))
+        theta = state["theta"]
+        return cls(
+            points,
+            state["jobs"],
+            state["fitted"],
+            deque(state["errors"], maxlen=LATEST),
+            theta and tuple(theta),
+            state["chosen_at"],
+        )

@@ -174,11 +174,14 @@ class Committee(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         if len(rows) == 0:
             return
-        said = self._said(rows)
+        said = self._said(rows, everybody=True)
         told = self._blended(said, rows.context_key)
         errors = (rows.score - told.mean) / told.spread
         self._noise = follow_errors(self._noise, np.abs(errors))
         self._follow(said, rows)
+        for key in dict.fromkeys(rows.context_key):
+            if key in self._own:
+                self._own[key].keep(self._process(key).theta)
         for i, key in enumerate(rows.context_key):
             own = self._own.pop(key, None) or OwnJobs()
             self._own[key] = own
@@ -213,27 +216,40 @@ class Committee(Predictor):
 
     # -- what is believed -------------------------------------------------------------------
 
-    def _said(self, rows: Rows) -> _Said:
+    def _said(self, rows: Rows, *, everybody: bool = False) -> _Said:
+        """Ask those whose word counts for each row, or everybody who counts anywhere."""
         n, members = len(rows), len(MEMBERS)
         mean, spread, weight = np.zeros((3, n, members + 1))
-        doubt = np.zeros(n)
-        ever = np.maximum(np.maximum(self._new, self._known[:-1]), self._carry)
-        mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, ever)
+        doubt, told = np.zeros(n), np.zeros(n)
+        owns = [self._own.get(key) for key in rows.context_key]
+        share = np.array([o.share if o and self._whole.members else 0.0 for o in owns])
+        new = np.array([o is None for o in owns], bool)
+        anywhere = np.maximum(self._new, self._known[:-1])
+        for which, counts in ((new, self._new), (~new & (share > 0), self._known[:-1])):
+            where = np.arange(n) if everybody else np.flatnonzero(which)
+            if len(where):
+                asked = rows if len(where) == n else rows.take(where)
+                found = self._whole.ask(asked, anywhere if everybody else counts)
+                mean[where, :-1], spread[where, :-1] = found
+            if everybody:
+                break
+        weight[:, :-1] = np.where(new[:, None], self._new, share[:, None] * self._known[:-1])
+        if not self._whole.members:
+            weight[:, :-1] = 0.0
+        weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
-        weight[:, :-1] = self._new if self._whole.members else 0.0
-        weight[:, -1] = 0.0 if self._whole.members else 1.0
-        told, Z = self._told(rows, mean[:, :-1]), self._places(rows.X)
+        known = np.flatnonzero(~new)
+        about = self._told(rows.take(known)) if len(known) else None
+        told[known] = 0.0 if about is None else about
+        Z = self._places(rows.X)
         for key, where in _by_context(rows.context_key):
             own = self._own.get(key)
             if own is None:
                 continue
             process = self._process(key)
-            about = None if told is None else told[where]
-            mean[where, -1], doubt[where] = process.predict(Z[where], about)
+            by_others = None if about is None else told[where]
+            mean[where, -1], doubt[where] = process.predict(Z[where], by_others)
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
-            share = min(own.fitted / own.jobs, 1.0) if self._whole.members else 0.0
-            weight[where, :-1] = share * self._known[:-1]
-            weight[where, -1] = 1.0 - share * self._known[:-1].sum()
             if own.jobs == 1:  # one job says where a context lies, and nothing of how sure that is
                 spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
         return _Said(mean, spread, weight, doubt)
@@ -247,21 +263,17 @@ class Committee(Predictor):
         spread = np.sqrt(self._noise * wider * variance)
         return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
 
-    def _told(self, rows: Rows, whole: FloatArray | None = None) -> FloatArray | None:
-        """(n,) what other contexts say of rows; None where there is nothing known elsewhere.
-
-        ``whole`` (n, M) is what the members say that were fitted on everything, if that is known.
-        """
+    def _told(self, rows: Rows) -> FloatArray | None:
+        """(n,) what other contexts say of rows; None where there is nothing known elsewhere."""
         if not self._whole.members or self._left is None:
             return None
-        if whole is None:
-            whole, _ = self._whole.ask(rows, self._carry)
-        told: FloatArray = whole @ self._carry
+        told = np.zeros(len(rows))
         part = np.array([self._part_of.get(key, -1) for key in rows.context_key], np.int64)
-        for i, council in enumerate(self._parts):
-            where = np.flatnonzero(part == i)
+        for i, council in enumerate((*self._parts, self._whole)):
+            where = np.flatnonzero(part == (i if i < len(self._parts) else -1))
             if len(where):
-                told[where] = council.ask(rows.take(where), self._carry)[0] @ self._carry
+                asked = rows if len(where) == len(rows) else rows.take(where)
+                told[where] = council.ask(asked, self._carry)[0] @ self._carry
         return told
 
     def _process(self, key: str) -> Local:
@@ -272,7 +284,13 @@ class Committee(Predictor):
             X, score, weight = own.arrays(len(self._features.columns))
             told = self._told(Rows.asked(X, key))
             process = Local.fit(
-                self._features.coordinate_groups, self._places(X), score, weight, told, self._left
+                self._features.coordinate_groups,
+                self._places(X),
+                score,
+                weight,
+                told,
+                self._left,
+                None if own.theta is None else np.array(own.theta),
             )
             self._ready[key] = process
             if len(self._ready) > MOST_PROCESSES:
@@ -360,7 +378,7 @@ class Committee(Predictor):
             return
         seen = [self._own.get(key) for key in rows.context_key]
         new = np.array([own is None for own in seen], bool)
-        known = np.array([own is not None and 2 * own.fitted > own.jobs for own in seen], bool)
+        known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
         one, other = self._live
         if new.any():
             part = rows.take(np.flatnonzero(new))
