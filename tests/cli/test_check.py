@@ -76,6 +76,19 @@ def test_feasible_in_a_context(tunerd: Tunerd, installation: Installation) -> No
     assert "n_gpus should be an integer" in count("gpu=~", "n_gpus=many").err
 
 
+def test_it_says_which_way_a_search_goes(tunerd: Tunerd, installation: Installation) -> None:
+    context = ("--context", "gpu=H100", "--context", "n_gpus=2")
+    text = installation.study_file.read_text()
+    assert (
+        "search here     all are looked at"
+        in tunerd("check", installation.study_file, *context).out
+    )
+    few = installation.study_file.with_name("few.toml")
+    few.write_text(text + '\n[search]\nevaluations = 2\nseeds = [1]\nsearcher = "evolution"\n')
+    said = tunerd("check", few, *context)
+    assert "search here     evolution, 1 seed, at most 2 predictions" in said.out
+
+
 def test_nothing_feasible_names_the_constraint(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("check", installation.study_file, "--context", "gpu=~", "--context", "n_gpus=0")
     assert said.code == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["check", "schema"]
 
 MOST_COUNTED = 1_000_000
-"""Feasible configurations are counted up to here; more would take seconds and much memory."""
+"""Feasible configurations are counted up to here; of more the number says nothing."""
 
 
 @click.command()
@@ -132,8 +132,25 @@ def _summary(study: "Study") -> dict[str, Any]:
         "constraints": [constraint.name for constraint in study.constraints],
         "guards": [guard.metric for guard in study.guards],
         "baselines": len(study.baselines),
+        "search": _way(study, None),
         "content_hash": study.content_hash,
     }
+
+
+def _way(study: "Study", feasible: int | None) -> str:
+    """How candidates are looked for, where that many configurations are feasible, or unknown."""
+    options = study.search
+    most, seeds = options.evaluations, len(options.seeds)
+    searcher = options.searcher
+    if searcher == "optuna":
+        searcher += f" ({options.sampler})"
+    by = f"{searcher}, {seeds} seed{'s' * (seeds > 1)}, at most {_number(most)} predictions"
+    before = math.prod(len(p.choices) ** p.repeat for p in study.parameters)
+    if (before if feasible is None else feasible) <= most:
+        return "all are looked at"
+    if feasible is not None or not study.constraints:
+        return by
+    return f"{by}; all are looked at where no more are feasible"
 
 
 def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
@@ -143,10 +160,13 @@ def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
 
     context = parse_context(study, given)
     try:
-        table = Space(study, context).table(MOST_COUNTED)
+        space = Space(study, context)
     except NothingFeasibleError as error:
         return {"context": context, "configurations": 0, "why": str(error)}
-    return {"context": context, "configurations": None if table is None else len(table)}
+    count = space.size
+    way = _way(study, study.search.evaluations + 1 if count is None else count)
+    shown = None if count is None or count > MOST_COUNTED else count
+    return {"context": context, "configurations": shown, "search": way}
 
 
 def _told(summary: dict[str, Any]) -> str:
@@ -159,12 +179,15 @@ def _told(summary: dict[str, Any]) -> str:
         f"  constraints     {', '.join(summary['constraints']) or 'none'}",
         f"  guards          {', '.join(summary['guards']) or 'none'}",
         f"  baselines       {summary['baselines'] or 'none: what unasked jobs most often use'}",
+        f"  search          {summary['search']}",
     ]
     feasible = summary.get("feasible")
     if feasible:
         count = feasible["configurations"]
         told = f"more than {_number(MOST_COUNTED)}" if count is None else _number(count)
         lines.append(f"  feasible here   {told}")
+        if "search" in feasible:
+            lines.append(f"  search here     {feasible['search']}")
         if "why" in feasible:
             lines.append(f"    {feasible['why']}")
     return "\n".join(lines)
