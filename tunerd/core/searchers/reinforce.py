@@ -35,6 +35,9 @@ ENTROPY = 0.05
 variance, so that it means the same for every objective."""
 DECAY = (0.9, 0.99)
 """Adam's memory of the gradient and of its square; the square's is short, as searches are."""
+SMALLEST = 4
+"""Draws of a policy in one step where the budget is short: many small steps find more than few
+large ones, and cost more calls of the predictor."""
 CHANGED = 0.75
 """Share of a step's draws that are the policy's best with some places changed."""
 STUCK = 40
@@ -67,8 +70,8 @@ class Reinforce(Searcher):
                 cycle = _Cycle(space, scored, self.options, begin, rng)
                 cycle.run()
             polish(space, scored, cycle.lanes.tolist(), rng)
-            found = scored.best(self.options.batch)
-            if scored.left < SHORTEST * self.options.batch * len(self.options.seeds):
+            found = scored.best(SMALLEST)
+            if scored.left < SHORTEST * SMALLEST * len(self.options.seeds):
                 return
             improved = len(found.scores) > 0 and found.scores[0] > best
             barren = 0 if improved else barren + 1
@@ -88,7 +91,7 @@ class _Cycle:
         rng: np.random.Generator,
     ) -> None:
         count = self.count = len(options.seeds)
-        self.size = options.batch
+        self.size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
         self.steps = min(options.steps, max(scored.left // (count * self.size), 1))
         self.space, self.scored, self.rng = space, scored, rng
         self.policies, self.changes, self.groups = (

@@ -164,11 +164,11 @@ class SearchTable(Table):
         description="Steps after which policies of reinforce begin anew, while there is budget.",
     )
     batch: int = Field(
-        default=4,
+        default=8,
         ge=2,
         le=65_536,
-        description="Configurations that each policy tries in a step. Many small steps find more"
-        " than few large ones.",
+        description="Configurations that each policy of reinforce tries in a step, fewer where the"
+        " budget is short.",
     )
     learning_rate: float = Field(
         default=0.07, gt=0, le=10, description="Step size of a learned policy."
