@@ -7,7 +7,8 @@ what most likely does not run lies far below either. Everybody gets the same num
 Optuna's samplers get one Optuna study each, and what they propose is scored eight at a time.
 
 Losses are shares of the range from the mean of random configurations that run to the best that
-anybody found. Seconds are processor time, the predictions included.
+anybody found. Seconds are processor time, the predictions included; speed is compared by the
+prediction, as some searches end before their budget does.
 """
 
 import os
@@ -115,12 +116,18 @@ class Cell:
         """Median seconds of a search."""
         return float(np.median([curve.seconds[-1] for curve in self.curves[name]]))
 
+    def each(self, name: str) -> float:
+        """Median seconds for each prediction: some end before their budget does."""
+        curves = self.curves[name]
+        return float(np.median([curve.seconds[-1] / curve.calls[-1] for curve in curves]))
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = arguments(__doc__)
     parser.add_argument("--calls", type=int, help=f"predictions of a search  [default: {CALLS}]")
     parser.add_argument("--many", type=int, help=f"and without Optuna  [default: {MANY}]")
     parser.add_argument("--seeds", type=int, help="searches of each  [default: 5]")
+    parser.add_argument("--peer-seeds", type=int, help="searches of Optuna's  [default: as many]")
     parser.add_argument("--spaces", default=",".join(SPACES), help="with commas between")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw the curves there")
     options = parser.parse_args(argv)
@@ -132,18 +139,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("Optuna is not installed, and left out: pip install -e '.[optuna]'")
         names = [name for name in names if not name.startswith("optuna")]
     own = [name for name in names if not name.startswith("optuna")]
+    peers = options.peer_seeds or seeds
     bars = Bars("large_spaces")
     for space in options.spaces.split(","):
         situation = _situation(space)
         print(f"{space}: {situation.space.size:,} feasible configurations")
         for what, score in (("trees", _trees(situation)), ("truth", _truth(situation))):
-            cell = _played(f"{space}, {what}", situation, score, names, calls, seeds)
+            cell = Cell(f"{space}, {what}", situation, score)
+            for name in names:
+                cell.run(name, calls, peers if name.startswith("optuna") else seeds)
             _judge(bars, cell, calls, options.quick)
             if options.plots:
                 _plot(cell, options.plots)
             if situation.space.size is not None and situation.space.size <= many:
                 continue  # so small a space is scored whole
-            cell = _played(f"{space}, {what}", situation, score, own, many, seeds)
+            cell = Cell(f"{space}, {what}", situation, score)
+            for name in own:
+                cell.run(name, many, seeds)
             _judge(bars, cell, many, options.quick)
     return bars.end(options)
 
@@ -177,20 +189,6 @@ def _truth(situation: Situation) -> Score:
     return lambda codes: np.nan_to_num(speed(codes), nan=floor)
 
 
-def _played(
-    title: str,
-    situation: Situation,
-    score: Score,
-    names: Sequence[str],
-    calls: int,
-    seeds: int,
-) -> Cell:
-    cell = Cell(title, situation, score)
-    for name in names:
-        cell.run(name, calls, seeds)
-    return cell
-
-
 def _judge(bars: Bars, cell: Cell, calls: int, quick: bool) -> None:
     """Tell losses and seconds; hold ``reinforce`` against its bars unless there is too little."""
     top = cell.top
@@ -205,9 +203,9 @@ def _judge(bars: Bars, cell: Cell, calls: int, quick: bool) -> None:
         bars.hold(title, behind, behind <= 100 * WITHIN, f"at most {WITHIN:.0%}", "%")
     for name in cell.curves:
         bars.say(f"{cell.title}, {calls:,} calls: time of {name}", cell.took(name), "s")
-    slow = [cell.took(name) for name in cell.curves if name.startswith("optuna")]
+    slow = [cell.each(name) for name in cell.curves if name.startswith("optuna")]
     if slow:
-        ratio = min(slow) / cell.took("reinforce")
+        ratio = min(slow) / cell.each("reinforce")
         title = f"{cell.title}, {calls:,} calls: times that reinforce is faster than Optuna"
         bars.hold(title, ratio, ratio >= FASTER, f"at least {FASTER:g}")
 
@@ -239,7 +237,7 @@ def _plot(cell: Cell, folder: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     left.set_ylabel("% of the range below the best found")
     left.legend(frameon=False)
-    figure.suptitle(f"{cell.title}: median of {len(next(iter(cell.curves.values())))} searches")
+    figure.suptitle(f"{cell.title}: medians")
     figure.savefig(folder / f"{cell.title.replace(', ', '-')}.png", dpi=130)
     pyplot.close(figure)
 
