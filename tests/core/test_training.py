@@ -115,8 +115,8 @@ def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_agai
     rng = np.random.default_rng(0)
     # The champion has seen everything; the challengers see the latest few jobs, which say nothing.
     learn(short, JOBS[:300])
-    confused = [noisy(one, rng) for one in JOBS[300:440]]
-    built = learn(short, confused)
+    confused = [noisy(one, rng) for one in JOBS[300:362]]
+    built = learn(short, [*confused, *JOBS[362:440]])
     built += learn(short, renumbered(random_jobs(150, seed=3), short.sequence + 1))
     verdicts = [one for one in built if one.contest is not None]
     turned_down = [one for one in verdicts if not one.took_over]
@@ -129,7 +129,7 @@ def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_agai
 
 
 def narrow() -> Study:
-    return parse_study(TEXT + "[history]\nwindow_days = 0.05\n")
+    return parse_study(TEXT + "[history]\nwindow_days = 0.05\n[drift]\nact = false\n")
 
 
 def noisy(one: Observation, rng: np.random.Generator) -> Observation:

@@ -86,7 +86,7 @@ def test_a_round_of_a_campaign_has_as_many_configurations_as_are_asked_for() -> 
 
 
 def test_more_jobs_than_candidates_repeat_them() -> None:
-    curve = play(TARGET, Tunerd(), Plan(jobs=25, start=5, batch=20), 0)
+    curve = play(TARGET, Tunerd(follow="shares"), Plan(jobs=25, start=5, batch=20), 0)
     assert len(set(curve.tried)) == 10
     assert max(Counter(curve.tried).values()) == 4
 

@@ -39,6 +39,8 @@ SHORTLIST = 256
 """Best configurations of a search that a batch is chosen from."""
 STEADY = 0.5
 """Added to the logarithm of a running candidate's expected improvement."""
+TREMBLE = 1e-3
+"""Where nothing ran yet, most are as good as each other: any of them, rather than neighbours."""
 UNLIKELY = 1e3
 """Taken from that of what most likely does not run."""
 DRAWN = 256
@@ -211,7 +213,7 @@ class Advisor:
             budget = Budget(self.study.search.evaluations, keep)
             begin = desk.known_good(running)
             found = self._searcher.search(space, desk.acquisition, rng, budget, begin)
-            prospects = desk.batch(found.codes, found.scores, running) + desk.at_random()
+            prospects = desk.batch(found.codes, found.scores, running, rng) + desk.at_random()
         prospects = desk.again() + prospects
         allowed, barred = desk.rivals
         baseline, given_up = desk.baseline()
@@ -331,7 +333,11 @@ class _Desk:
         return max(ran, default=None)
 
     def batch(
-        self, codes: Codes, scores: FloatArray, running: Recommendation | None
+        self,
+        codes: Codes,
+        scores: FloatArray,
+        running: Recommendation | None,
+        rng: np.random.Generator,
     ) -> list[Prospect]:
         """Those of a shortlist (k, D), best first, that should be tried side by side, in order.
 
@@ -347,6 +353,8 @@ class _Desk:
         prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
         bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
         bonus -= UNLIKELY * (seen.feasible < self._least) * (1.0 - seen.feasible)
+        if self._best is None:
+            bonus += TREMBLE * rng.random(len(bonus))
         order = chosen(
             seen.mean,
             seen.uncertainty,

@@ -29,7 +29,9 @@ Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 
 FIRST_FIT = 5
 """Observations with an objective before the first model: five random jobs, then the model
-(findings: a start of five beats a start of fifteen)."""
+(findings: a start of five beats a start of fifteen) …"""
+FIRST_RUNS = 2
+"""… or these, beside as many failures: where most of a space does not run, failures teach more."""
 SMALL = 300
 """Up to here a full fit takes a fraction of a second and is done on the spot, without a comparison:
 a fifth of so few jobs is too few to tell, and the new model has seen more."""
@@ -196,7 +198,8 @@ class Training:
 
     def _fit_now(self, sequence: int, why: Why) -> bool:
         rows = self._all()
-        if int(np.isfinite(rows.score).sum()) < FIRST_FIT:
+        scored, failed = int(np.isfinite(rows.score).sum()), int((rows.ran == 0).sum())
+        if scored < FIRST_FIT and (scored < FIRST_RUNS or failed < FIRST_FIT):
             return False
         self.model, self._rebuild = self._fit(rows, sequence), None
         self.built.append(Built(why, sequence, sequence, took_over=True))
