@@ -196,7 +196,7 @@ class Ran:
         return -1.0 if np.isnan(self.value) else float(np.expm1(self.value - self.baseline))
 
     def slower_than(self, reference: float) -> bool:
-        return np.isnan(self.value) or self.value < reference + np.log1p(-SLOWER)
+        return bool(np.isnan(self.value) or self.value < reference + np.log1p(-SLOWER))
 
 
 @dataclass
@@ -281,8 +281,8 @@ class Month:
             attempt=attempt,
             gpus=int(str(place.context["n_gpus"])),
             user=f"user-{number % 7}",
-            recommendation_id=choice and choice.recommendation_id,
-            candidate_id=choice and choice.candidate_id,
+            recommendation_id=choice.recommendation_id if choice else None,
+            candidate_id=choice.candidate_id if choice else None,
             extra={"started_at": (moment - timedelta(hours=2)).isoformat()},
             content_hash=str(number),
         )

@@ -126,7 +126,7 @@ def test_a_life_on_kafka_with_the_broker_away_for_a_while(
     kafka_server.kill()
     try:
         daemon.until(lambda: daemon.get("/readyz")[0] == 503, "it is not ready")
-        assert "ingest: " in daemon.get("/readyz")[1]
+        daemon.until(lambda: "ingest: " in daemon.get("/readyz")[1], "it says that ingest waits")
         assert daemon.get("/livez")[0] == 200
         assert daemon.metric(d.REACHABLE, stage="ingest", what="stream") == 0
         daemon.until(lambda: math.isnan(daemon.metric(d.LAG) or 0), "nobody knows the lag")
