@@ -19,7 +19,7 @@ demo: $(READY) ## tune a simulated cluster: see it work in two minutes
 	$(BIN)/tunerd demo
 
 test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## formatter, linter, types, import contract
 	$(BIN)/ruff format --check .

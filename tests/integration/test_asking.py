@@ -83,7 +83,7 @@ def test_a_daemon_on_a_folder_answers(daemon: Daemon) -> None:
         lambda: (daemon.metric(d.ANSWERED, study="toy", outcome="published") or 0) >= 1,
         "the answer is counted",
     )
-    assert daemon.metric(d.ANSWERED, study="toy", outcome="nothing") == 1
+    assert (daemon.metric(d.ANSWERED, study="toy", outcome="nothing") or 0) >= 1
     assert (daemon.metric(d.REQUESTS, outcome="accepted") or 0) >= 3
 
 

@@ -232,6 +232,12 @@ def _recommendation_schema() -> dict[str, Any]:
     return recommendation_schema()
 
 
+def _request_schema() -> dict[str, Any]:
+    from tunerd.events.request import request_schema
+
+    return request_schema()
+
+
 def _drift_schema() -> dict[str, Any]:
     from tunerd.events.drift import drift_schema
 
@@ -297,6 +303,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "study": _study_schema,
     "job": _job_schema,
     "recommendation": _recommendation_schema,
+    "request": _request_schema,
     "drift": _drift_schema,
     "backtest": _backtest_schema,
     "report": _report_schema,

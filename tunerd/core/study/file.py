@@ -332,12 +332,12 @@ class StudyFile(Table):
     )
     limits: LimitsTable = Field(
         default_factory=LimitsTable,
-        description="How far candidates may go from what runs, and how much one user or node may"
-        " count.",
+        description="Limits: how far candidates may go from what runs, and how much one user or"
+        " node may count.",
     )
     drift: DriftTable = Field(
         default_factory=DriftTable,
-        description="What is done about jobs that no longer are as they were.",
+        description="Drift: what is done about jobs that no longer are as they were.",
     )
     mapping: MappingTable = Field(
         default_factory=MappingTable,
