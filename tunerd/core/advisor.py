@@ -35,6 +35,8 @@ MOST_WANTED = 100
 must fit into a megabyte, and a study with 48 layers takes a kilobyte for each."""
 BEGIN = 8
 """Best measured configurations that a search begins with."""
+MOSTLY_EVERYDAY = 0.5
+"""Explore share up to which new configurations are introduced by a test."""
 SHORTLIST = 256
 """Best configurations of a search that a batch is chosen from."""
 STEADY = 0.5
@@ -231,7 +233,8 @@ class Advisor:
                 barred,
                 given_up,
             ),
-            state.introduction,
+            # Where most jobs are there to find something, the best estimate leads and no test.
+            None if self.study.explore_share > MOSTLY_EVERYDAY else state.introduction,
             overrated,
         )
 

@@ -45,6 +45,8 @@ HOPELESS = 0.1
 """Probability to be better below which a challenger is given up."""
 MOST_RUNS = 30
 """Runs after which a challenger is given up whose difference nobody can tell."""
+LAST_LOOK = 2.0
+"""… unless its estimate is by then so many standard deviations better."""
 PROBATION = 40
 """Jobs for which a new incumbent is held against the level of the one before."""
 MOST_DUELS = 32
@@ -407,6 +409,15 @@ class Introduction:
             for cid, duel in self.duels.items()
             if cid in known and duel.runs >= LEAST_RUNS and log_odds(duel.better) >= PROMOTE
         ]
+        if not won:
+            # Who has had all its runs is looked at once more, and by its estimate.
+            won = [
+                (c.mean / c.sd, c.candidate_id)
+                for c in self.challenges(rivals)
+                if c.candidate_id in self.duels
+                and self.duels[c.candidate_id].runs >= MOST_RUNS
+                and c.mean > LAST_LOOK * c.sd
+            ]
         if not won:
             return
         _, winner = max(won)
