@@ -241,6 +241,10 @@ def _order(number: int, kind: str, context: dict[str, int], config: dict[str, Sc
 
 @pytest.fixture(scope="module")
 def learned() -> Tuner:
+    return learned_tuner()
+
+
+def learned_tuner() -> Tuner:
     """It has seen jobs all over the space."""
     tuner = Tuner(study(evaluations="60"), Inline())
     tuner.learn(random_jobs(90))
@@ -285,7 +289,8 @@ def _said(advice: Advice) -> list[Mapping[str, Value]]:
     return said + ([advice.baseline] if advice.baseline else [])
 
 
-def test_a_reason_says_what_a_limit_holds_back(learned: Tuner) -> None:
+def test_a_reason_says_what_a_limit_holds_back() -> None:
+    learned = learned_tuner()  # advice under limits leaves its traces in who leads
     where = "toy|n=8"
     learned.impose(Orders(learned.study))
     free = learned.advise(where, None)
