@@ -27,7 +27,7 @@ from benchmarks.search import TUNER_ENVIRONMENT, Situation, learned, most_gpus
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget
-from tunerd.core.weighing import weighed
+from tunerd.evaluation.judging import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import simulator_for
 

@@ -25,6 +25,7 @@ from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, Found
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
+from tunerd.evaluation.judging import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import job_rng, simulator_for
 
@@ -32,6 +33,8 @@ SEARCH_S = 2.0
 """Bar: seconds of one search."""
 UPDATE_S = 0.15
 PREDICT_S = 0.2
+OPTIMISM = 0.5
+"""Standard deviations of the prediction that count in favour of trying."""
 TUNER_ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 """The tuner process is started with these; they must be there before the libraries are loaded."""
 
@@ -47,12 +50,10 @@ class Situation:
     space: Space
 
     def score(self, codes: Codes) -> FloatArray:
-        """Upper confidence bound times the probability to run, as the tuner asks for it."""
+        """Upper confidence bound times the probability to run."""
         seen = self.model.outlook(self.features.candidates(self.space, codes))
-        optimistic = seen.mean + self.study.search.optimism * seen.spread
-        optimistic = optimistic + np.log(np.clip(seen.feasible, 1e-3, 1.0))
-        risky = seen.feasible < self.study.min_feasible
-        return np.where(risky, optimistic - 10.0 * (1.0 - seen.feasible), optimistic)
+        optimistic = seen.mean + OPTIMISM * seen.spread
+        return weighed(optimistic, seen.feasible, self.study.min_feasible)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,7 +17,6 @@ from tunerd.core import scores as core
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.observation import Observation, Ran
 from tunerd.core.study import Study
-from tunerd.core.weighing import weighed
 from tunerd.evaluation.predicting import Foretold
 from tunerd.evaluation.scores import (
     TOP,
@@ -32,7 +31,7 @@ from tunerd.evaluation.scores import (
     reliability,
 )
 
-__all__ = ["CORRELATIONS", "Figures", "Judged", "Truth", "judge"]
+__all__ = ["CORRELATIONS", "Figures", "Judged", "Truth", "judge", "weighed"]
 
 CORRELATIONS = ("kendall_tau", "spearman", "pearson")
 _RAN = {Ran.YES: 1.0, Ran.NO: 0.0, Ran.WEAK_NO: 0.0, Ran.UNKNOWN: math.nan}
@@ -286,6 +285,17 @@ def _configurations(truth: Truth, foretold: Foretold) -> tuple[FloatArray, Float
         for score, good in zip(scores, runs, strict=True)
     ]
     return np.array(values), ranking
+
+
+def weighed(value: FloatArray, feasible: FloatArray, min_feasible: float) -> FloatArray:
+    """Values (n,) in score units times the probability to run: on a log scale a product is a sum.
+
+    What most likely does not run sinks below everything else, but keeps its order, so that a
+    policy still feels the slope towards what runs.
+    """
+    worth = value + np.log(np.clip(feasible, 1e-3, 1.0))
+    sunk: FloatArray = worth - 10.0 * (1.0 - feasible)
+    return np.where(feasible < min_feasible, sunk, worth)
 
 
 def _means(values: FloatArray, of: IntArray, n: int, which: BoolArray) -> FloatArray:

@@ -179,12 +179,6 @@ class SearchTable(Table):
     keep: int = Field(
         default=128, ge=1, le=1_000, description="Best configurations that a search returns."
     )
-    optimism: float = Field(
-        default=0.5,
-        ge=0,
-        le=100,
-        description="How many standard deviations of the prediction count in favour of trying.",
-    )
 
 
 class PredictorTable(Table):

@@ -209,7 +209,6 @@ class SearchOptions:
     learning_rate: float
     evaluations: int
     keep: int
-    optimism: float
 
 
 @dataclass(frozen=True, slots=True)
