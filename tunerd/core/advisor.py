@@ -350,7 +350,7 @@ class _Desk:
         if not len(codes):
             return []
         assert self.model is not None
-        model, campaign = self.model, self.state.campaign
+        campaign = self.state.campaign
         rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
         held = set() if running is None else {one.candidate_id for one in running.candidates}
         prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
@@ -363,7 +363,7 @@ class _Desk:
             seen.uncertainty,
             seen.feasible,
             self._best,
-            lambda row: model.predictor.correlation(rows, row),
+            self.model.predictor.correlations(rows),
             np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
             MAX_CANDIDATES if campaign is None else max(campaign.round_size, MAX_CANDIDATES),
             bonus,

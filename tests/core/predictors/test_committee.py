@@ -55,7 +55,7 @@ def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> Non
     features = FeatureMap(TOY)
     committee = Committee.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)
     asked, _ = every(features, 512)  # nobody has run it
-    together = committee.correlation(asked, 0)
+    together = committee.correlations(asked)(0)
     np.testing.assert_allclose(together[0], 1.0)
     assert np.abs(together).max() <= 1.0
     places = features.coordinates(asked.X)

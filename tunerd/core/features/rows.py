@@ -1,5 +1,6 @@
 """What models see of observations and candidates: one matrix and what is known of each row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,11 +58,11 @@ class Rows:
         )
 
     @classmethod
-    def asked(cls, X: FloatArray, context_key: str) -> "Rows":
-        """Return rows (n, F) of one context, of which nothing is known."""
+    def asked(cls, X: FloatArray, context_key: Sequence[str]) -> "Rows":
+        """Return rows (n, F) of n context keys, of which nothing is known."""
         nothing = np.full(len(X), np.nan)
-        keys = (context_key,) * len(X)
-        return cls(X, nothing, nothing, np.zeros(len(X)), keys, np.ones(len(X)), nothing)
+        none, one = np.zeros(len(X)), np.ones(len(X))
+        return cls(X, nothing, nothing, none, tuple(context_key), one, nothing)
 
     @classmethod
     def empty(cls, width: int = 0) -> "Rows":

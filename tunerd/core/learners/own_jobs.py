@@ -15,7 +15,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 
-__all__ = ["OwnJobs"]
+__all__ = ["OwnJobs", "Point"]
 
 MOST = 300
 """Configurations kept, those that were tried last: a process costs their number cubed."""
@@ -36,12 +36,24 @@ FADED = 0.01
 """What older points count for after a change."""
 
 
+@dataclass(slots=True)
+class Point:
+    """A configuration that was tried."""
+
+    score: float
+    """Mean of its runs, the latest counting most."""
+    runs: float
+    """Runs that it counts as."""
+    told: float
+    """Score that other contexts predict for it; NaN where nobody says anything."""
+
+
 @dataclass
 class OwnJobs:
     """One context's points."""
 
-    points: OrderedDict[bytes, list[float]] = field(default_factory=OrderedDict)
-    """Row of X → [mean score, runs that it counts as]; the last tried last."""
+    points: OrderedDict[bytes, Point] = field(default_factory=OrderedDict)
+    """Row of X → what is known of it; the last tried last."""
     jobs: int = 0
     """That had a score."""
     fitted: int = 0
@@ -58,13 +70,15 @@ class OwnJobs:
         """Share of its jobs that the fit of the study's predictor has seen."""
         return min(self.fitted / self.jobs, 1.0) if self.jobs else 0.0
 
-    def add(self, x: FloatArray, score: float, weight: float) -> None:
-        """Take in a job that ran ``x`` (F,)."""
+    def add(self, x: FloatArray, score: float, weight: float, told: float = np.nan) -> None:
+        """Take in a job that ran ``x`` (F,), of which other contexts say ``told``."""
         self.jobs += 1
         name = x.tobytes()
-        mean, runs = self.points.pop(name, [score, 0.0])
-        share = max(weight / (runs + weight), NEWEST) if runs else 1.0
-        self.points[name] = [mean + share * (score - mean), min(runs + weight, FIRMEST)]
+        point = self.points.pop(name, None) or Point(score, 0.0, told)
+        share = max(weight / (point.runs + weight), NEWEST) if point.runs else 1.0
+        point.score += share * (score - point.score)
+        point.runs = min(point.runs + weight, FIRMEST)
+        self.points[name] = point
         if len(self.points) > MOST:
             self.points.popitem(last=False)
 
@@ -86,15 +100,16 @@ class OwnJobs:
         keep = set(list(self.points)[-LATEST:])
         for name, point in self.points.items():
             if name not in keep:
-                point[1] *= FADED
+                point.runs *= FADED
         self.fitted = 0
         self.errors.clear()
 
-    def arrays(self, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n, ``width``) rows, (n,) scores and (n,) weights."""
+    def arrays(self, width: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """(n, ``width``) rows, (n,) scores, (n,) weights and (n,) of what other contexts say."""
         X = np.frombuffer(b"".join(self.points)).reshape(len(self.points), width)
-        found = np.array(list(self.points.values())).reshape(-1, 2)
-        return X, found[:, 0], found[:, 1]
+        found = [(point.score, point.runs, point.told) for point in self.points.values()]
+        score, weight, told = np.array(found).reshape(-1, 3).T
+        return X, score, weight, told
 
     def dump(self) -> dict[str, Any]:
         """All but the points, as JSON values."""
@@ -108,9 +123,9 @@ class OwnJobs:
 
     @classmethod
     def load(cls, state: Mapping[str, Any], X: FloatArray, values: FloatArray) -> Self:
-        """Build from what :meth:`dump` and :meth:`arrays` gave; ``values`` is (n, 2)."""
+        """Build from what :meth:`dump` and :meth:`arrays` gave; ``values`` is (n, 3)."""
         points = OrderedDict(
-            (x.tobytes(), value) for x, value in zip(X, values.tolist(), strict=True)
+            (x.tobytes(), Point(*value)) for x, value in zip(X, values.tolist(), strict=True)
         )
         theta = state["theta"]
         return cls(

@@ -7,7 +7,7 @@ the same observations in the same steps are equal bit for bit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -60,12 +60,17 @@ class Predictor(ABC):
     def predict(self, rows: "Rows") -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
-    def correlation(self, rows: "Rows", row: int) -> "FloatArray":
-        """(n,) how what is uncertain of each row goes together with what is uncertain of one of
-        them, from -1 to 1, all of one context. Not at all, where a predictor does not know."""
-        found = np.zeros(len(rows))
-        found[row] = 1.0
-        return found
+    def correlations(self, rows: "Rows") -> "Callable[[int], FloatArray]":
+        """Of n rows of one context: a function that says of one of them how what is uncertain of
+        each goes together with what is uncertain of it, (n,) from -1 to 1. Not at all, where a
+        predictor does not know."""
+
+        def with_one(row: int) -> "FloatArray":
+            found = np.zeros(len(rows))
+            found[row] = 1.0
+            return found
+
+        return with_one
 
     def roughly(
         self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int

@@ -15,7 +15,7 @@ milliseconds; members wait for the next fit. With nothing known elsewhere it is 
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -24,6 +24,7 @@ from safetensors.numpy import load, save
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features.rows import Rows
+from tunerd.core.folds import Fold, apart
 from tunerd.core.learners.blending import Record, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.local import Local
@@ -55,10 +56,6 @@ ENOUGH_ROWS = 12
 """Rows below which there are no members …"""
 ALONE = 100
 """… and where there is one context only: what is known of it alone is the process's business."""
-MOST_LEFT = 0.6
-"""Share of all rows that one fit leaves out at most, if there are contexts enough."""
-ALSO_LEFT = 5
-"""One in so many jobs of contexts that stay is left out too."""
 FOLD_ROWS = 4_000
 """Rows of a fit that leaves contexts out, at most."""
 KEPT = 400
@@ -81,6 +78,8 @@ class _Said(NamedTuple):
     """(n, M + 1)"""
     doubt: FloatArray
     """(n,) variance of the own process, without a run's noise; 0 where there is none."""
+    told: FloatArray
+    """(n,) what other contexts say; NaN where nobody was asked."""
 
 
 @dataclass(frozen=True)
@@ -152,13 +151,14 @@ class Committee(Predictor):
         if len(rows) < ENOUGH_ROWS or (len(own) == 1 and len(rows) < ALONE):
             return cls(features, _Council({}), (), {}, own, state, nothing, nothing)
         whole = _Council({n: kind.fit(study, features, rows, seed) for n, kind in MEMBERS.items()})
-        folds = list(_folds(rows, features, seed))
+        folds = list(apart(rows, features, seed))
         parts = [_without(whole, fold, study, features, rows, seed) for fold in folds]
         part_of = {
             key: i for i, fold in enumerate(folds) for key in fold.without if parts[i].members
         }
         found = cls(features, whole, parts, part_of, own, state, nothing, nothing)
         found._examine(folds, rows, seed)
+        found._tell(found._own)
         return found
 
     @property
@@ -175,8 +175,8 @@ class Committee(Predictor):
         if len(rows) == 0:
             return
         said = self._said(rows, everybody=True)
-        told = self._blended(said, rows.context_key)
-        errors = (rows.score - told.mean) / told.spread
+        blended = self._blended(said, rows.context_key)
+        errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors))
         self._follow(said, rows)
         for key in dict.fromkeys(rows.context_key):
@@ -185,7 +185,7 @@ class Committee(Predictor):
         for i, key in enumerate(rows.context_key):
             own = self._own.pop(key, None) or OwnJobs()
             self._own[key] = own
-            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
+            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(said.told[i]))
             own.expect([float(errors[i])] if own.jobs > 1 else [])
             self._ready.pop(key, None)
         while len(self._own) > MAX_CONTEXTS:
@@ -196,16 +196,17 @@ class Committee(Predictor):
         """See :meth:`Predictor.predict`."""
         return self._blended(self._said(rows), rows.context_key)
 
-    def correlation(self, rows: Rows, row: int) -> FloatArray:
-        """See :meth:`Predictor.correlation`: as the context's own process has it."""
-        process, told, Z = (
-            self._process(rows.context_key[row]),
-            self._told(rows),
-            self._places(rows.X),
-        )
-        found = process.covariance(Z, told, row)
-        variance = process.predict(Z, told)[1]
-        return np.asarray((found / np.sqrt(variance * variance[row])).clip(-1.0, 1.0), np.float64)
+    def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
+        """See :meth:`Predictor.correlations`: as the context's own process has it."""
+        process = self._process(rows.context_key[0])
+        told, Z = self._told(rows), self._places(rows.X)
+        sd = np.sqrt(process.predict(Z, told)[1])
+
+        def with_one(row: int) -> FloatArray:
+            found = process.covariance(Z, told, row) / (sd * sd[row])
+            return np.asarray(found.clip(-1.0, 1.0), np.float64)
+
+        return with_one
 
     def left_out(
         self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
@@ -220,39 +221,37 @@ class Committee(Predictor):
         """Ask those whose word counts for each row, or everybody who counts anywhere."""
         n, members = len(rows), len(MEMBERS)
         mean, spread, weight = np.zeros((3, n, members + 1))
-        doubt, told = np.zeros(n), np.zeros(n)
+        doubt, told = np.zeros(n), np.full(n, np.nan)
         owns = [self._own.get(key) for key in rows.context_key]
         share = np.array([o.share if o and self._whole.members else 0.0 for o in owns])
         new = np.array([o is None for o in owns], bool)
-        anywhere = np.maximum(self._new, self._known[:-1])
-        for which, counts in ((new, self._new), (~new & (share > 0), self._known[:-1])):
-            where = np.arange(n) if everybody else np.flatnonzero(which)
+        if everybody:
+            asked = [(np.arange(n), np.maximum(self._new, self._known[:-1]))]
+        else:
+            known = np.flatnonzero(~new & (share > 0))
+            asked = [(np.flatnonzero(new), self._new), (known, self._known[:-1])]
+        for where, counts in asked:
             if len(where):
-                asked = rows if len(where) == n else rows.take(where)
-                found = self._whole.ask(asked, anywhere if everybody else counts)
-                mean[where, :-1], spread[where, :-1] = found
-            if everybody:
-                break
+                mean[where, :-1], spread[where, :-1] = self._whole.ask(_of(rows, where), counts)
         weight[:, :-1] = np.where(new[:, None], self._new, share[:, None] * self._known[:-1])
         if not self._whole.members:
             weight[:, :-1] = 0.0
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
-        known = np.flatnonzero(~new)
-        about = self._told(rows.take(known)) if len(known) else None
-        told[known] = 0.0 if about is None else about
+        where = np.arange(n) if everybody else np.flatnonzero(~new)
+        if len(where):
+            told[where] = self._told(_of(rows, where))
         Z = self._places(rows.X)
         for key, where in _by_context(rows.context_key):
             own = self._own.get(key)
             if own is None:
                 continue
             process = self._process(key)
-            by_others = None if about is None else told[where]
-            mean[where, -1], doubt[where] = process.predict(Z[where], by_others)
+            mean[where, -1], doubt[where] = process.predict(Z[where], self._known_of(told[where]))
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own.jobs == 1:  # one job says where a context lies, and nothing of how sure that is
                 spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
-        return _Said(mean, spread, weight, doubt)
+        return _Said(mean, spread, weight, doubt, told)
 
     def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
         mean = (said.weight * said.mean).sum(axis=1)
@@ -263,40 +262,40 @@ class Committee(Predictor):
         spread = np.sqrt(self._noise * wider * variance)
         return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
 
-    def _told(self, rows: Rows) -> FloatArray | None:
-        """(n,) what other contexts say of rows; None where there is nothing known elsewhere."""
+    def _told(self, rows: Rows) -> FloatArray:
+        """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
+        told = np.full(len(rows), np.nan)
         if not self._whole.members or self._left is None:
-            return None
-        told = np.zeros(len(rows))
+            return told
         part = np.array([self._part_of.get(key, -1) for key in rows.context_key], np.int64)
-        for i, council in enumerate((*self._parts, self._whole)):
-            where = np.flatnonzero(part == (i if i < len(self._parts) else -1))
+        for i, council in ((-1, self._whole), *enumerate(self._parts)):
+            where = np.flatnonzero(part == i)
             if len(where):
-                asked = rows if len(where) == len(rows) else rows.take(where)
-                told[where] = council.ask(asked, self._carry)[0] @ self._carry
+                told[where] = council.ask(_of(rows, where), self._carry)[0] @ self._carry
         return told
+
+    def _known_of(self, told: FloatArray) -> FloatArray | None:
+        """What a process takes: None where nothing is known elsewhere."""
+        return None if self._left is None else told
 
     def _process(self, key: str) -> Local:
         """The process over a context's own jobs, of which there may be none."""
         process = self._ready.get(key)
         if process is None:
             own = self._own.get(key) or OwnJobs()
-            X, score, weight = own.arrays(len(self._features.columns))
-            told = self._told(Rows.asked(X, key))
-            process = Local.fit(
-                self._features.coordinate_groups,
-                self._places(X),
-                score,
-                weight,
-                told,
-                self._left,
-                None if own.theta is None else np.array(own.theta),
-            )
+            process = self._around(own, None if own.theta is None else np.array(own.theta))
             self._ready[key] = process
             if len(self._ready) > MOST_PROCESSES:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return process
+
+    def _around(self, own: OwnJobs, theta: FloatArray | None = None) -> Local:
+        """A process over some jobs around what other contexts say of them."""
+        X, score, weight, told = own.arrays(len(self._features.columns))
+        groups = self._features.coordinate_groups
+        about = self._known_of(told)
+        return Local.fit(groups, self._places(X), score, weight, about, self._left, theta)
 
     def _first_spread(self) -> float:
         return self._unknown if self._left is None else self._left
@@ -308,7 +307,7 @@ class Committee(Predictor):
 
     # -- what each is worth -----------------------------------------------------------------
 
-    def _examine(self, folds: "Sequence[_Fold]", rows: Rows, seed: int) -> None:
+    def _examine(self, folds: Sequence[Fold], rows: Rows, seed: int) -> None:
         """Weigh members by what they say of rows left out, and see how far off they are all
         together."""
         rng = np.random.default_rng([seed, 2])
@@ -338,7 +337,7 @@ class Committee(Predictor):
         self._left_out_told = self._told_apart(new, known, tried)
 
     def _as_known(
-        self, i: int, fold: "_Fold", rows: Rows, held: IntArray
+        self, i: int, fold: Fold, rows: Rows, held: IntArray
     ) -> tuple[Record, list[bool]]:
         """What is said of rows ``held`` out of contexts that a part has seen, and which of them
         are of configurations that it saw there."""
@@ -346,23 +345,29 @@ class Committee(Predictor):
         mean, spread = np.zeros((2, len(held), len(MEMBERS) + 1))
         mean[:, :-1], spread[:, :-1] = self._parts[i].ask(asked, np.ones(len(MEMBERS)))
         told = self._told(asked)
-        kept = np.setdiff1d(np.arange(len(rows)), np.concatenate([fold.held, fold.strange]))
-        places: dict[str, list[int]] = {}
-        for at in kept.tolist():
-            places.setdefault(rows.context_key[at], []).append(at)
+        seen = rows.take(fold.kept)
+        owns = _own(seen)
+        self._tell(owns)
         tried = []
         for key, where in _by_context(asked.context_key):
-            own = _own(rows.take(np.array(places.get(key, []), np.int64))).get(key) or OwnJobs()
-            X, score, weight = own.arrays(rows.X.shape[1])
-            before = self._told(Rows.asked(X, key))
-            process = Local.fit(
-                self._features.coordinate_groups, self._places(X), score, weight, before, self._left
-            )
-            about = None if told is None else told[where]
-            mean[where, -1], variance = process.predict(self._places(asked.X[where]), about)
+            own = owns.get(key) or OwnJobs()
+            process = self._around(own)
+            Z = self._places(asked.X[where])
+            mean[where, -1], variance = process.predict(Z, self._known_of(told[where]))
             spread[where, -1] = np.sqrt(variance + process.noise)
             tried += [(int(at), asked.X[at].tobytes() in own.points) for at in where]
         return _record((mean, spread), asked, f"{i} "), [again for _, again in sorted(tried)]
+
+    def _tell(self, owns: Mapping[str, OwnJobs]) -> None:
+        """Note what other contexts say of points: it stays as it is until the next fit, and takes
+        more time than all the rest."""
+        keys = [key for key, own in owns.items() for _ in own.points]
+        X = b"".join(b"".join(own.points) for own in owns.values())
+        width = len(self._features.columns)
+        told = self._told(Rows.asked(np.frombuffer(X).reshape(len(keys), width), keys))
+        points = (point for own in owns.values() for point in own.points.values())
+        for point, said in zip(points, told.tolist(), strict=True):
+            point.told = said
 
     def _weigh(self) -> None:
         members = len(MEMBERS)
@@ -436,9 +441,9 @@ class Committee(Predictor):
             "wider": self._wider,
         }
         own = {
-            "X": np.concatenate([np.zeros((0, width)), *(X for X, _, _ in points)]),
+            "X": np.concatenate([np.zeros((0, width)), *(X for X, *_ in points)]),
             "values": np.concatenate(
-                [np.zeros((0, 2)), *(np.stack(two, axis=1) for _, *two in points)]
+                [np.zeros((0, 3)), *(np.stack(three, axis=1) for _, *three in points)]
             ),
         }
         blobs = {"committee": seal_json(state), "own": seal(save(own))}
@@ -483,76 +488,20 @@ class Committee(Predictor):
         )
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """A fit that leaves rows out."""
-
-    without: frozenset[str]
-    """Contexts of which it sees nothing."""
-    strange: IntArray
-    """Their rows."""
-    held: IntArray
-    """Rows of other contexts that are left out too."""
-
-
-def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[_Fold]:
-    """Leave each context out once: one kind of them, as if a new model or GPU type had come; of the
-    others the largest, as if jobs grew; and the rest. How members do on contexts that have near
-    relatives says little of how they do on those that have none. In each fold also one in
-    :data:`ALSO_LEFT` rows of the contexts that stay. One context is left out by rows alone."""
-    rng = np.random.default_rng(seed)
-    names, first, group = np.unique(
-        np.array(rows.context_key), return_index=True, return_inverse=True
-    )
-    size = np.bincount(group)
-    turn = rng.permutation(len(rows)) % ALSO_LEFT
-    part = _parted(rows.X[first], size, features, rng)
-    for fold in sorted(set(part.tolist())):
-        gone = part[group] == fold
-        if len(names) == 1:
-            gone = np.zeros(len(rows), bool)
-        strange, held = np.flatnonzero(gone), np.flatnonzero(~gone & (turn == fold % ALSO_LEFT))
-        if len(rows) - len(strange) - len(held) >= FEW_ROWS:
-            yield _Fold(frozenset(names[part == fold] if gone.any() else ()), strange, held)
-
-
-def _parted(
-    X: FloatArray, size: IntArray, features: "FeatureMap", rng: np.random.Generator
-) -> IntArray:
-    """(contexts,) the fold that each of some contexts (contexts, F) is left out in."""
-    part = np.full(len(X), 2)
-    columns = [(i, c) for i, c in enumerate(features.columns) if c.group == "context"]
-    left = np.ones(len(X), bool)
-    for fold, categorical in ((0, True), (1, False)):
-        masks = []
-        for i, column in columns:
-            there = np.unique(X[left & ~np.isnan(X[:, i]), i])
-            if column.categorical is not categorical or len(there) < 2:
-                continue
-            chosen = X[:, i] == rng.choice(there)
-            if not categorical:
-                chosen = X[:, i] > there[(2 * len(there) - 1) // 3]
-            masks.append(chosen & left)
-        usable = [m for m in masks if m.any() and size[m].sum() <= MOST_LEFT * size.sum()]
-        if usable:
-            part[chosen := usable[int(rng.integers(len(usable)))]] = fold
-            left &= ~chosen
-    if size[left].sum() > MOST_LEFT * size.sum():  # nothing tells them apart
-        rest = np.flatnonzero(left)
-        part[rng.permutation(rest)] = 2 + np.arange(len(rest)) % 3
-    return part
-
-
 def _without(
-    whole: _Council, fold: _Fold, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+    whole: _Council, fold: Fold, study: "Study", features: "FeatureMap", rows: Rows, seed: int
 ) -> _Council:
     """Members that have not seen what a fold leaves out."""
-    kept = np.setdiff1d(np.arange(len(rows)), np.concatenate([fold.held, fold.strange]))
+    kept = fold.kept
     if len(kept) > FOLD_ROWS:
         kept = np.sort(np.random.default_rng(seed).permutation(kept)[:FOLD_ROWS])
     seen = rows.take(kept)
     members = whole.members.items()
     return _Council({name: m.roughly(study, features, seen, seed) for name, m in members})
+
+
+def _of(rows: Rows, where: IntArray) -> Rows:
+    return rows if len(where) == len(rows) else rows.take(where)
 
 
 def _own(rows: Rows) -> dict[str, OwnJobs]:

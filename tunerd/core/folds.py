@@ -1,0 +1,90 @@
+"""Which jobs to leave out of a fit, to see what it says of jobs that it has not seen.
+
+Whole contexts, because a context that nobody has run is predicted worse than a new configuration in
+one that is known. And not any contexts, but all of one kind and the largest, because that is how
+new contexts come, with a new GPU type or as jobs grow: how a predictor does on contexts that have
+near relatives says little of how it does on those that have none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features.rows import Rows
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+
+__all__ = ["FEW_ROWS", "Fold", "apart"]
+
+MOST_LEFT = 0.6
+"""Share of all rows that one fit leaves out at most, if there are contexts enough."""
+ALSO_LEFT = 5
+"""One in so many rows of contexts that stay is left out too."""
+FEW_ROWS = 5
+"""Rows that have to be left for a fit."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fit that leaves rows out."""
+
+    without: frozenset[str]
+    """Contexts of which it sees nothing."""
+    strange: IntArray
+    """Their rows."""
+    held: IntArray
+    """Rows of other contexts that are left out too."""
+    kept: IntArray
+    """Rows that it sees."""
+
+
+def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
+    """Leave each context out once: one kind of them; of the others the largest; and the rest. In
+    each fold also one in :data:`ALSO_LEFT` rows of the contexts that stay. One context is left out
+    by rows alone."""
+    rng = np.random.default_rng(seed)
+    names, first, group = np.unique(
+        np.array(rows.context_key), return_index=True, return_inverse=True
+    )
+    turn = rng.permutation(len(rows)) % ALSO_LEFT
+    part = _parted(rows.X[first], np.bincount(group), features, rng)
+    for fold in sorted(set(part.tolist())):
+        gone = part[group] == fold
+        if len(names) == 1:
+            gone = np.zeros(len(rows), bool)
+        also = ~gone & (turn == fold % ALSO_LEFT)
+        kept = np.flatnonzero(~gone & ~also)
+        if len(kept) >= FEW_ROWS:
+            without = frozenset(names[part == fold] if gone.any() else ())
+            yield Fold(without, np.flatnonzero(gone), np.flatnonzero(also), kept)
+
+
+def _parted(
+    X: FloatArray, size: IntArray, features: "FeatureMap", rng: np.random.Generator
+) -> IntArray:
+    """(contexts,) the fold that each of some contexts (contexts, F) is left out in."""
+    part = np.full(len(X), 2)
+    columns = [(i, c) for i, c in enumerate(features.columns) if c.group == "context"]
+    left = np.ones(len(X), bool)
+    for fold, categorical in ((0, True), (1, False)):
+        masks = []
+        for i, column in columns:
+            there = np.unique(X[left & ~np.isnan(X[:, i]), i])
+            if column.categorical is not categorical or len(there) < 2:
+                continue
+            chosen = X[:, i] == rng.choice(there)
+            if not categorical:
+                chosen = X[:, i] > there[(2 * len(there) - 1) // 3]
+            masks.append(chosen & left)
+        usable = [m for m in masks if m.any() and size[m].sum() <= MOST_LEFT * size.sum()]
+        if usable:
+            part[chosen := usable[int(rng.integers(len(usable)))]] = fold
+            left &= ~chosen
+    if size[left].sum() > MOST_LEFT * size.sum():  # nothing tells them apart
+        rest = np.flatnonzero(left)
+        part[rng.permutation(rest)] = 2 + np.arange(len(rest)) % 3
+    return part
