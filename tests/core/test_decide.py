@@ -13,7 +13,7 @@ from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, Prospect, Rival, Wanted, decide
 from tunerd.core.evidence import Estimate, Evidence
 from tunerd.core.introduction import Introduction
-from tunerd.core.lifecycle import compose, is_news, renewal_due, worth_saying
+from tunerd.core.lifecycle import compose, is_news, worth_saying
 from tunerd.core.observation import Ran
 from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
 from tunerd.core.study import Study, parse_study
@@ -171,14 +171,10 @@ def test_a_profiling_round_asks_by_runs_and_not_by_share() -> None:
     assert len({c.candidate_id for c in advice.candidates}) == len(advice.candidates)
 
 
-def test_it_lives_until_half_of_its_validity_is_over() -> None:
+def test_after_a_withdrawal_all_that_is_worth_saying_is_news() -> None:
     advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
-    running = message(advice)
-    assert not renewal_due(running, NOW + timedelta(days=3))
-    assert renewal_due(running, NOW + timedelta(days=3.5))
-    gone = running.withdrawn(revision=2, issued_at=NOW, reason="over")
+    gone = message(advice).withdrawn(revision=2, issued_at=NOW, reason="over")
     assert is_news(advice, gone)
-    assert not renewal_due(gone, NOW + timedelta(days=6))
     assert not worth_saying(replace(advice, candidates=(), incumbent=None))
 
 

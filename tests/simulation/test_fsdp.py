@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tunerd.core.arrays import FloatArray
-from tunerd.simulation.fsdp import SHARDING, layers_of, measure
+from tunerd.simulation.fsdp import layers_of, measure
 from tunerd.simulation.model import Measured
 
+SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD")
 CONTEXT: dict[str, Any] = {
     "gpu": "H100",
     "n_gpus": 256,

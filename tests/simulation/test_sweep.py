@@ -5,24 +5,41 @@ import tomllib
 import numpy as np
 import pytest
 
-from tunerd.core.observation import Status, Value
+from tests.simulation.best import climb
+from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
-from tunerd.simulation.shipped import SWEPT, ads_study, demo_contexts, shipped_study
+from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import job_rng, simulator_for
-from tunerd.simulation.sweep import (
-    HAND_SWEEP_JOBS,
-    baselines_as_toml,
-    climb,
-    hand_sweep,
-    random_search,
-)
+from tunerd.simulation.sweep import HAND_SWEEP_JOBS, hand_sweep, random_search
+
+SWEPT: dict[str, tuple[tuple[str | None, dict[str, Scalar]], ...]] = {
+    "ads-fsdp": ((None, demo_contexts("ads-fsdp")[0]),),
+    "llm-pretrain": (
+        ("n_gpus >= 4096 and gpu != 'A100'", demo_contexts("llm-pretrain")[1]),
+        ("n_gpus >= 1024 and gpu != 'A100'", demo_contexts("llm-pretrain")[0]),
+        (
+            None,
+            {
+                "gpu": "A100",
+                "n_gpus": 64,
+                "model_params": 7e9,
+                "global_batch": 512,
+                "seq_len": 4096,
+            },
+        ),
+    ),
+}
+"""Study name -> its baselines in order: condition, and the context of the hand sweep behind it."""
 
 
 def test_the_shipped_baselines_are_the_hand_sweeps(study: Study) -> None:
-    swept = baselines_as_toml(simulator_for(study), SWEPT[study.name])
-    shipped = tomllib.loads(shipped_study(study.name))["baseline"]
-    assert tomllib.loads(swept)["baseline"] == shipped
+    simulator = simulator_for(study)
+    swept = [
+        ({} if when is None else {"when": when}) | {"config": hand_sweep(simulator, context).config}
+        for when, context in SWEPT[study.name]
+    ]
+    assert tomllib.loads(shipped_study(study.name))["baseline"] == swept
 
 
 def test_demo_contexts_get_the_baseline_that_was_swept_there(study: Study) -> None:
@@ -40,8 +57,8 @@ def test_the_hand_sweep_is_good_and_beatable(study: Study) -> None:
         swept = hand_sweep(simulator, context)
         assert len(swept.curve) <= HAND_SWEEP_JOBS
         assert swept.config is not None
-        best = climb(simulator, context, known=[swept.config])
-        assert 1.05 < best.expected / swept.expected < 1.15
+        _, best = climb(simulator, context, known=[swept.config])
+        assert 1.05 < best / swept.expected < 1.15
 
 
 def test_the_ads_baseline_is_the_best_uniform_configuration(ads: Study) -> None:
@@ -60,8 +77,7 @@ def test_the_ads_baseline_is_the_best_uniform_configuration(ads: Study) -> None:
 
 def test_the_best_ads_configuration_is_not_in_a_corner(ads: Study) -> None:
     context = demo_contexts("ads-fsdp")[0]
-    best = climb(simulator_for(ads), context).config
-    assert best is not None
+    best, _ = climb(simulator_for(ads), context)
     assert isinstance(best["sharding"], list)
     assert len(set(best["sharding"])) > 1
     assert best["row_wise_tables"] not in (0, 64)
@@ -70,7 +86,7 @@ def test_the_best_ads_configuration_is_not_in_a_corner(ads: Study) -> None:
 def test_random_search_does_not_find_the_best_ads_configuration(ads: Study) -> None:
     context = demo_contexts("ads-fsdp")[0]
     simulator = simulator_for(ads)
-    best = climb(simulator, context).expected
+    _, best = climb(simulator, context)
     found = [random_search(simulator, context, 200, seed).expected for seed in range(5)]
     assert max(found) < 0.99 * best
     assert np.mean(found) < 0.96 * best

@@ -13,15 +13,14 @@ incumbent nothing is left to compare with; the job is taken at its word.
 """
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
 
-__all__ = ["FOLLOWINGS", "Following", "follows"]
+__all__ = ["Following", "follows"]
 
 Following = Literal["followed", "changed", "ignored", "unasked"]
-FOLLOWINGS: tuple[Following, ...] = get_args(Following)
 
 
 def follows(

@@ -8,7 +8,7 @@ from tunerd.core.decide import Advice, says_the_same
 from tunerd.core.recommendation import MadeFrom, Recommendation, State, StatedObjective
 from tunerd.core.study import Study
 
-__all__ = ["FREE_KEY_AFTER", "compose", "is_news", "renewal_due", "worth_saying"]
+__all__ = ["FREE_KEY_AFTER", "compose", "is_news", "worth_saying"]
 
 FREE_KEY_AFTER = timedelta(days=7)
 """A withdrawn key is freed by the null value after this long (contract: recommendation)."""
@@ -55,9 +55,3 @@ def is_news(advice: Advice, running: Recommendation | None) -> bool:
     if running is None or running.state is State.WITHDRAWN:
         return worth_saying(advice)
     return not says_the_same(advice, running)
-
-
-def renewal_due(running: Recommendation, now: datetime) -> bool:
-    """Whether half of the validity of an active recommendation is over."""
-    half = (running.valid_until - running.issued_at) / 2
-    return running.state is State.ACTIVE and now >= running.issued_at + half

@@ -31,9 +31,8 @@ from tunerd.evaluation.scores import (
     reliability,
 )
 
-__all__ = ["CORRELATIONS", "Figures", "Judged", "Truth", "judge", "weighed"]
+__all__ = ["Figures", "Judged", "Truth", "judge", "weighed"]
 
-CORRELATIONS = ("kendall_tau", "spearman", "pearson")
 _RAN = {Ran.YES: 1.0, Ran.NO: 0.0, Ran.WEAK_NO: 0.0, Ran.UNKNOWN: math.nan}
 
 Number = float | None

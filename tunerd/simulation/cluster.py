@@ -76,7 +76,6 @@ class _Job:
     config: dict[str, Value]
     choice: Choice | None
     outcome: Outcome
-    submitted_s: float
 
 
 class Cluster:
@@ -121,14 +120,14 @@ class Cluster:
         clock, launched = 0.0, 0
         while launched < jobs or running:
             while launched < jobs and len(running) < self._concurrency:
-                job = self._launch(launched, clock)
+                job = self._launch(launched)
                 heapq.heappush(running, (clock + job.outcome.duration_s, launched, job))
                 launched += 1
             clock, _, job = heapq.heappop(running)
             self._pace()
             yield self._finish(job, clock)
 
-    def _launch(self, index: int, clock: float) -> _Job:
+    def _launch(self, index: int) -> _Job:
         at = index % len(self._contexts)
         context = self._contexts[at]
         job_id = f"{self._name}-{self._seed}-{index:05d}"
@@ -145,7 +144,7 @@ class Cluster:
                 config |= choice.config  # a baseline in a message may be partial
         rng = job_rng(self._seed, context, config, index)
         outcome = self._simulator.run(context, config, rng)
-        return _Job(index, job_id, context, config, choice, outcome, clock)
+        return _Job(index, job_id, context, config, choice, outcome)
 
     def _finish(self, job: _Job, clock: float) -> Finished:
         outcome, choice = job.outcome, job.choice

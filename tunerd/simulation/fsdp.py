@@ -44,9 +44,7 @@ from tunerd.simulation.collectives import Group, all_gather, all_reduce, all_to_
 from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, Gpu, gpu_named
 from tunerd.simulation.model import Columns, Measured, number
 
-__all__ = ["SHARDING", "Layers", "layers_of", "measure"]
-
-SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD")
+__all__ = ["Layers", "layers_of", "measure"]
 
 # Dense part.
 PEAK_FRACTION = 0.55  # of peak, large bf16 matrix products inside a real model

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 from tunerd.core.observation import Scalar
 
-__all__ = ["DEMO_CONTEXTS", "STUDIES", "SWEPT", "ads_study", "demo_contexts", "shipped_study"]
+__all__ = ["DEMO_CONTEXTS", "STUDIES", "ads_study", "demo_contexts", "shipped_study"]
 
 STUDIES = ("ads-fsdp", "llm-pretrain")
 
@@ -31,26 +31,6 @@ DEMO_CONTEXTS: dict[str, tuple[dict[str, Scalar], ...]] = {
     ),
 }
 """Study name -> contexts that the demo and ``tunerd cluster`` run when none is given."""
-
-
-SWEPT: dict[str, tuple[tuple[str | None, dict[str, Scalar]], ...]] = {
-    "ads-fsdp": ((None, DEMO_CONTEXTS["ads-fsdp"][0]),),
-    "llm-pretrain": (
-        ("n_gpus >= 4096 and gpu != 'A100'", DEMO_CONTEXTS["llm-pretrain"][1]),
-        ("n_gpus >= 1024 and gpu != 'A100'", DEMO_CONTEXTS["llm-pretrain"][0]),
-        (
-            None,
-            {
-                "gpu": "A100",
-                "n_gpus": 64,
-                "model_params": 7e9,
-                "global_batch": 512,
-                "seq_len": 4096,
-            },
-        ),
-    ),
-}
-"""Study name -> its baselines in order: condition, and the context of the hand sweep behind it."""
 
 
 def shipped_study(name: str) -> str:

@@ -1,34 +1,24 @@
-"""What a study is compared with: a person's hand sweep, random search, and the best there is.
+"""What a study is compared with: a person's hand sweep, and random search.
 
 The hand sweep is the human baseline of the shipped studies. A person changes few things at a time
 and treats all layers alike, in at most twenty jobs; here the jobs are free of noise, which favours
-the person. Random search spends as many measured jobs as tunerd does. :func:`climb` knows the cost
-model and spends what it likes: an estimate of the true best, for benchmarks only.
+the person. Random search spends as many measured jobs as tunerd does.
 """
 
 import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.space import Space
 from tunerd.simulation.simulator import Simulator, job_rng
 
-__all__ = [
-    "HAND_SWEEP_JOBS",
-    "Searched",
-    "baselines_as_toml",
-    "climb",
-    "hand_sweep",
-    "random_search",
-]
+__all__ = ["HAND_SWEEP_JOBS", "Searched", "hand_sweep", "random_search"]
 
 HAND_SWEEP_JOBS = 20
-JOINT_CHANGES = 1_000  # tried per step of a climb
 
 Stage = Mapping[str, Sequence[Value]]
 
@@ -114,19 +104,6 @@ def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> Searched:
     return Searched(None if np.isnan(found) else best, found, np.array(curve), failed)
 
 
-def baselines_as_toml(
-    simulator: Simulator, swept: Sequence[tuple[str | None, Mapping[str, Scalar]]]
-) -> str:
-    """The ``[[baseline]]`` tables that hand sweeps give: one per condition and swept context."""
-    blocks = []
-    for when, context in swept:
-        found = hand_sweep(simulator, context).config or {}
-        pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in found.items())
-        condition = "" if when is None else f"when = {json.dumps(when)}\n"
-        blocks.append(f"[[baseline]]\n{condition}config = {{ {pairs} }}\n")
-    return "\n".join(blocks)
-
-
 def random_search(
     simulator: Simulator, context: Mapping[str, Scalar], jobs: int, seed: int
 ) -> Searched:
@@ -152,81 +129,8 @@ def random_search(
     return Searched(configs[best], float(expected[best]), curve, failed)
 
 
-def climb(
-    simulator: Simulator,
-    context: Mapping[str, Scalar],
-    seed: int = 0,
-    starts: int = 8,
-    known: Sequence[Mapping[str, Value]] = (),
-) -> Searched:
-    """Hill climbing over changes of one or two dimensions on the noise-free objective.
-
-    ``known`` configurations are starts too, so that the result is never worse than they are.
-    """
-    space = Space(simulator.study, context)
-    rng = np.random.default_rng(seed)
-    pool = space.sample(64 * starts, rng)
-    given = [code for code in map(space.encode, known) if code is not None]
-    score = _scorer(simulator, context, space)
-    order = np.argsort(-score(pool), kind="stable")[:starts]
-    tops = [_climb_from(code, score, space, rng) for code in (*given, *pool[order])]
-    best = max(tops, key=lambda code: float(score(code[None])[0]))
-    config = space.decode(best)
-    expected = float(simulator.expected(context, [config])[0])
-    if np.isnan(expected):
-        return Searched(None, expected, np.array([]), 0)
-    return Searched(config, expected, np.array([expected]), 0)
-
-
 def _better(simulator: Simulator, new: float, old: float) -> bool:
     """Whether the new objective beats the old one; NaN loses against everything."""
     if np.isnan(new) or np.isnan(old):
         return not np.isnan(new)
     return new > old if simulator.study.objective.goal == "maximize" else new < old
-
-
-def _scorer(
-    simulator: Simulator, context: Mapping[str, Scalar], space: Space
-) -> Callable[[Codes], FloatArray]:
-    sign = 1.0 if simulator.study.objective.goal == "maximize" else -1.0
-
-    def score(codes: Codes) -> FloatArray:
-        values = sign * simulator.expected(context, space.columns(codes))
-        return np.where(np.isnan(values), -np.inf, values)
-
-    return score
-
-
-def _climb_from(
-    start: Codes,
-    score: Callable[[Codes], FloatArray],
-    space: Space,
-    rng: np.random.Generator,
-) -> Codes:
-    best, value = start, float(score(start[None])[0])
-    while True:
-        near = _neighbours(best, space.sizes, rng)
-        near = near[space.feasible(near)]
-        if not len(near):
-            return best
-        scores = score(near)
-        top = int(np.argmax(scores))
-        if not scores[top] > value:
-            return best
-        best, value = near[top], float(scores[top])
-
-
-def _neighbours(code: Codes, sizes: IntArray, rng: np.random.Generator) -> Codes:
-    """All changes of one dimension, and random changes of two or three together."""
-    single = []
-    for dimension, size in enumerate(sizes):
-        for choice in range(int(size)):
-            if choice != code[dimension]:
-                changed = code.copy()
-                changed[dimension] = choice
-                single.append(changed)
-    several = np.repeat(code[None], JOINT_CHANGES, axis=0)
-    for _ in range(3):
-        at = rng.integers(len(sizes), size=JOINT_CHANGES)
-        several[np.arange(JOINT_CHANGES), at] = rng.integers(sizes[at])
-    return np.concatenate([np.array(single, dtype=code.dtype).reshape(-1, len(sizes)), several])

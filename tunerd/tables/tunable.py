@@ -101,11 +101,6 @@ def find_inputs(
     return found
 
 
-def _is_allocation(name: Name) -> bool:
-    """Whether a name is of machines to run on; a Spark executor is no machine."""
-    return bool(set(name.words) & _ALLOCATED) and "executor" not in name.words
-
-
 def _clear(name: Name) -> int:
     """1 when a name is a parameter's, -1 when it is of the context, 0 when it does not say."""
     margin = name.weight("parameter") - name.weight("context")

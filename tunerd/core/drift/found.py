@@ -4,17 +4,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tunerd.core.history import Regime
 from tunerd.core.observation import Scalar
 
-__all__ = ["KINDS", "Change", "Drift", "Kind", "Phase", "drift_id"]
+__all__ = ["Change", "Drift", "Kind", "Phase", "drift_id"]
 
 Kind = Literal["speed", "ranks", "inputs", "failures"]
 """What no longer is as it was: how fast jobs are, which configurations are the fast ones, which
 jobs come, how many fail."""
-KINDS: tuple[Kind, ...] = get_args(Kind)
 Phase = Literal["began", "grew", "over"]
 
 
