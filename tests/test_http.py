@@ -102,6 +102,20 @@ def test_it_is_silent(server: HttpServer, capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_fault_of_ours_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(accept: str) -> tuple[bytes, str]:
+        raise ZeroDivisionError(accept)
+
+    server = HttpServer("127.0.0.1", 0, broken)
+    try:
+        assert ask(server, "//[")[0] == 404
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server, "/metrics")
+    finally:
+        server.close()
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_slow_clients_do_not_keep_others_out_for_long(server: HttpServer) -> None:
     slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MOST_CLIENTS + 3)]
     try:

@@ -5,7 +5,9 @@ the stages: it is given functions to ask.
 """
 
 import json
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -16,6 +18,8 @@ from urllib.parse import urlsplit
 from tunerd import __version__
 
 __all__ = ["HttpServer"]
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
 """A client that sends or reads nothing for so long is dropped."""
@@ -110,8 +114,10 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._free.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client went away: nothing that an operator cares about."""
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """A client that went away is nothing that an operator cares about; the rest is ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("HTTP request failed")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -119,7 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        route = self.server.routes.get(urlsplit(self.path).path)
+        try:
+            route = self.server.routes.get(urlsplit(self.path).path)
+        except ValueError:  # "//[" is no URL
+            route = None
         if route is None:
             self._say(HTTPStatus.NOT_FOUND, "There are /metrics, /livez and /readyz.")
         else:

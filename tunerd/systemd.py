@@ -65,7 +65,7 @@ class Systemd:
         if address.startswith("@"):
             address = "\0" + address[1:]
         with (
-            contextlib.suppress(OSError),
+            contextlib.suppress(OSError),  # it hears the next one, or its watchdog acts
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
         ):
             sender.setblocking(False)

@@ -84,7 +84,7 @@ def test_a_model_that_is_not_kept_is_replaced_by_the_present_one(
     copy.close()
     which = ("--settings", copy.file, "--context", "n=8")
     assert tunerd("explain", "toy", *which, "--json").json["model"]["same"] is False
-    assert "not kept any more" in tunerd("explain", "toy", *which).out
+    assert "cannot be read any more" in tunerd("explain", "toy", *which).out
 
 
 def test_one_that_no_longer_stands(tunerd: Tunerd, learned: Learning) -> None:

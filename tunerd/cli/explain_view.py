@@ -88,7 +88,7 @@ def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
     yield Text(_plain(told.reason))
     if not made.model.same:
         yield Text(
-            "The model that made it is not kept any more: this is what the present one says.",
+            "The model that made it cannot be read any more: this is what the present one says.",
             style="yellow",
         )
     if not told.candidates:

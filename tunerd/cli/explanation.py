@@ -1,6 +1,7 @@
 """What ``tunerd explain`` says, as data: what it prints as JSON, and shows in tables and plots."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -237,13 +238,12 @@ def _head(learned: Learned, checkpoint: str, model: Model, *, same: bool = True)
 
 
 def _model_of(store: Store, learned: Learned, message: Recommendation) -> tuple[str, Model]:
-    """The model that a recommendation was made with; the last one where it is not kept."""
+    """The model that a recommendation was made with; the last one where it cannot be read."""
     made = message.made_from
     if made.model is not None and made.study == learned.study.content_hash:
-        try:
+        # Pruned, damaged or of another build; the answer says which model was asked.
+        with suppress(LookupError, DamagedCheckpointError, ValueError):
             return made.model, load_model(store, learned.study, learned.features, made.model)
-        except (LookupError, DamagedCheckpointError, ValueError):
-            pass
     return learned.checkpoint, learned.model
 
 

@@ -90,7 +90,7 @@ def _lock_file(store: Path) -> Path:
 def _is_locked(path: Path) -> bool:
     try:
         inode = f":{path.stat().st_ino}"
-    except OSError:
+    except FileNotFoundError:
         return False  # no daemon ever had it
     try:
         # "1: FLOCK  ADVISORY  WRITE 4711 08:01:123456 0 EOF"; a lock is looked at by taking it

@@ -109,7 +109,7 @@ def sniffed(sample: str, first: str = ",") -> str:
     for one in dict.fromkeys(first + DELIMITERS):
         reader = csv.reader(io.StringIO(sample, newline=""), delimiter=one)
         counts: list[int] = []
-        with suppress(csv.Error):
+        with suppress(csv.Error):  # a sample cut within quotes, or too long a field: count so far
             counts.extend(len(fields) for fields in reader if fields)
         if counts and counts[0] > 1:
             body = counts[1:-1] or counts[1:] or counts  # the sample may end in a line's middle

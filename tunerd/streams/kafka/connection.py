@@ -197,7 +197,7 @@ def _listening() -> Iterator[list[str]]:
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            with suppress(Exception):
+            with suppress(Exception):  # a line that cannot be formatted is no reason to fail
                 said.append(record.getMessage())
 
     listener = Listener(logging.WARNING)

@@ -100,6 +100,7 @@ class KafkaSource:
             if place in self._placed:
                 offsets[place] = OffsetAndMetadata(position.offset, "", -1)
         if offsets:
+            # Only for whoever watches the lag; where to read on is in the store.
             with suppress(KafkaError, RuntimeError):
                 self._consumer.commit_async(offsets, callback=lambda _offsets, _answer: None)
 
@@ -236,11 +237,13 @@ class KafkaSource:
             return None
         lag = 0
         for place in self._placed:
-            with suppress(KafkaError):
+            try:
                 end, at = consumer.highwater(place), self._at(consumer, place)
-                if end is None or at is None:
-                    return None
-                lag += max(0, end - at)
+            except KafkaError:
+                return None  # lost meanwhile; without it the sum would flatter
+            if end is None or at is None:
+                return None
+            lag += max(0, end - at)
         return lag
 
     @staticmethod
