@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 from urllib.parse import quote
 
 __all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key"]
@@ -421,31 +421,41 @@ def _decoded(value: bytes | None) -> Any:
         return {}
 
 
-class Requests:
-    """Asks tunerd what to launch in a context, seen or not. See :meth:`Recommendations.ask`."""
+class _Sender:
+    """Sends events of one kind to their topic."""
+
+    TOPIC: ClassVar[str]
 
     def __init__(
         self, send: Callable[[bytes], None], close: Callable[[], None], source: str
     ) -> None:
-        """`send` returns once the request is safe; see :meth:`jsonl` and :meth:`kafka`."""
+        """`send` returns once the event is safe; see :meth:`jsonl` and :meth:`kafka`."""
         self._send = send
         self._close = close
         self._source = source
 
     @classmethod
-    def jsonl(
-        cls, folder: str | Path, topic: str = "tunerd.requests", source: str = ""
-    ) -> "Requests":
-        """Append to a topic of tunerd's JSON-lines folder; `source` names who asks."""
-        path = Path(folder) / f"{topic}.jsonl"
+    def jsonl(cls, folder: str | Path, topic: str | None = None, source: str = "") -> Self:
+        """Append to a topic of tunerd's JSON-lines folder; `source` names who sends."""
+        path = Path(folder) / f"{topic or cls.TOPIC}.jsonl"
         return cls(lambda event: _append(path, event), lambda: None, source)
 
     @classmethod
     def kafka(
-        cls, bootstrap: str, topic: str = "tunerd.requests", source: str = "", **options: Any
-    ) -> "Requests":
+        cls, bootstrap: str, topic: str | None = None, source: str = "", **options: Any
+    ) -> Self:
         """Send to a Kafka topic; `options` go to kafka-python's producer."""
-        return cls(*_to_kafka(bootstrap, topic, options), source)
+        return cls(*_to_kafka(bootstrap, topic or cls.TOPIC, options), source)
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._close()
+
+
+class Requests(_Sender):
+    """Asks tunerd what to launch in a context, seen or not. See :meth:`Recommendations.ask`."""
+
+    TOPIC = "tunerd.requests"
 
     def ask(
         self,
@@ -473,36 +483,11 @@ class Requests:
         self._send(_event_bytes(event))
         return str(event["event_id"])
 
-    def close(self) -> None:
-        """Let go of the broker."""
-        self._close()
 
-
-class JobReporter:
+class JobReporter(_Sender):
     """Sends a completed job to tunerd."""
 
-    def __init__(
-        self, send: Callable[[bytes], None], close: Callable[[], None], source: str
-    ) -> None:
-        """`send` returns once the event is safe; see :meth:`jsonl` and :meth:`kafka`."""
-        self._send = send
-        self._close = close
-        self._source = source
-
-    @classmethod
-    def jsonl(
-        cls, folder: str | Path, topic: str = "tunerd.jobs", source: str = ""
-    ) -> "JobReporter":
-        """Append to a topic of tunerd's JSON-lines folder; `source` names who sends."""
-        path = Path(folder) / f"{topic}.jsonl"
-        return cls(lambda event: _append(path, event), lambda: None, source)
-
-    @classmethod
-    def kafka(
-        cls, bootstrap: str, topic: str = "tunerd.jobs", source: str = "", **options: Any
-    ) -> "JobReporter":
-        """Send to a Kafka topic; `options` go to kafka-python's producer."""
-        return cls(*_to_kafka(bootstrap, topic, options), source)
+    TOPIC = "tunerd.jobs"
 
     def report(
         self,
@@ -550,10 +535,6 @@ class JobReporter:
         }
         self._send(_event_bytes(event))
         return str(event["event_id"])
-
-    def close(self) -> None:
-        """Let go of the broker."""
-        self._close()
 
 
 def _to_kafka(
