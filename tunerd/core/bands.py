@@ -17,8 +17,9 @@ After an alarm (drift) the context's last :data:`LATEST` residuals shift the mea
 are as usual again.
 
 Before there are live predictions, the factors are those of jobs that a fit left out
-(:mod:`tunerd.core.left_out`). All of it is in units of the predictor's spread: scores may be
-multiplied and shifted at will. Cost per job and state are constant.
+(:mod:`tunerd.core.left_out`). When another model takes over, its spreads are in other units, and
+factors move by half of what these say of that. All of it is in units of the predictor's spread:
+scores may be multiplied and shifted at will. Cost per job and state are constant.
 """
 
 import math
@@ -67,9 +68,10 @@ HURRIED = 0.1
 """… after an alarm, which widens bands by itself."""
 RELEARNED = 0.5
 """What is left of a context's own factor when a model takes over after an alarm."""
-LATEST = 10
-"""Residuals of a context that an alarm looks at."""
-SHRINKAGE = 3
+LATEST = 5
+"""Residuals of a context that an alarm looks at. The model learns meanwhile: with ten, those from
+before it did made bands wide that need not be."""
+SHRINKAGE = 2
 """Jobs without a residual that they are joined by."""
 WILDEST = 10.0
 """Half widths at which a single residual is cut off."""
@@ -78,7 +80,10 @@ HUGE = 1e140
 LARGEST = 7.0
 """Bound of a factor's logarithm: a factor of a thousand."""
 TRUST = 20
-"""Jobs that what a fit left out counts as, at most."""
+"""Jobs that what the first fit left out counts as, at most."""
+RESCALED = 0.5
+"""How far factors move from what one fit left out to what the next one did. These are quantiles of
+tens of jobs: not all of the difference is one of the models."""
 MAX_CONTEXTS = 1_000
 """Contexts kept, the latest ones; others are as if nobody had run them."""
 MEAN_SIZE = 0.8 / HALF
@@ -96,6 +101,8 @@ class Tracker:
     jobs: int = 0
     """That it has settled on."""
     latest: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    left_out: float | None = None
+    """What the jobs say that the fit of the present model left out; None before the first."""
 
     @property
     def value(self) -> float:
@@ -132,21 +139,33 @@ class Tracker:
         return _bounded(sorted(self.latest)[math.ceil(BAND * (n + 1)) - 1])
 
     def start(self, value: float, jobs: int) -> None:
-        """Join what is known from elsewhere, as if it came from so many jobs."""
-        jobs = min(jobs, TRUST)
-        share = jobs / (jobs + self.jobs) if jobs else 0.0
-        self.values = [_bounded(v + share * (value - self.value)) for v in self.values]
-        self.jobs = max(self.jobs, jobs)
+        """Another model took over, whose fit left jobs out that say ``value``. Of the first, join
+        that as if it came from so many jobs; with another model all numbers are in other units."""
+        if self.left_out is None:
+            jobs = min(jobs, TRUST)
+            share = jobs / (jobs + self.jobs) if jobs else 0.0
+            self.values = [_bounded(v + share * (value - self.value)) for v in self.values]
+            self.jobs = max(self.jobs, jobs)
+        else:
+            moved = RESCALED * (value - self.left_out)
+            self.values = [_bounded(v + moved) for v in self.values]
+            self.latest = deque((_short(x + moved) for x in self.latest), maxlen=WINDOW)
+        self.left_out = value
 
     def dump(self) -> list[Any]:
-        return [self.values, self.weights, self.steady, self.jobs, list(self.latest)]
+        return [
+            self.values,
+            self.weights,
+            self.steady,
+            self.jobs,
+            list(self.latest),
+            self.left_out,
+        ]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> "Tracker":
-        *numbers, latest = state
-        tracker = cls(*numbers)
-        tracker.latest.extend(latest)
-        return tracker
+        values, weights, steady, jobs, latest, *left_out = state
+        return cls(values, weights, steady, jobs, deque(latest, maxlen=WINDOW), *left_out)
 
 
 @dataclass
@@ -226,11 +245,12 @@ class Bands:
             self._contexts.popitem(last=False)
 
     def start(self, sizes: Mapping[Standing, tuple[float, int]]) -> None:
-        """Another model took over. Start from what its fit left out: for each standing the 80 %
-        quantile of sizes there, and the jobs that it counts as; where there are live jobs these
-        count beside. What was off by the former model after an alarm says nothing of this one."""
+        """Another model took over. ``sizes`` are what its fit left out: for each standing the 80 %
+        quantile of sizes there, and the jobs that it counts as. The first joins what live jobs say;
+        later ones tell in what units spreads are from now on. What was off by the former model
+        after an alarm says nothing of this one."""
         for standing, (size, jobs) in sizes.items():
-            self._factors[standing].start(math.log(max(size, 1e-9)), jobs)
+            self._factors[standing].start(_bounded(math.log(max(size, 1e-9))), jobs)
         for context in self._contexts.values():
             if context.alarmed or self._everywhere:
                 context.latest.clear()

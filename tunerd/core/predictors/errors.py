@@ -1,5 +1,7 @@
 """How far off a predictor is: what the implementations of a predictor share about their errors."""
 
+import math
+
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -8,8 +10,12 @@ __all__ = ["FEW_ROWS", "folds_of", "follow_errors", "noise_of", "widening"]
 
 FEW_ROWS = 5
 """Rows below which there is a mean and nothing more."""
-NOISE_MEMORY = 100.0
-"""Jobs over which the noise follows the errors of live predictions."""
+HELD = 0.8
+"""Share of jobs that the noise is read off …"""
+Z_HELD = 1.2816
+"""… and how many standard deviations their errors stay below."""
+FOLLOWED = 0.02
+"""A job beyond that moves the noise by 80 % of this share, one within by 20 % the other way."""
 FARTHEST = 25.0
 """Largest factor by which distance from the data widens the variance of a prediction."""
 
@@ -37,17 +43,20 @@ def noise_of(left_out: FloatArray, score: FloatArray) -> float:
     if len(left_out) < FEW_ROWS:
         guess = float(np.ptp(score)) if len(score) else 0.0
         return max(guess, float(np.abs(score).max(initial=1.0))) ** 2
-    sd = float(np.quantile(np.abs(left_out), 0.8)) / 1.2816
+    sd = float(np.quantile(np.abs(left_out), HELD)) / Z_HELD
     return max(sd, 1e-3 * float(np.std(score)), 1e-9) ** 2
 
 
 def follow_errors(noise: float, errors: FloatArray) -> float:
-    """Let the noise follow live errors, given in spreads; one wild job counts as three.
+    """Let the noise follow the error that 80 % of live jobs stay below; errors are in spreads.
 
-    The spreads are of before the batch: as the noise grows, the same error is less of one.
+    Slowly, whatever size an error has: sudden changes are the business of bands
+    (:mod:`tunerd.core.bands`), which work in units of this, and what grew by the square of errors
+    went on growing when they had followed long since. The spreads are of before the batch: as the
+    noise grows, the same error is less of one.
     """
     before = noise
     for error in errors.tolist():
-        size = error**2 * before / noise
-        noise *= 1.0 + (min(size, 9.0) - 1.0) / NOISE_MEMORY
+        outside = abs(error) > Z_HELD * math.sqrt(noise / before)
+        noise *= 1.0 + FOLLOWED * (HELD if outside else HELD - 1.0)
     return noise
