@@ -12,9 +12,12 @@ jobs, after :data:`DELAY` jobs that it acted on; else the study's own watch does
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +30,7 @@ from tunerd.core.bands import BAND
 from tunerd.core.study import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import Table, measured
+from tunerd.evaluation.measured import measured
 from tunerd.evaluation.own import AtOnce
 from tunerd.evaluation.streams import Stream, StreamJob, Traffic, make_stream
 
@@ -59,6 +62,24 @@ class Told:
     """Jobs of such contexts since the change, this one included."""
     first: float
     """Job with which the change begins; infinite where nothing changes."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One stream."""
+
+    table: str
+    kind: str
+    seed: int
+    traffic: Traffic
+    predictor: str
+    truth: bool
+    data: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}, {self.kind}, seed {self.seed}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,11 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the tables")
     parser.add_argument("--tables", nargs="+", default=TABLES, help="which ones")
     parser.add_argument("--kinds", nargs="+", default=KINDS, help="of change")
-    parser.add_argument("--predictor", default="boosted_trees")
+    parser.add_argument("--predictor", default="committee")
     parser.add_argument("--seeds", type=int, default=2, help="streams of each table and kind")
-    parser.add_argument("--jobs", type=int, default=1_500)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1_000)
     parser.add_argument("--contexts", type=int, default=10)
     parser.add_argument("--alarm", choices=("watch", "truth"), default="watch")
+    parser.add_argument("--workers", type=int, default=1, help="processes, one core each")
     options = parser.parse_args(argv)
     if options.quick:
         options.tables, options.kinds = options.tables[:2], ("slower", "reversed")
@@ -80,34 +103,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         bars.say("skipped: no tables in", str(options.data), "(--data says where they are)")
         return 1 if options.check else 0
     told: dict[str, list[Told]] = {kind: [] for kind in options.kinds}
-    for name in options.tables:
-        read = read_table(name, options.data, as_context=AS_CONTEXT.get(name, ()))
-        table = measured(parse_study(read.study), read.observations)
-        for kind, seed, stream in streams(table, options.kinds, options):
-            one = follow(stream, options.predictor, options.alarm == "truth")
-            told[kind].append(one)
-            held, plain = inside(one), inside(one, plain=True)
-            print(
-                f"{name}, {kind}, seed {seed}: holds {held.mean():.3f} at {width(one):.3f}; "
-                f"split conformal {plain.mean():.3f} at {width(one, plain=True):.3f}",
-                flush=True,
-            )
+    started = time.perf_counter()
+    for task, one in run(list(tasks(options)), options.workers):
+        if one is None:
+            print(f"  {task.name}: this table has nothing for it", flush=True)
+            continue
+        told[task.kind].append(one)
+        held, plain = inside(one), inside(one, plain=True)
+        print(
+            f"  {task.name}: holds {held.mean():.3f} at {width(one):.3f}; split conformal "
+            f"{plain.mean():.3f} at {width(one, plain=True):.3f}; {one.seconds:.0f} s",
+            flush=True,
+        )
     report(bars, told)
+    bars.say("all of it", time.perf_counter() - started, "s")
     return bars.end(options)
 
 
-def streams(
-    table: Table, kinds: Sequence[str], options: argparse.Namespace
-) -> Iterator[tuple[str, int, Stream]]:
-    """Those that this table has something for."""
-    for kind in kinds:
-        for seed in range(options.seeds):
-            noise = NOISES[seed % len(NOISES)]
-            traffic = Traffic(jobs=options.jobs, contexts=options.contexts, noise=noise)
-            try:
-                yield kind, seed, make_stream(table, [kind], traffic, seed)
-            except MisconfiguredError as error:
-                print(f"{table.study.name}, {kind}: not there: {error}")
+def tasks(options: argparse.Namespace) -> Iterator[Task]:
+    for table in options.tables:
+        for kind in options.kinds:
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
+                noise = NOISES[seed % len(NOISES)]
+                traffic = Traffic(jobs=options.jobs, contexts=options.contexts, noise=noise)
+                truth = options.alarm == "truth"
+                yield Task(table, kind, seed, traffic, options.predictor, truth, options.data)
+
+
+def run(all_tasks: list[Task], workers: int) -> Iterator[tuple[Task, "Told | None"]]:
+    """What was said in each stream, in their order."""
+    if workers == 1:
+        yield from zip(all_tasks, map(one_stream, all_tasks), strict=True)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield from zip(all_tasks, pool.map(one_stream, all_tasks), strict=True)
+
+
+def one_stream(task: Task) -> "Told | None":
+    """Follow one; None where its table has nothing for it."""
+    read = read_table(task.table, task.data, as_context=AS_CONTEXT.get(task.table, ()))
+    table = measured(parse_study(read.study), read.observations)
+    try:
+        stream = make_stream(table, [task.kind], task.traffic, task.seed)
+    except MisconfiguredError:
+        return None
+    started = time.perf_counter()
+    told = follow(stream, task.predictor, task.truth)
+    return replace(told, seconds=time.perf_counter() - started)
 
 
 def follow(stream: Stream, predictor: str, truth: bool = False) -> Told:
