@@ -82,4 +82,4 @@ def test_only_some_of_it(
 def test_an_unknown_study(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("ledger", "nosuch", "--settings", installation.file)
     assert said.code == 2
-    assert "it has llm" in said.err
+    assert "it knows: llm" in said.err

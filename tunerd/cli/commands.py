@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    unknown_study,
+)
 
 if TYPE_CHECKING:
     from tunerd.store import Command
@@ -36,8 +42,7 @@ def commands(file: Path | None, study: str | None, limit: int, as_json: bool) ->
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         if study is not None and store.study(study) is None:
-            known = ", ".join(row.name for row in store.studies()) or "none"
-            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+            raise unknown_study(store, study)
         found = store.commands(study, pending=False)[-limit:]
     if as_json:
         click.echo(json.dumps([_told(one) for one in found], indent=2, default=str))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import next_step, open_the_store, read_settings, who
+from tunerd.cli.options import next_step, open_the_store, read_settings, stored_study, who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,13 +44,7 @@ class Giver:
         Raises:
             click.UsageError: the store knows none of this name; with those that it knows.
         """
-        generation = self.store.generation(name)
-        if generation is None:
-            known = ", ".join(row.name for row in self.store.studies()) or "none"
-            raise click.UsageError(f"the store knows no study {name}; it knows: {known}")
-        from tunerd.core.study import parse_study
-
-        return parse_study(generation.text, f"{name}, generation {generation.generation}")
+        return stored_study(self.store, name)
 
     def give(self, commands: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Put commands into the store, all or none: study, command and arguments."""

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
+from tunerd.cli.options import unknown_study
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
 from tunerd.core.model import Model
@@ -52,8 +51,7 @@ def read_learned(store: "Store", name: str) -> Learned:
     """
     row, saved = store.study(name), store.study_state(name)
     if row is None:
-        known = ", ".join(one.name for one in store.studies()) or "none yet"
-        raise click.UsageError(f"the store knows no study {name}; it knows: {known}")
+        raise unknown_study(store, name)
     state = saved.state if saved else {}
     generation = store.generation(name, state.get("generation"))
     if generation is None or state.get("model") is None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    stored_study,
+)
 
 if TYPE_CHECKING:
     from tunerd.core.contexts import ContextState
@@ -54,16 +60,11 @@ def ledger(
     from tunerd.cli.report import instant
     from tunerd.core import ledger as core
     from tunerd.core.contexts import ContextState
-    from tunerd.core.study import parse_study
 
     begin = datetime.now(UTC) - timedelta(days=DAYS) if since is None else instant(since)
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
-        generation = store.generation(study)
-        if generation is None:
-            known = ", ".join(one.name for one in store.studies()) or "none yet"
-            raise click.UsageError(f"the store knows no study {study}; it has {known}")
-        parsed = parse_study(generation.text, study)
+        parsed = stored_study(store, study)
         judged = store.predictions(study, since=begin)
         states = {
             row.context_key: ContextState.load(row.state) for row in store.context_states(study)

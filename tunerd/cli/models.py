@@ -14,6 +14,8 @@ from tunerd.cli.options import (
     open_the_store,
     read_settings,
     settings_option,
+    stored_study,
+    unknown_study,
     why_option,
 )
 
@@ -65,10 +67,8 @@ def models(
         return _give(file, study, back, why)
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
-        row = store.study(study)
-        if row is None:
-            known = ", ".join(one.name for one in store.studies()) or "none"
-            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+        if store.study(study) is None:
+            raise unknown_study(store, study)
         told = _told(store, study)
     told["versions"] = told["versions"][:limit]
     if as_json:
@@ -123,11 +123,7 @@ def _told(store: "Store", study: str) -> dict[str, Any]:
 
 
 def _objective(store: "Store", study: str) -> dict[str, str]:
-    from tunerd.core.study import parse_study
-
-    generation = store.generation(study)
-    assert generation is not None
-    objective = parse_study(generation.text, study).objective
+    objective = stored_study(store, study).objective
     return {"metric": objective.metric, "scale": objective.scale, "unit": objective.unit}
 
 

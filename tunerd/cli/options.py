@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
+    from tunerd.core.study import Study
     from tunerd.settings import Settings
     from tunerd.store import Store
 
@@ -19,6 +20,8 @@ __all__ = [
     "open_the_store",
     "read_settings",
     "settings_option",
+    "stored_study",
+    "unknown_study",
     "who",
     "why_option",
     "yes_option",
@@ -71,6 +74,22 @@ def open_the_store(settings: "Settings", *, upgrade: bool = True) -> "Store":
     password = settings.store.password
     secret = password.get_secret_value() if password else None
     return open_store(settings.store.url, secret, upgrade=upgrade)
+
+
+def stored_study(store: "Store", name: str) -> "Study":
+    """A study as its current generation has it. Raises :func:`unknown_study`."""
+    from tunerd.core.study import parse_study
+
+    generation = store.generation(name)
+    if generation is None:
+        raise unknown_study(store, name)
+    return parse_study(generation.text, f"{name}, generation {generation.generation}")
+
+
+def unknown_study(store: "Store", name: str) -> click.UsageError:
+    """What to raise when the store has no study of this name."""
+    known = ", ".join(row.name for row in store.studies()) or "none"
+    return click.UsageError(f"the store knows no study {name}; it knows: {known}")
 
 
 def next_step(settings: "Settings", study: str) -> str:

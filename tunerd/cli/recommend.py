@@ -11,7 +11,14 @@ from urllib.parse import unquote
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option, who
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    stored_study,
+    who,
+)
 from tunerd.core.context import MISSING
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ def recommend(
     """
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
-        parsed = _study(store, study)
+        parsed = stored_study(store, study)
         from tunerd.cli.contexts import parse_context
 
         values = parse_context(parsed, context)
@@ -77,16 +84,6 @@ def recommend(
 
         show_recommendation(told)
     return 0 if told["recommendation"] else NOTHING
-
-
-def _study(store: "Store", name: str) -> "Study":
-    from tunerd.core.study import parse_study
-
-    generation = store.generation(name)
-    if generation is None:
-        known = ", ".join(row.name for row in store.studies()) or "none"
-        raise click.UsageError(f"the store knows no study {name}; it knows: {known}")
-    return parse_study(generation.text, f"{name}, generation {generation.generation}")
 
 
 # -- asking the daemon ----------------------------------------------------------------------

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunerd.cli.approve import waiting
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    unknown_study,
+)
 
 if TYPE_CHECKING:
     from tunerd.cli.daemon_probe import Samples
@@ -48,8 +54,7 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     if study is not None:
         overviews = [overview for overview in overviews if overview.study.name == study]
         if not overviews:
-            known = ", ".join(row.name for row in store.studies()) or "none"
-            raise click.UsageError(f"the store knows no study {study}; it knows: {known}")
+            raise unknown_study(store, study)
     daemon = probe(settings.http)
     metrics = daemon.pop("metrics")
     report: dict[str, Any] = {

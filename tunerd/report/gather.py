@@ -56,8 +56,8 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
     """
     row, generation = store.study(name), store.generation(name)
     if row is None or generation is None:
-        known = ", ".join(one.name for one in store.studies()) or "none yet"
-        raise UnknownStudyError(f"the store knows no study {name}; it has {known}")
+        known = ", ".join(one.name for one in store.studies()) or "none"
+        raise UnknownStudyError(f"the store knows no study {name}; it knows: {known}")
     live = store.predictions(name, since=since, until=until, most=MOST)
     total = len(live)
     if total == MOST:

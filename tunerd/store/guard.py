@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import sqlalchemy as sa
@@ -43,12 +42,7 @@ class InstanceGuard(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 

@@ -9,7 +9,6 @@ recommendations.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from tunerd.store.commands import CommandReads, CommandWrites
@@ -140,12 +139,7 @@ class Store(
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
