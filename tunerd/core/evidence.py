@@ -33,8 +33,8 @@ MAX_TRIALS = 512
 (about 150 bytes a configuration); what falls out is what was tried longest ago and is not good."""
 
 PRIOR_NOISE = 0.05
-"""Relative noise of one run before there are repeats: between the 0.4 % of `llmfoundry_fsdp` and
-the tens of per cent of burstable machines in `trimtuner_ps`."""
+"""Relative noise of one run before there are repeats: between the tenths of a per cent of quiet
+clusters and the tens of per cent of burstable machines."""
 LATEST = 8
 """Runs of a configuration whose scores are kept one by one."""
 REPEATS = 64

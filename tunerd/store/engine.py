@@ -1,10 +1,10 @@
 """The database below the store: connections, transactions, errors, and all that differs by dialect.
 
 SQLite runs in WAL mode with ``synchronous=FULL``: a commit survives a power cut and costs one
-fsync, 0.3 ms for one row and 1.6 ms for 500. Writers take the lock when they begin
-(``BEGIN IMMEDIATE``), so that none fails in the middle because another was first. PostgreSQL
-runs READ COMMITTED; what must not run twice at once locks its row. There a process that freezes
-inside a transaction is thrown out after a minute, so that it cannot hold up the others for good.
+fsync, whatever it holds. Writers take the lock when they begin (``BEGIN IMMEDIATE``), so that
+none fails in the middle because another was first. PostgreSQL runs READ COMMITTED; what must not
+run twice at once locks its row. There a process that freezes inside a transaction is thrown out
+after a minute, so that it cannot hold up the others for good.
 """
 
 import threading

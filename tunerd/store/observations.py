@@ -1,7 +1,7 @@
 """History: what finished jobs said, each observation once, in a dense sequence per study.
 
-Batches of 500 go around SQLAlchemy's statement objects: with them the insert takes 12 µs a row
-instead of 5, and ingest is what a backlog of a million events waits for.
+Batches of 500 go around SQLAlchemy's statement objects: with them the insert takes more than
+twice as long, and ingest is what a backlog of a million events waits for (`benchmarks.ingest`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ class Added:
 
     @property
     def accepted(self) -> tuple[Observation, ...]:
-        """The new ones with their sequences; built when asked for, at 3 µs each."""
+        """The new ones with their sequences; built when asked for, which few callers do."""
         return tuple(
             msgspec.structs.replace(observation, sequence=sequence)
             for sequence, observation in enumerate(self.fresh, start=self.first_sequence)

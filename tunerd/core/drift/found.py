@@ -59,8 +59,8 @@ class Drift:
         """How jobs from before it count in what is learned from now on.
 
         Where a context became slower as a whole, its old jobs still tell which configurations are
-        the fast ones: they count half, moved along. Where the order changed they tell little: with
-        a tenth of their weight τ was .0 a hundred jobs later, with a fiftieth .5 (trimtuner_ps).
+        the fast ones: they count half, moved along. Where the order changed they tell little, and
+        even a tenth of their weight keeps the model from the new order for long.
         """
         keys = self.contexts or None
         if self.kind == "ranks":

@@ -135,7 +135,7 @@ class Scales:
         u = None
         jobs, mean = here.fresh
         if self._first.jobs >= ENOUGH_FIRST and here.jobs >= ENOUGH_HERE:
-            # Self-started (findings): less the mean so far, drawn to 0.
+            # Self-started: less the mean so far, drawn to 0.
             left = (z / self._first.sd - mean * jobs / (jobs + 2.0)) if self._first.sd > 0 else 0.0
             u = left * math.sqrt((jobs + 2.0) / (jobs + 3.0))
         if self._first.sd > 0:

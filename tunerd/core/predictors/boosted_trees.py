@@ -9,9 +9,9 @@ A prediction is a sum of four parts, from coarse to fine::
 
 A fit makes the first three from a bounded sample. Learning a job then costs the same at any age:
 its context's level moves at once, and the correction is grown from scratch on the recent window
-(after a shift as good as training on new data only, and nothing grows: τ .96 where retraining on
-everything gives .84). Each of a few members is fitted without its own share of the rows. Those
-rows tell how far off predictions are; with the members' disagreement they make the spread.
+(after a shift as good as training on new data only, and nothing grows). Each of a few members is
+fitted without its own share of the rows. Those rows tell how far off predictions are; with the
+members' disagreement they make the spread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,8 +111,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
-        """Options for n rows. Capacity grows with the data: at 350 rows 63 leaves cost .005 τ, at
-        1,400 they gain .003. What predictions cost is the number of trees; fewer ones take larger
+        """Options for n rows. Capacity grows with the data: many leaves cost ranks on few rows and
+        gain some on many. What predictions cost is the number of trees; fewer ones take larger
         steps instead."""
         leaves = 15 if n < 500 else 31 if n < 1_000 else 63
         min_rows = 3 if n < 500 else 5 if n < 5_000 else 10

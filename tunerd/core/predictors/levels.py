@@ -22,7 +22,7 @@ MAX_CONTEXTS = 2_000
 SHRINKAGE = 5.0
 """Jobs that a context's mean is drawn to 0 by in a fit: the trees see the context's columns too,
 so that what is left of its level here they find by themselves. With one or two jobs a raw mean
-does harm (findings: centring)."""
+does harm."""
 FIRST_JOBS = (0.1, 2.0)
 """Least and most jobs that an unseen context's prior of 0 counts as."""
 

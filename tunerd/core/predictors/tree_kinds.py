@@ -33,8 +33,8 @@ class ConfigurationTrees(BoostedTrees):
     """Boosted trees that see no context, on what trend and levels leave.
 
     Where contexts have thousands of rows and are few, trees that see the context learn it by heart;
-    what is good in all of them is what carries to the next one (shared findings: regret 7 % against
-    more than 30 %). So it can use all rows there are, with more leaves the more there are.
+    what is good in all of them is what carries to the next one. So it can use all rows there are,
+    with more leaves the more there are.
     """
 
     @classmethod
