@@ -3,7 +3,6 @@
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from tunerd import __version__
 from tunerd.cli.options import settings_option
+from tunerd.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -110,7 +110,7 @@ def backtest(
     from tunerd.evaluation.splits import parse_known, parse_split
 
     amounts = parse_known(known) if known else ()
-    with _progress() as bar:
+    with progress_bar() as bar:
         reading = bar.add_task("reading jobs", total=None)
         jobs = old_jobs(
             study,
@@ -278,27 +278,3 @@ def _save(figure: Any, path: Path) -> Iterator[Path]:
     for ending in (".png", ".svg"):
         figure.savefig(path.with_name(path.name + ending), dpi=130)
         yield path.with_name(path.name + ending)
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress]":
-    """A bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        yield bar

@@ -1,16 +1,15 @@
 """``tunerd derive``: make a published recommendation again, and show that it is the same."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tunerd.stages.deriving import Derived, How, Progress
+    from tunerd.stages.deriving import Derived, How
     from tunerd.store import Derivation, Store
 
 __all__ = ["derive"]
@@ -53,8 +52,13 @@ def derive(
         kept = store.derivation(wanted)
         if kept is None:
             raise click.UsageError(_unknown(store, wanted))
-        with _progress() as progress:
-            derived = derive_again(store, kept, how, progress)
+        with progress_bar() as bar:
+            task = bar.add_task("", total=None)
+
+            def tell(what: str, done: int, of: int) -> None:
+                bar.update(task, description=what, completed=done, total=of)
+
+            derived = derive_again(store, kept, how, tell)
         stands = _stands(store, kept)
     if as_json:
         import json
@@ -134,21 +138,3 @@ def _report(derived: "Derived", stands: list[dict[str, Any]]) -> dict[str, Any]:
         "said": kept.message,
         "derived": derived.message,
     }
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress]":
-    """A bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        task = bar.add_task("", total=None)
-
-        def tell(what: str, done: int, of: int) -> None:
-            bar.update(task, description=what, completed=done, total=of)
-
-        yield tell

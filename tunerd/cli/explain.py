@@ -1,18 +1,17 @@
 """``tunerd explain``: which parameters and context features matter, and why a recommendation."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from tunerd.cli.explanation import Explanation, Told
     from tunerd.cli.learned import Learned
-    from tunerd.core.explain.overall import Method, Progress
+    from tunerd.core.explain.overall import Method
     from tunerd.store import Store
 
 __all__ = ["explain"]
@@ -79,11 +78,16 @@ def explain(
     with open_the_store(settings, upgrade=False) as store:
         learned = read_learned(store, study)
         told = _told(store, learned, wanted, context) if wanted or context else None
-        with _progress("asking the model") as progress:
+        with progress_bar() as bar:
+            task = bar.add_task("asking the model", total=None)
+
+            def tell(done: int, of: int) -> None:
+                bar.update(task, completed=done, total=of)
+
             made = (
-                explain_study(store, learned, jobs, method, progress)
+                explain_study(store, learned, jobs, method, tell)
                 if told is None
-                else explain_one(store, learned, told, progress)
+                else explain_one(store, learned, told, tell)
             )
     _show(made, as_json, plot)
 
@@ -139,17 +143,3 @@ def _show(made: "Explanation", as_json: bool, plot: Path | None) -> None:
         show(made)
         if plot is not None:
             click.echo(f"The plot is {plot}.")
-
-
-@contextmanager
-def _progress(what: str) -> "Iterator[Progress]":
-    """A bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)

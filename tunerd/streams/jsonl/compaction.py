@@ -8,7 +8,7 @@ from pathlib import Path
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, key_of
 from tunerd.streams.jsonl.lines import LineReader
 
-__all__ = ["compact"]
+__all__ = ["compact", "sync_folder"]
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,17 @@ def compact(path: Path) -> int:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+    return size
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder safe: a new file's, or one that was replaced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return size
 
 
 def _alive(path: Path) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
 from tunerd.streams.base import BATCH_BYTES, EVER, Content, Message, Record, TopicSpec
-from tunerd.streams.jsonl.compaction import compact
+from tunerd.streams.jsonl.compaction import compact, sync_folder
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, decode, encode
 from tunerd.streams.jsonl.lines import LineReader, next_line
 
@@ -110,15 +110,6 @@ class JsonlSink:
             log.warning("cannot compact %s: %s", path, error.strerror or error)
             live = size
         self._compact_at[spec.name] = max(self._compact_bytes, 2 * live)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder safe: a new file's, or one that was replaced."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _mend(descriptor: int, content: Content) -> None:
