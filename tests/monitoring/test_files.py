@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from tests.monitoring.names import SERIES, labels_of, series_in
-from tunerd.cli.check import schema
+from tunerd.cli.schema import schema
 from tunerd.metrics import DEFINITIONS
 
 ROOT = Path(__file__).parents[2]

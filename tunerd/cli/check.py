@@ -1,8 +1,8 @@
-"""``tunerd check`` and ``tunerd schema``: contracts, before anything runs."""
+"""``tunerd check``: contracts, before anything runs."""
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tunerd.core.study import Study
     from tunerd.settings import Settings
 
-__all__ = ["check", "schema"]
+__all__ = ["check"]
 
 MOST_COUNTED = 1_000_000
 """Feasible configurations are counted up to here; of more the number says nothing."""
@@ -206,142 +206,3 @@ def _all_well(settings: "Settings | None", count: int) -> str:
     if count == 0:
         return f"Nothing wrong, but nothing to do: {settings.studies} has no study (*.toml)."
     return f"{settings.name}: {studies} in {settings.studies}, nothing wrong."
-
-
-def _settings_schema() -> dict[str, Any]:
-    from tunerd.settings import Settings
-
-    return Settings.model_json_schema()
-
-
-def _study_schema() -> dict[str, Any]:
-    from tunerd.core.study import StudyFile
-
-    return StudyFile.model_json_schema()
-
-
-def _job_schema() -> dict[str, Any]:
-    from tunerd.events import job_schema
-
-    return job_schema()
-
-
-def _recommendation_schema() -> dict[str, Any]:
-    from tunerd.events import recommendation_schema
-
-    return recommendation_schema()
-
-
-def _request_schema() -> dict[str, Any]:
-    from tunerd.events.request import request_schema
-
-    return request_schema()
-
-
-def _drift_schema() -> dict[str, Any]:
-    from tunerd.events.drift import drift_schema
-
-    return drift_schema()
-
-
-def _backtest_schema() -> dict[str, Any]:
-    from tunerd.evaluation.results import backtest_schema
-
-    return backtest_schema()
-
-
-def _report_schema() -> dict[str, Any]:
-    from tunerd.report.model import report_schema
-
-    return report_schema()
-
-
-def _settings_page() -> str:
-    from tunerd.settings.reference import settings_page
-
-    return settings_page()
-
-
-def _study_page() -> str:
-    from tunerd.core.study.reference import study_page
-
-    return study_page()
-
-
-def _dashboard() -> str:
-    from tunerd.monitoring.dashboard import dashboard
-
-    return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _alerts() -> str:
-    from tunerd.monitoring.rules import rule_file
-
-    return rule_file()
-
-
-def _dashboard_page() -> str:
-    from tunerd.monitoring.pages import dashboard_page
-
-    return dashboard_page()
-
-
-def _alerts_page() -> str:
-    from tunerd.monitoring.pages import alerts_page
-
-    return alerts_page()
-
-
-def _metrics_page() -> str:
-    from tunerd.metrics import metrics_page
-
-    return metrics_page()
-
-
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    "settings": _settings_schema,
-    "study": _study_schema,
-    "job": _job_schema,
-    "recommendation": _recommendation_schema,
-    "request": _request_schema,
-    "drift": _drift_schema,
-    "backtest": _backtest_schema,
-    "report": _report_schema,
-}
-FILES: dict[str, Callable[[], str]] = {
-    "dashboard": _dashboard,
-    "alerts": _alerts,
-}
-PAGES: dict[str, Callable[[], str]] = {
-    "settings": _settings_page,
-    "study": _study_page,
-    "metrics": _metrics_page,
-    "dashboard": _dashboard_page,
-    "alerts": _alerts_page,
-}
-
-
-@click.command()
-@click.argument("name", type=click.Choice(list(dict.fromkeys([*SCHEMAS, *PAGES, *FILES]))))
-@click.option("--markdown", is_flag=True, help="The page of the documentation instead.")
-def schema(name: str, markdown: bool) -> None:
-    """Print the JSON Schema of settings, study files, job events, recommendations or results.
-
-    Of the dashboard and the alerts, print Grafana's and Prometheus' own file. With --markdown, the
-    page that explains all settings, study files, metrics, panels or alerts.
-    """
-    if markdown:
-        if name not in PAGES:
-            raise click.UsageError(f"there is a page of {' and of '.join(PAGES)}, not of {name}")
-        click.echo(PAGES[name](), nl=False)
-        return
-    if name in FILES:
-        click.echo(FILES[name](), nl=False)
-        return
-    if name not in SCHEMAS:
-        raise click.UsageError(f"{name} have no JSON Schema; add --markdown")
-    text = json.dumps({"$schema": _DIALECT} | SCHEMAS[name](), indent=2, ensure_ascii=False)
-    click.echo(text.replace("``", "`"))
-
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -223,9 +223,5 @@ def _span(span: timedelta) -> str:
 
 def job_schema() -> dict[str, Any]:
     """JSON Schema of the job event, version 1."""
-    schema = msgspec.json.schema(JobEvent)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": f"The whole event has at most {MAX_EVENT_BYTES:,} bytes.",
-        **schema,
-    }
+    comment = f"The whole event has at most {MAX_EVENT_BYTES:,} bytes."
+    return {"$comment": comment, **msgspec.json.schema(JobEvent)}

@@ -59,7 +59,7 @@ def recommendation_schema() -> dict[str, Any]:
                 for field, hint in typing.get_type_hints(kind, include_extras=True).items()
             }
             definition["required"] = list(definition["properties"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return schema
 
 
 def _described(schema: dict[str, Any], hint: Any) -> dict[str, Any]:

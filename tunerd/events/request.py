@@ -98,9 +98,5 @@ def read_request_content(
 
 def request_schema() -> dict[str, Any]:
     """JSON Schema of the request, version 1."""
-    schema = msgspec.json.schema(RequestEvent)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": f"The whole event has at most {MAX_EVENT_BYTES:,} bytes.",
-        **schema,
-    }
+    comment = f"The whole event has at most {MAX_EVENT_BYTES:,} bytes."
+    return {"$comment": comment, **msgspec.json.schema(RequestEvent)}

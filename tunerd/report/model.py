@@ -342,5 +342,4 @@ def report_json(report: Report) -> str:
 
 def report_schema() -> dict[str, Any]:
     """JSON Schema of the report, version 1."""
-    schema = msgspec.json.schema(Report)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return msgspec.json.schema(Report)
