@@ -110,7 +110,7 @@ class Model:
             prediction.spread,
             self.runs.predict(rows),
             uncertainty,
-            self.reach.beyond(rows) if self.reach is not None and self.reach.only else None,
+            self.reach.beyond(rows) if self.reach is not None and self.reach.ends else None,
         )
 
     def dump(self) -> dict[str, bytes]:
