@@ -107,6 +107,38 @@ def test_after_an_alarm_the_mean_follows_and_the_band_widens(everywhere: bool) -
     assert 0.74 <= played.share(since=900, to=1_200) <= 0.92
 
 
+@pytest.mark.parametrize("alarmed", [False, True])
+@pytest.mark.parametrize("wrong_by", [8.0, 1 / 8])
+def test_bands_come_back_from_too_narrow_and_from_too_wide(wrong_by: float, alarmed: bool) -> None:
+    """The model is worse, or better, at once than its spreads say, and later as it was."""
+    came, went = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        played = Played().play(rng.normal(0, 0.05, 500), np.full(500, 0.05))
+        if alarmed:
+            played.bands.alarm()
+        played.play(rng.normal(0, 0.05 * wrong_by, 300), np.full(300, 0.05))
+        if alarmed:
+            played.bands.calm()
+        played.play(rng.normal(0, 0.05, 150), np.full(150, 0.05))
+        came += played.held[550:650]
+        went += played.held[850:950]
+    assert 0.74 <= np.mean(came) <= 0.86
+    assert 0.74 <= np.mean(went) <= 0.86
+
+
+def test_an_alarm_that_is_wrong_costs_little() -> None:
+    quiet, alarmed = (Played() for _ in range(2))
+    for played in (quiet, alarmed):
+        rng = np.random.default_rng(0)
+        played.play(rng.normal(size=400), np.ones(400))
+        if played is alarmed:
+            played.bands.alarm()
+        played.play(rng.normal(size=400), np.ones(400))
+    assert 0.75 <= alarmed.share(since=450) <= 0.85
+    assert np.mean(alarmed.widths[400:]) < 1.35 * np.mean(quiet.widths[400:])
+
+
 def test_when_it_is_over_nothing_is_shifted_or_widened() -> None:
     played = Played().play(np.full(200, -0.3), np.full(200, 0.05))
     say = ["a"], np.zeros(1), np.array([0.05]), np.array([True])
@@ -140,6 +172,23 @@ def test_a_later_fit_counts_beside_live_jobs_and_not_in_their_place() -> None:
     before = played.bands.factor("tried")
     played.bands.start({"tried": (10.0, 500)})
     assert before < played.bands.factor("tried") < 1.1 * before
+
+
+def test_a_model_whose_spreads_are_in_other_units_is_followed() -> None:
+    """It says four times the spread for the same errors, and its own left out jobs tell so."""
+    rng = np.random.default_rng(0)
+    bands = Bands()
+    bands.start({"tried": (1.0, 50), "new": (1.0, 50)})
+    played = Played(bands).play(rng.normal(size=600), np.ones(600))
+    before = bands.factor("tried")
+    told = Bands.load(json.loads(json.dumps(bands.dump())))
+    bands.start({"tried": (0.25, 50)})
+    assert bands.factor("tried") == pytest.approx(before / 2)
+    assert bands.factor("new") == told.factor("new")
+    told.start({"tried": (0.25, 50)})
+    assert told.dump() == bands.dump()
+    played.play(rng.normal(size=150), np.full(150, 4.0))
+    assert 0.72 <= played.share(since=650) <= 0.88
 
 
 def test_contexts_left_out_count_as_one_job_each() -> None:
