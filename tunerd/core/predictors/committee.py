@@ -199,7 +199,7 @@ class Committee(Predictor):
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
         process = self._process(rows.context_key[0])
-        told, Z = self._told(rows), self._places(rows.X)
+        told, Z = self._known_of(self._told(rows)), self._places(rows.X)
         sd = np.sqrt(process.predict(Z, told)[1])
 
         def with_one(row: int) -> FloatArray:
@@ -276,7 +276,7 @@ class Committee(Predictor):
 
     def _known_of(self, told: FloatArray) -> FloatArray | None:
         """What a process takes: None where nothing is known elsewhere."""
-        return None if self._left is None else told
+        return told if self._whole.members and self._left is not None else None
 
     def _process(self, key: str) -> Local:
         """The process over a context's own jobs, of which there may be none."""

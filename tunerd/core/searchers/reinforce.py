@@ -43,7 +43,7 @@ CHANGED = 0.75
 STUCK = 40
 """Steps without anything better after which a policy begins anew, elsewhere."""
 PATIENCE = 5
-NOVELTY = 0.02
+NOVELTY = 0.25
 """A cycle ends when over PATIENCE steps fewer than this share of the draws were new: a converged
 policy repeats itself."""
 CYCLES = 2
