@@ -30,7 +30,7 @@ Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 FIRST_FIT = 5
 """Observations with an objective before the first model: five random jobs, then the model
 (findings: a start of five beats a start of fifteen) …"""
-FIRST_RUNS = 2
+FIRST_RUNS = 1
 """… or these, beside as many failures: where most of a space does not run, failures teach more."""
 SMALL = 300
 """Up to here a full fit takes a fraction of a second and is done on the spot, without a comparison:

@@ -1,6 +1,6 @@
 """The probability to run: what one failure, a repeated one, and a firm one do to it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,7 @@ from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
 from tunerd.core.study import parse_study
+from tunerd.evaluation.scores import auc
 
 MIN_FEASIBLE = CONTRACT.min_feasible
 CONTEXT: dict[str, Value] = {"model_params": 7e9, "gpu": "H100", "n_gpus": 64, "global_batch": 512}
@@ -189,6 +190,66 @@ def test_a_fit_on_more_than_is_kept_keeps_the_latest(monkeypatch: pytest.MonkeyP
     model.update(rows, rows)
     assert model._tried <= 20 + 15
     assert np.isfinite(model.predict(rows)).all()
+
+
+ROOMY = """
+schema = 1
+name = "roomy"
+mode = "publish"
+[objective]
+metric = "speed"
+goal = "maximize"
+unit = "1/s"
+[parameters]
+a = { type = "int", scale = "log", values = [1, 2, 4, 8, 16, 32, 64, 128] }
+b = { type = "int", scale = "log", values = [1, 2, 4, 8, 16, 32, 64] }
+c = { type = "int", scale = "log", values = [1, 2, 4, 8, 16, 32] }
+d = { type = "category", values = ["x", "y", "z"] }
+"""
+
+
+def straight(config: Mapping[str, Value]) -> float:
+    """Memory as a product of powers."""
+    a, b, c = (float(np.log2(float(str(config[name])))) for name in "abc")
+    return a - 0.8 * b + 0.7 * c + 0.5 * (config["d"] == "y")
+
+
+def crooked(config: Mapping[str, Value]) -> float:
+    """Only along a ridge, and not too large."""
+    a, b, c = (float(np.log2(float(str(config[name])))) for name in "abc")
+    return max(1.2 * abs(a - b - 1.0), c - 1.0) + 1.5 * (config["d"] == "y" and c > 2)
+
+
+@pytest.mark.parametrize("memory", [straight, crooked])
+def test_where_little_runs_a_few_outcomes_say_where(
+    memory: Callable[[Mapping[str, Value]], float],
+) -> None:
+    study = parse_study(ROOMY)
+    features, space = FeatureMap(study), Space(study, {})
+    codes = space.table(2_000)
+    assert codes is not None
+    configs = [space.decode(code) for code in codes]
+    used = np.array([memory(config) for config in configs])
+    runs = used < np.quantile(used, 0.1)
+    found, shares = [], []
+    for seed in range(12):
+        tried = np.random.default_rng(seed).permutation(len(configs))[:30]
+        jobs = [
+            job({}, configs[i], {"speed": 1.0})
+            if runs[i]
+            else job({}, configs[i], {}, Status.OUT_OF_MEMORY)
+            for i in tried.tolist()
+        ]
+        p = RunsModel.fit(study, features, features.rows(jobs), 0).predict(
+            features.candidates(space, codes)
+        )
+        if 0 < runs[tried].sum() < 5:  # too few for a classifier
+            rest = np.setdiff1d(np.arange(len(configs)), tried)
+            found.append(auc(p[rest], runs[rest]))
+            shares.append(p[rest].mean())
+    assert len(found) >= 4
+    assert np.mean(found) > 0.75
+    assert np.mean(shares) < 0.25  # and not everything is promised to run
 
 
 GUARDED = """

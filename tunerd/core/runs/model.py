@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import betaln, ndtr, softmax
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
@@ -34,11 +34,16 @@ __all__ = ["RunsModel"]
 
 MAX_TRIED = 10_000
 """Configurations kept over all contexts; the contexts whose last job is oldest go first."""
-PRIOR = 0.95
-"""Probability to run before anything failed. Above any sensible ``min_feasible``, so that a new
-study or context is not held up by knowing nothing."""
-PRIOR_JOBS = 10.0
-"""Jobs that the prior counts as; twice that many draw the classifier to the plain share."""
+EVERYTHING = (14.25, 0.75)
+"""Successes and failures seen beforehand of a space in which as good as everything runs: .95, above
+any sensible ``min_feasible``, so that a new study or context is not held up by knowing nothing …"""
+ANYTHING = (0.5, 0.5)
+"""… and of one in which any share may."""
+HARD = 0.001
+"""Probability, before any job, of the latter. It takes over after about five failures at once, and
+the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 and not .5."""
+SLOW = 20.0
+"""Jobs that draw the classifier to the plain share."""
 FEW = 5.0
 """Failures, and successes, below which a classifier would only learn which rows they were."""
 
@@ -173,9 +178,9 @@ class RunsModel:
 
     def _expected(self, rows: Rows) -> FloatArray:
         """(n,) before the context's own outcomes near each row."""
-        expected = np.full(len(rows), (self._ran + PRIOR * PRIOR_JOBS) / (self._said + PRIOR_JOBS))
+        expected = np.full(len(rows), _share(self._ran, self._said - self._ran))
         if self._boundary is not None:
-            trust = self._fitted_on / (self._fitted_on + 2.0 * PRIOR_JOBS)
+            trust = self._fitted_on / (self._fitted_on + SLOW)
             found = self._boundary.predict(rows.X, self._familiar(rows.context_key))
             expected = trust * found + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
@@ -227,6 +232,14 @@ class RunsModel:
             return []
         points = self._features.coordinates(rows.X[where]).astype(np.float32)
         return [(int(i), point.tobytes()) for i, point in zip(where, points, strict=True)]
+
+
+def _share(ran: float, failed: float) -> float:
+    """Share of a space that runs, by how many jobs did and did not."""
+    kinds = np.array([EVERYTHING, ANYTHING])
+    seen = kinds + np.array([ran, failed])
+    likely = betaln(*seen.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
+    return float(softmax(likely) @ (seen[:, 0] / seen.sum(axis=1)))
 
 
 def _margins(rows: Rows) -> Rows:
