@@ -194,6 +194,16 @@ def test_promises_are_held_against_what_came() -> None:
     assert came == pytest.approx(0.1)
     assert explored.gain is not None
     assert explored.gain.median + 0.5 == pytest.approx(tuner.gaps[-1])
+    failed = job(
+        103,
+        {"n": 8},
+        explored.config,
+        status=Status.OUT_OF_MEMORY,
+        recommendation_id="r",
+        candidate_id=explored.candidate_id,
+    )
+    tuner.learn([failed])
+    assert tuner.gaps[-1] == pytest.approx(explored.gain.median + 1.0)  # all was lost
     gaps = [min(gap, MOST_GAP) for gap in tuner.gaps]
     assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
 

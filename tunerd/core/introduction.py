@@ -18,7 +18,7 @@ from statistics import NormalDist
 from typing import Any, Literal, Protocol, TypeVar
 
 from tunerd.core.evidence import PRIOR_NOISE, Estimate, Trial
-from tunerd.core.sequential import log_odds, raised, start
+from tunerd.core.sequential import counted, log_odds, raised, start
 
 __all__ = [
     "ESTABLISHED",
@@ -35,8 +35,10 @@ REPEATS = 2
 """Runs that an elected incumbent has at least, where any configuration has as many."""
 ESTABLISHED = 3
 """Runs after which an incumbent has to be beaten in a test. Before, the best estimate counts."""
-LEAST_RUNS = 3
-"""Runs before a promotion, however good they were: the cluster is not the same every hour."""
+LEAST_RUNS = 4
+"""Runs before a promotion, however good they were. What is fast in half of its runs and slow in the
+others shows no noise while it is lucky: with three, one promotion in eleven of ``never_harm`` was
+of such a one."""
 PROMOTE = math.log(20)
 """One in twenty configurations that are no better may win, however long they run."""
 WITHDRAW = math.log(5)
@@ -49,6 +51,9 @@ LAST_LOOK = 2.0
 """… unless its estimate is by then so many standard deviations better."""
 PROBATION = 40
 """Jobs for which a new incumbent is held against the level of the one before."""
+SLOW = 3.0
+"""Standard deviations behind the incumbent at which one run is slow. What is often slow is not
+wanted, whatever it gains at other times."""
 MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
@@ -103,6 +108,8 @@ class Duel:
     better: list[float] = field(default_factory=start)
     """Capital of who bets that it is better than the incumbent."""
     worse: list[float] = field(default_factory=start)
+    slow: float = 0.0
+    """Capital of who bets that its runs are often slow."""
     weight: float = 0.0
     difference: float = 0.0
     """Mean difference to the incumbent of the same time."""
@@ -134,6 +141,8 @@ class Duel:
         z = difference / math.sqrt(steadiness**2 / own.runs + noise**2 / other.runs)
         self.better = raised(self.better, z)
         self.worse = raised(self.worse, -z)
+        usual = noise * math.sqrt(1.0 / own.runs + 1.0 / other.runs)
+        self.slow = counted(self.slow, happened=difference < -SLOW * usual)
         weight = own.runs * other.runs / (own.runs + other.runs)
         self.weight += weight
         self.difference += (difference - self.difference) * weight / self.weight
@@ -167,6 +176,21 @@ class Probation:
     gain: float = 0.0
     """What the promotion added to :attr:`Introduction.ahead`."""
     worse: list[float] = field(default_factory=start)
+    slow: float = 0.0
+    """Capital of who bets that it is often slow: half of the runs 30 % slower are found out by a
+    few of them, long before the mean tells."""
+
+    def ran(self, score: float) -> None:
+        """One job of the new incumbent."""
+        self.runs += 1
+        behind = (self.level - score) / self.noise
+        self.worse = raised(self.worse, behind)
+        self.slow = counted(self.slow, happened=behind > SLOW)
+
+    @property
+    def doubt(self) -> float:
+        """Logarithm of the capital against it."""
+        return max(log_odds(self.worse), self.slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +304,7 @@ class Introduction:
             duel.other.add(score)
             duel.compare(noise)
         if self.probation is not None:
-            self.probation.runs += 1
-            behind = (self.probation.level - score) / self.probation.noise
-            self.probation.worse = raised(self.probation.worse, behind)
+            self.probation.ran(score)
         if self.last is not None:
             step = min(abs(score - self.last), OUTLIER * math.sqrt(2) * noise)
             self.noise_squares = NOISE_MEMORY * self.noise_squares + step**2 / 2
@@ -290,14 +312,23 @@ class Introduction:
         self.last = score
         self.level = score if self.level is None else self.level + LEVEL * (score - self.level)
 
-    def reopen(self) -> None:
+    def reopen(self, sequence: int, at: str = "") -> None:
         """Begin anew: what was found out may no longer hold (drift). Who was the incumbent before
-        is run again first: what replaced it may have suffered more."""
+        is run again first: what replaced it may have suffered more.
+
+        What looks like a drift may be a new incumbent that does not keep up. Where its probation
+        leans that way, the former one is back, and the new one has to prove itself again; where it
+        does not, the probation goes on.
+        """
         self.duels.clear()
         self.closed.clear()
-        self.probation = None
+        doubted = None
+        if self.probation is not None and self.probation.doubt > 0.0:
+            doubted = self.incumbent
+            self._return((sequence, at))
         self.level = None
-        self.recheck = [one for one in self.formers if one != self.incumbent]
+        earlier = [one for one in (doubted, *self.formers) if one not in (None, self.incumbent)]
+        self.recheck = [one for one in dict.fromkeys(earlier) if one is not None]
 
     # -- settling ---------------------------------------------------------------------------
 
@@ -390,16 +421,23 @@ class Introduction:
         probation, failing = self.probation, self.incumbent
         if probation is None or failing is None:
             return
-        if probation.former in known and log_odds(probation.worse) >= PROMOTE:
-            lost = self.last if self.last is not None else probation.level
-            self.ahead -= probation.gain
-            self._install(probation.former)
-            self.level = probation.level
+        if probation.former in known and probation.doubt >= PROMOTE:
+            self._return(now)
             self.closed[failing] = now[0]
-            gain = lost - probation.level
-            self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
         elif probation.runs >= PROBATION or probation.former not in known:
             self.probation = None
+
+    def _return(self, now: tuple[int, str]) -> None:
+        """Put the former incumbent back into its place."""
+        probation, failing = self.probation, self.incumbent
+        assert probation is not None
+        assert failing is not None
+        lost = self.last if self.last is not None else probation.level
+        self.ahead -= probation.gain
+        self._install(probation.former)
+        self.level = probation.level
+        gain = lost - probation.level
+        self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
 
     def _promote(
         self, rivals: Sequence[Measured], known: Mapping[str, Measured], now: tuple[int, str]
@@ -439,7 +477,8 @@ class Introduction:
         """Take back what is worse, or most likely so, and what nobody will ever tell apart."""
         hopeless = {c.candidate_id for c in self.challenges(rivals) if c.better < HOPELESS}
         for cid, duel in list(self.duels.items()):
-            if duel.weight and (cid in hopeless or log_odds(duel.worse) >= WITHDRAW):
+            worse = log_odds(duel.worse) >= WITHDRAW or duel.slow >= PROMOTE
+            if duel.weight and (cid in hopeless or worse):
                 self._close(cid, "withdrawn", now)
             elif duel.weight and duel.runs >= MOST_RUNS:
                 self._close(cid, "given_up", now)

@@ -11,13 +11,16 @@ one in full.
 
 import math
 
-__all__ = ["BETS", "CAP", "log_odds", "raised", "start"]
+__all__ = ["BETS", "CAP", "counted", "log_odds", "raised", "start"]
 
 CAP = 4.0
 """Standard deviations beyond which luck does not count."""
 BETS = (0.1, 0.2, 0.4, 0.7)
 """What suits differences of 0.1, 0.3, 1 and 4 standard deviations a step."""
 _PSI = tuple((math.expm1(bet * CAP) - bet * CAP) / CAP**2 for bet in BETS)
+
+RARE = 0.1
+"""Probability up to which an event is rare."""
 
 
 def start() -> list[float]:
@@ -35,3 +38,10 @@ def log_odds(logs: list[float]) -> float:
     """Logarithm of all capital together; above log(1/α) the claim is rejected at level α."""
     most = max(logs)
     return most + math.log(sum(math.exp(log - most) for log in logs) / len(logs))
+
+
+def counted(log: float, *, happened: bool) -> float:
+    """Logarithm of the capital of who bets that something happens half of the time, against the
+    claim that it is rare; 0.0 before anything came. A few times are enough, where the mean of
+    differences needs dozens."""
+    return log + math.log((0.5 / RARE) if happened else 0.5 / (1.0 - RARE))

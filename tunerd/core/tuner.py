@@ -249,7 +249,9 @@ class Tuner:
             for key in drift.contexts or self.contexts:
                 state = self.contexts[key]
                 state.evidence.begin_again(state.watched.levels(drift.since))
-                state.introduction.reopen()
+                before = state.introduction.verdicts
+                state.introduction.reopen(self.sequence, change.at_time.isoformat())
+                self._count_verdicts(state, before)
             due = self.training.begin(drift.regime(), self.sequence) or due
             self.look_again(drift.contexts or self.contexts)
         return due
@@ -286,7 +288,7 @@ class Tuner:
             weight=weight,
         )
         if not observation.history:
-            self._compare(observation, state, score)
+            self._compare(observation, state, score, ran)
             usable = None if ran is Ran.NO else score
             state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not Ran.UNKNOWN:
@@ -308,10 +310,16 @@ class Tuner:
             apart += [one / max(size, 1e-300) for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 
-    def _compare(self, job: Observation, state: ContextState, score: float | None) -> None:
+    def _compare(
+        self, job: Observation, state: ContextState, score: float | None, ran: Ran
+    ) -> None:
         """What was promised of a job's candidate beside what came."""
         promise = state.promised.get(job.candidate_id or "")
-        if promise is not None and score is not None:
+        if promise is None:
+            return
+        if ran is Ran.NO and promise.kind is not Kind.CONFIRM:
+            self.gaps.append(promise.gain + 1.0)  # all was lost
+        elif score is not None:
             realised = self.study.gain(score, promise.reference)
             if promise.kind is not Kind.EXPLORE:
                 self.gains.append((promise.gain, realised))
