@@ -238,6 +238,7 @@ def test_beside_an_incumbent_most_goes_to_what_is_tested_and_least_to_what_only_
     assert 2 not in shares  # ran here, and is most likely worse
     assert shares[1][1] == pytest.approx(2 * shares[5][1], rel=1e-3)
     assert shares[5][1] == pytest.approx(2 * shares[6][1], rel=1e-3)
+    assert shares[6][1] == pytest.approx(4 * shares[7][1], rel=1e-3)  # predicted to be slower
     assert 0.19 < sum(share for _, share in shares.values()) <= 0.2
     assert "Tests what may be better" in advice.reason
 
@@ -256,6 +257,33 @@ def test_the_incumbent_is_kept_where_no_gain_is_certain_and_the_reason_says_so()
     )
     assert [c.kind for c in careful.candidates] == [Kind.EXPLORE]
     assert "30.0% taken off" in careful.reason
+
+
+def test_where_nothing_is_likely_to_gain_less_is_spent_on_looking() -> None:
+    evidence, rivals, introduction = served()
+    slower = [prospect(x, mean=0.9) for x in range(1, 4)]
+    advice = decide(STUDY, evidence, rivals, slower, None, introduction=introduction)
+    assert 0.0 < sum(c.share for c in advice.candidates) < 0.25 * STUDY.explore_share
+    failing = [prospect(x, mean=1.05, feasible=0.85) for x in range(1, 4)]
+    again = decide(STUDY, evidence, rivals, failing, None, introduction=introduction)
+    assert [c.share for c in again.candidates] == [c.share for c in advice.candidates]
+
+
+def test_a_gain_is_not_certain_where_one_job_in_ten_may_fail() -> None:
+    evidence, rivals, introduction = served()
+    prospects = [prospect(1, mean=1.5, feasible=0.89), prospect(2, mean=1.5, feasible=0.91)]
+    advice = decide(STUDY, evidence, rivals, prospects, None, introduction=introduction)
+    kinds = {c.config["x"]: c.kind for c in advice.candidates}
+    assert kinds == {1: Kind.EXPLORE, 2: Kind.EXPLOIT}
+
+
+def test_a_former_incumbent_is_soon_run_again_after_a_drift() -> None:
+    evidence, rivals, introduction = served()
+    prospects = [prospect(x, mean=1.05) for x in range(1, 4)]
+    prospects.append(replace(prospect(7, mean=0.8), again=True))
+    advice = decide(STUDY, evidence, rivals, prospects, None, introduction=introduction)
+    shares = {c.config["x"]: c.share for c in advice.candidates}
+    assert shares[7] == pytest.approx(2 * shares[1], rel=1e-3)
 
 
 def test_a_better_looking_run_makes_no_incumbent_where_one_is_established() -> None:

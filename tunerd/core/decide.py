@@ -11,7 +11,7 @@ search's candidates as they come, with even shares.
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tunerd.core.arrays import FloatArray
@@ -44,6 +44,9 @@ _Z = 1.2815515655446004
 MAX_CANDIDATES = 5
 """With three or more, one failing at once is no disaster (findings: in `calculon_simulated_16k`
 the first pick fails in one context for every method); with many, none gets enough jobs."""
+SURE = (1.0 + BAND) / 2.0
+"""Probability to run from which on a gain may be called certain: as likely as that it is above its
+low end."""
 CONFIRM_RUNS = 3
 """Runs after which a configuration is known and needs no more confirming."""
 MAX_SERVED = 4
@@ -59,6 +62,15 @@ WEIGHTS: Mapping[Kind, tuple[float, ...]] = {
     Kind.EXPLORE: (1.0,),
 }
 """Parts of the explore share, of the first and the following candidates of a kind."""
+UNLIKELY = 0.25
+"""Part of one whose job is not expected to gain anything. In ``never_harm`` one in twenty jobs of
+those that were predicted to be slower found something, and four in five lost more than 5 %."""
+FULL = 4.0
+"""Parts that claim all of the explore share: where nothing is likely to be better, less is spent
+on looking."""
+AGAIN = 2.0
+"""Part of a former incumbent that has to be run again after a drift: of all that may be better now,
+it is what most is known of."""
 DRAWN = 0.25
 """Part of one that was drawn at random: in a month of 1,500 jobs in 3 contexts (``never_harm``) it
 cost as much as it taught; that it is there at all keeps a study from staying around its
@@ -163,7 +175,9 @@ def decide(
         drawn = {p.candidate_id for p in chosen if p.at_random}
         proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
         proposed.sort(key=lambda one: (one.candidate_id in drawn, one.kind is not Kind.EXPLOIT))
-        candidates = _weighed([*confirming, *proposed], study.explore_share, drawn)
+        parts = {c.candidate_id: UNLIKELY for c in proposed if not _likely(c)}
+        parts |= {p.candidate_id: AGAIN for p in again} | dict.fromkeys(drawn, DRAWN)
+        candidates = _weighed([*confirming, *proposed], study.explore_share, parts)
     else:
         confirm = _to_confirm(study, usable, incumbent)
         chosen = _choose(fresh, MAX_CANDIDATES - len(confirm))
@@ -266,20 +280,29 @@ def _share(candidates: Sequence[Candidate], total: float) -> list[Candidate]:
 
 
 def _weighed(
-    candidates: Sequence[Candidate], total: float, drawn: Collection[str]
+    candidates: Sequence[Candidate], total: float, special: Mapping[str, float]
 ) -> list[Candidate]:
-    """Divide ``total`` in proportion to what each candidate's kind weighs."""
+    """Divide ``total``, or as much of it as they deserve together, in proportion to what each
+    candidate's kind weighs; ``special`` has what others weigh, by candidate id."""
     parts: list[float] = []
     for i, candidate in enumerate(candidates):
         before = sum(one.kind is candidate.kind for one in candidates[:i])
         weights = WEIGHTS[candidate.kind]
         part = weights[min(before, len(weights) - 1)]
-        parts.append(DRAWN if candidate.candidate_id in drawn else part)
-    shares = [math.floor(1e6 * total * part / sum(parts)) / 1e6 for part in parts]
+        parts.append(special.get(candidate.candidate_id, part))
+    whole = max(sum(parts), FULL)
+    shares = [math.floor(1e6 * total * part / whole) / 1e6 for part in parts]
     return [
         replace(c, rank=i + 1, share=share)
         for i, (c, share) in enumerate(zip(candidates, shares, strict=True))
     ]
+
+
+def _likely(candidate: Candidate) -> bool:
+    """Whether a job of it is expected to gain anything; one that does not run loses all."""
+    if candidate.gain is None or candidate.feasible is None:
+        return True
+    return candidate.feasible * (1.0 + candidate.gain.median) > 1.0
 
 
 def _with_wanted(
@@ -300,10 +323,11 @@ def _proposing(
     gain = None
     if prospect.mean is not None:
         gain = _gain(study, Estimate(prospect.mean, prospect.spread), incumbent, overrated)
+    sure = gain is not None and gain.low > 0.0 and (prospect.feasible or 0.0) >= SURE
     return Candidate(
         candidate_id=prospect.candidate_id,
         rank=1,
-        kind=Kind.EXPLOIT if gain is not None and gain.low > 0 else Kind.EXPLORE,
+        kind=Kind.EXPLOIT if sure else Kind.EXPLORE,
         share=0.0,
         config=prospect.config,
         predicted=None
