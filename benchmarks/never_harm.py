@@ -18,9 +18,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -40,7 +42,7 @@ from tunerd.events import to_bytes
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import CostSimulator, Troubles, simulator_for
 
-__all__ = ["Cluster", "Month", "Ran"]
+__all__ = ["Cluster", "Month", "Passed", "Ran"]
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = 30.0
@@ -71,7 +73,9 @@ def contexts(count: int) -> list[dict[str, Scalar]]:
     return found[:count]
 
 
-def study_text(baselines: Sequence[tuple[Mapping[str, Scalar], Mapping[str, Value]]]) -> str:
+def study_text(
+    baselines: Sequence[tuple[Mapping[str, Scalar], Mapping[str, Value]]], predictor: str | None
+) -> str:
     """The shipped study in everyday use: an explore share of a tenth, what people launch in each
     context, and no context or pipeline tricks, so that a context has some 800 configurations."""
     text = shipped_study("llm-pretrain").partition("[[baseline]]")[0]
@@ -85,7 +89,9 @@ def study_text(baselines: Sequence[tuple[Mapping[str, Scalar], Mapping[str, Valu
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    text += '[search]\nevaluations = 1000\n[predictor]\nname = "boosted_trees"\n'
+    text += "[search]\nevaluations = 1000\n"
+    if predictor is not None:
+        text += f'[predictor]\nname = "{predictor}"\n'
     for context, config in baselines:
         when = " and ".join(f"{name} == {_toml(value)}" for name, value in context.items())
         what = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
@@ -126,15 +132,17 @@ class Cluster:
 
     count: int
     seed: int
+    predictor: str | None = None
+    """None for the study's default."""
     study: Study = field(init=False)
     places: list[Place] = field(init=False)
 
     def __post_init__(self) -> None:
-        bare = parse_study(study_text(()), "bare")
+        bare = parse_study(study_text((), self.predictor), "bare")
         simulator = simulator_for(bare, Troubles(noise=0.0, preempted=0.0))
         self.places = [self._place(bare, simulator, one) for one in contexts(self.count)]
         known = [(one.context, one.space.decode(one.codes[one.known])) for one in self.places]
-        self.study = parse_study(study_text(known), "never-harm")
+        self.study = parse_study(study_text(known, self.predictor), "never-harm")
 
     def _place(self, study: Study, simulator: CostSimulator, context: dict[str, Scalar]) -> Place:
         space = Space(study, context)
@@ -197,6 +205,38 @@ class Ran:
 
     def slower_than(self, reference: float) -> bool:
         return bool(np.isnan(self.value) or self.value < reference + np.log1p(-SLOWER))
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What became of a month."""
+
+    places: int
+    ran: list[Ran]
+    judged: Counter[str]
+    """Promotions and withdrawals, right and wrong."""
+    said: str
+    """A name of every message in order."""
+    messages: int
+    seconds: float
+
+    @cached_property
+    def gains(self) -> FloatArray:
+        """(contexts,) sum over jobs of the gain over what people would have launched."""
+        sums = np.zeros(self.places)
+        for job in self.ran:
+            sums[job.place] += job.gain
+        return sums
+
+    def harmed(self, kinds: Sequence[str]) -> int:
+        """Jobs more than 5 % slower than what stood before would have been."""
+        return sum(
+            job.slower_than(max(job.baseline, job.former))
+            if job.kind in ("incumbent", "top")
+            else job.slower_than(job.incumbent)
+            for job in self.ran
+            if job.kind in kinds
+        )
 
 
 @dataclass
@@ -365,23 +405,11 @@ class Month:
 
     # -- what became of it ------------------------------------------------------------------
 
-    @cached_property
-    def gains(self) -> FloatArray:
-        """(contexts,) sum over jobs of the gain over what people would have launched."""
-        sums = np.zeros(len(self.cluster.places))
-        for job in self.ran:
-            sums[job.place] += job.gain
-        return sums
-
-    def harmed(self, kinds: Sequence[str]) -> int:
-        """Jobs more than 5 % slower than what stood before would have been."""
-        return sum(
-            job.slower_than(max(job.baseline, job.former))
-            if job.kind in ("incumbent", "top")
-            else job.slower_than(job.incumbent)
-            for job in self.ran
-            if job.kind in kinds
-        )
+    @property
+    def passed(self) -> Passed:
+        """What became of it."""
+        places, said = len(self.cluster.places), self.said.hexdigest()
+        return Passed(places, self.ran, self.judged(), said, self.messages, self.seconds)
 
     def judged(self) -> Counter[str]:
         """Promotions and withdrawals that were right and wrong. Right to promote: better than what
@@ -427,48 +455,63 @@ def main() -> int:
     options.add_argument("--jobs", type=int, help="in the month")
     options.add_argument("--contexts", type=int, help="at most 20")
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--predictor", help="instead of the study's default")
+    options.add_argument("--workers", type=int, default=1, help="processes, one core each")
     chosen = options.parse_args()
     jobs = chosen.jobs or (2_500 if chosen.quick else 10_000)
     count = chosen.contexts or (5 if chosen.quick else 20)
-    batch = max(5 * count, 1)
     bars = Bars("never_harm")
-    cluster = Cluster(count, chosen.seed)
-    month = Month(cluster, jobs, chosen.seed, batch=batch).run()
-    again = Month(cluster, jobs, chosen.seed, batch=batch).run()
-    top = Month(cluster, jobs, chosen.seed, greedy=True, batch=batch).run()
-    report(bars, month, again, top)
+    tasks = [
+        (count, jobs, chosen.seed, chosen.predictor, greedy) for greedy in (False, False, True)
+    ]
+    if chosen.workers == 1:
+        found = list(map(play, tasks))
+    else:
+        with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
+            found = list(pool.map(play, tasks))
+    report(bars, *found)
     return bars.end(chosen)
 
 
-def report(bars: Bars, month: Month, again: Month, top: Month) -> None:
+def play(task: tuple[int, int, int, str | None, bool]) -> Passed:
+    """Let one month pass: contexts, jobs, seed, predictor, whether the top prediction is
+    published."""
+    count, jobs, seed, predictor, greedy = task
+    cluster = Cluster(count, seed, predictor)
+    return Month(cluster, jobs, seed, greedy=greedy, batch=5 * count).run().passed
+
+
+def report(bars: Bars, month: Passed, again: Passed, top: Passed) -> None:
     """Print, and hold against the bars."""
     jobs = len(month.ran)
     kinds = Counter(job.kind for job in month.ran)
-    print(f"{jobs:,} jobs in {len(month.cluster.places)} contexts")
+    print(f"{jobs:,} jobs in {month.places} contexts")
     for kind, number in sorted(kinds.items()):
         slow = month.harmed([kind])
         bars.say(f"jobs: {kind}", number, f"of them {slow} more than 5 % slower")
     harmed = month.harmed(["incumbent", "exploit", "confirm"])
     share = harmed / jobs
     bars.hold("harmed jobs, exploration apart", share, share <= 0.01, "at most 0.01")
-    bars.say("the same where the top prediction is published", top.harmed(["top"]) / jobs)
+    told = ["incumbent", "exploit", "confirm", "explore"]
+    bars.say("harmed jobs, exploration included", month.harmed(told) / jobs)
+    bars.say("harmed where the top prediction is published", top.harmed(["top"]) / jobs)
     lag = sum(job.lagging for job in month.ran) / jobs
     bars.say("jobs of incumbents that a drift made the worse choice", lag)
     tried = sum(kinds[one] for one in ("exploit", "confirm", "explore")) / jobs
-    limit = month.cluster.study.explore_share
+    limit = parse_study(study_text((), None)).explore_share
     bars.hold("jobs that tried something", tried, tried <= limit * 1.1, f"at most {limit}")
     losing = int((month.gains < 0).sum())
     bars.hold("contexts with a net loss", losing, losing == 0, "none")
-    bars.say("the same where the top prediction is published", int((top.gains < 0).sum()))
+    bars.say("losing where the top prediction is published", int((top.gains < 0).sum()))
     gain, aim = float(month.gains.sum()) / jobs, float(top.gains.sum()) / jobs
     bars.say("mean gain over what people launch", gain)
-    bars.say("the same where the top prediction is published", aim)
+    bars.say("gain where the top prediction is published", aim)
     bars.hold("of that", gain / aim if aim > 0 else np.inf, gain >= 0.5 * aim, "at least 0.5")
     explored = [job.gain for job in month.ran if job.kind == "explore"]
     bars.say("mean gain of jobs that only explore", float(np.mean(explored)) if explored else 0.0)
-    for what, number in sorted(month.judged().items()):
+    for what, number in sorted(month.judged.items()):
         bars.say(what, number)
-    same = month.said.hexdigest() == again.said.hexdigest()
+    same = month.said == again.said
     bars.hold("messages that differ when fed again", 0 if same else 1, same, "none")
     bars.say("messages", month.messages)
     bars.say("seconds a month", month.seconds)
