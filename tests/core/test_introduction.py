@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunerd.core.evidence import Estimate, Evidence, Trial
-from tunerd.core.introduction import ESTABLISHED, PROMOTE, Introduction
+from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Introduction
 from tunerd.core.observation import Ran
 from tunerd.core.sequential import log_odds, raised, start
 
@@ -206,6 +206,20 @@ def test_what_keeps_up_stays_through_a_drift_and_goes_on_having_to_prove_itself(
         context.ran("new", 0.1 - 0.35 * (i % 2))
     assert context.introduction.incumbent == "old"
     assert context.outcomes[-1] == ("new", "returned")
+
+
+def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> None:
+    rng = np.random.default_rng(4)
+    context = promoted(slow_after=0.0)
+    away = 0
+    for _ in range(60):
+        name = str(context.introduction.incumbent)
+        away += name != "new"
+        context.ran(name, (0.1 if name == "new" else 0.0) - 0.25 + float(rng.normal(0, 0.02)))
+    assert ("new", "returned") in context.outcomes
+    assert context.introduction.incumbent == "new"
+    assert away == SECOND_LOOK
+    assert context.introduction.ahead == pytest.approx(context.introduction.verdicts[0].gain, 0.2)
 
 
 def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:

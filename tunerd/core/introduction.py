@@ -23,6 +23,7 @@ from tunerd.core.sequential import counted, log_odds, raised, start
 __all__ = [
     "ESTABLISHED",
     "Challenge",
+    "Doubt",
     "Duel",
     "Introduction",
     "Measured",
@@ -54,6 +55,9 @@ PROBATION = 40
 SLOW = 3.0
 """Standard deviations behind the incumbent at which one run is slow. What is often slow is not
 wanted, whatever it gains at other times."""
+SECOND_LOOK = 3
+"""Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
+was."""
 MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
@@ -193,6 +197,31 @@ class Probation:
         return max(log_odds(self.worse), self.slow)
 
 
+@dataclass(slots=True)
+class Doubt:
+    """A new incumbent that gave way again, while the former one shows whose fault it was: where
+    that is slow now too, the cluster slowed down, and the new one goes on."""
+
+    candidate_id: str
+    level: float
+    """What the former one gave at the time of the duel."""
+    noise: float
+    gain: float
+    runs: int = 0
+    total: float = 0.0
+    """Sum of the former one's scores since it is back."""
+
+    @property
+    def mean(self) -> float:
+        """What the former one gives now."""
+        return self.total / self.runs
+
+    @property
+    def unfounded(self) -> bool:
+        """Whether the former one is no longer as fast as it was."""
+        return self.mean < self.level - SLOW * self.noise / math.sqrt(self.runs)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How an introduction ended."""
@@ -256,6 +285,7 @@ class Introduction:
     closed: dict[str, int] = field(default_factory=dict)
     """Withdrawn or given up: candidate id → sequence."""
     probation: Probation | None = None
+    doubt: Doubt | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     """The latest ones."""
     formers: list[str] = field(default_factory=list)
@@ -305,6 +335,9 @@ class Introduction:
             duel.compare(noise)
         if self.probation is not None:
             self.probation.ran(score)
+        if self.doubt is not None:
+            self.doubt.runs += 1
+            self.doubt.total += score
         if self.last is not None:
             step = min(abs(score - self.last), OUTLIER * math.sqrt(2) * noise)
             self.noise_squares = NOISE_MEMORY * self.noise_squares + step**2 / 2
@@ -366,6 +399,7 @@ class Introduction:
             return self.incumbent
         self.established = True
         self._end_probation(known, now)
+        self._end_doubt(known, now)
         self._promote(rivals, known, now)
         self._withdraw(rivals, now)
         return self.incumbent
@@ -407,7 +441,7 @@ class Introduction:
     def _install(self, candidate_id: str | None) -> None:
         self.incumbent = candidate_id
         self.duels.clear()
-        self.probation = None
+        self.probation = self.doubt = None
         self.last = None
         self.level = None
 
@@ -436,8 +470,24 @@ class Introduction:
         self.ahead -= probation.gain
         self._install(probation.former)
         self.level = probation.level
+        self.doubt = Doubt(failing, probation.level, probation.noise, probation.gain)
         gain = lost - probation.level
         self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
+
+    def _end_doubt(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+        """Let who gave way go on where the former one is as slow by now."""
+        doubt, former = self.doubt, self.incumbent
+        if doubt is None or former is None or doubt.runs < SECOND_LOOK:
+            return
+        self.doubt = None
+        if doubt.candidate_id not in known or not doubt.unfounded:
+            return
+        self._install(doubt.candidate_id)
+        self.closed.pop(doubt.candidate_id, None)
+        self.ahead += doubt.gain
+        self.level = doubt.mean + doubt.gain
+        self.probation = Probation(former, doubt.mean, doubt.noise, gain=doubt.gain)
+        self._say(Verdict(doubt.candidate_id, "promoted", *now, doubt.runs, doubt.gain, 0.0))
 
     def _promote(
         self, rivals: Sequence[Measured], known: Mapping[str, Measured], now: tuple[int, str]
@@ -506,13 +556,14 @@ class Introduction:
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Introduction":
         """Build from what :meth:`dump` gave."""
-        probation = state["probation"]
+        probation, doubt = state["probation"], state.get("doubt")
         return cls(
             **{
                 **state,
                 "duels": {cid: Duel.load(one) for cid, one in state["duels"].items()},
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else Probation(**probation),
+                "doubt": None if doubt is None else Doubt(**doubt),
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
