@@ -53,9 +53,9 @@ remembers hundreds of jobs, the last ten."""
 WINDOW = 15
 """One more tracker says the quantile of so many latest jobs: the others step down slowly after a
 model has learned what changed."""
-SURENESS = 1.2
+SURENESS = 3.0
 """How much a tracker that did better is preferred (η in the paper)."""
-SHARED = 0.005
+SHARED = 0.05
 """Weight that each job hands round, so that every tracker may come back (σ there)."""
 STEADY = 0.01
 """Rate at which what is blended is itself held to 80 %: a blend of quantiles lies a little low."""
