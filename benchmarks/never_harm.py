@@ -423,7 +423,7 @@ class Month:
         }
         for key, state in self.tuner.contexts.items():
             place = next(one for one in self.cluster.places if one.key == key)
-            incumbent = place.known
+            incumbent = former = place.known
             for verdict in state.introduction.verdicts:
                 _, index = names[verdict.candidate_id]
                 day = self._day(verdict.sequence)
@@ -431,7 +431,9 @@ class Month:
                 old = self.cluster.typical(place, incumbent, day)
                 found[_right(verdict, new - old)] += 1
                 if verdict.outcome == "promoted":
-                    incumbent = index
+                    incumbent, former = index, incumbent
+                elif verdict.outcome == "returned":
+                    incumbent = former
         return found
 
 
