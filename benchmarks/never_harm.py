@@ -89,7 +89,6 @@ def study_text(
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    text += "[search]\nevaluations = 1000\n"
     if predictor is not None:
         text += f'[predictor]\nname = "{predictor}"\n'
     for context, config in baselines:
