@@ -7,7 +7,7 @@ jobs can tell (stacked regressions, Breiman 1996). Members that do not help the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -80,9 +80,14 @@ class Record:
 
 
 def weights_of(record: Record, prior: FloatArray) -> FloatArray:
-    """(M,) weights, drawn to ``prior`` (M,)."""
+    """(M,) weights, drawn to ``prior`` (M,). Who has 0 there is not there, and keeps it."""
     if len(record) < 2:
         return prior
+    there = np.flatnonzero(prior)
+    if len(there) < len(prior):
+        found = np.zeros(len(prior))
+        found[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
+        return found
     off = _within(record.mean - record.score[:, None], record.keys)
     size = _within(record.score[:, None], record.keys)[:, 0]
     off = off / _scale(size, record.keys)[:, None]

@@ -4,14 +4,13 @@ One form with and without history::
 
     score = level + b T(x) + f(x) + noise      level ~ N(·, LEVEL²), b ~ N(1, SLOPE²), f ~ GP(k)
 
-``T`` is what was learned elsewhere; where nothing was, half of a straight line through the jobs (a
-whole one follows a few jobs too far: on tables whose optima lie at the edge it halves the regret
-either way, elsewhere the half does no harm). ``k`` is Matérn 5/2 over the
-configuration alone, one length per coordinate. Lengths, amplitude and noise are chosen by their
-posterior (MAP) with exact gradients; the priors on the lengths are weak, which is what beat
-ready-made processes (shared findings, section 2). A fit on sixty jobs takes a few milliseconds, so
-that it is made anew whenever it is needed. Rasmussen and Williams, Gaussian Processes for Machine
-Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
+``T`` is what was learned elsewhere; where nothing was, half of a straight line through the jobs: a
+whole one follows a few jobs too far. ``k`` is Matérn 5/2 over the configuration alone, one length
+per coordinate. Lengths, amplitude and noise are chosen by their posterior (MAP) with exact
+gradients; the priors on the lengths are weak, or a few jobs could not tell which parameters do not
+matter. A fit on sixty jobs takes a few milliseconds, so that it is made anew whenever it is needed.
+Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: algorithm 2.1, equations 5.9
+and 5.12.
 """
 
 from dataclasses import dataclass

@@ -5,11 +5,9 @@ most of all when both are::
 
     k = e^a0 + e^a1 kc + e^a2 kx + e^a3 kc kx        kc, kx: Matérn 5/2, one length per column
 
-The product lets what a configuration does depend on the context; without it what is learned of
-unseen contexts is half as good (findings: regret .123 instead of .049). Lengths, amplitudes
-and noise are chosen by their posterior (MAP) with exact gradients; the priors on the lengths are
-weak, which is what beat ready-made processes. Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
+The product lets what a configuration does depend on the context. Lengths, amplitudes and noise are
+chosen by their posterior (MAP) with exact gradients, under weak priors. Rasmussen and Williams,
+Gaussian Processes for Machine Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
 """
 
 from collections.abc import Mapping, Sequence

@@ -50,6 +50,9 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "extra": ExtraTrees,
     "configuration": ConfigurationTrees,
 }
+NETWORK_ROWS = 100
+"""Rows below which networks are not asked: they rank no better than others on so few, and take more
+time than all of them."""
 LOCAL = 0.5
 """Weight of a context's own process beside all members together, before any job tells."""
 ENOUGH_ROWS = 12
@@ -140,7 +143,7 @@ class Committee(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         own = _own(rows)
         state = {
-            "carry": (np.ones(len(MEMBERS)) / len(MEMBERS)).tolist(),
+            "carry": [0.0] * len(MEMBERS),
             "left": None,
             "typical": float(rows.score.mean()) if len(rows) else 0.0,
             "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score))),
@@ -150,7 +153,8 @@ class Committee(Predictor):
         nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
         if len(rows) < ENOUGH_ROWS or (len(own) == 1 and len(rows) < ALONE):
             return cls(features, _Council({}), (), {}, own, state, nothing, nothing)
-        whole = _Council({n: kind.fit(study, features, rows, seed) for n, kind in MEMBERS.items()})
+        members = [n for n in MEMBERS if n != "networks" or len(rows) >= NETWORK_ROWS]
+        whole = _Council({n: MEMBERS[n].fit(study, features, rows, seed) for n in members})
         folds = list(apart(rows, features, seed))
         parts = [_without(whole, fold, study, features, rows, seed) for fold in folds]
         part_of = {
@@ -254,12 +258,10 @@ class Committee(Predictor):
         return _Said(mean, spread, weight, doubt, told)
 
     def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
-        mean = (said.weight * said.mean).sum(axis=1)
+        mean, spread = _pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
-        variance = (said.weight * said.spread**2).sum(axis=1) + apart
         new = np.array([key not in self._own for key in keys], bool)
-        wider = np.where(new, self._wider, 1.0)
-        spread = np.sqrt(self._noise * wider * variance)
+        spread = spread * np.sqrt(self._noise * np.where(new, self._wider, 1.0))
         return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
 
     def _told(self, rows: Rows) -> FloatArray:
@@ -370,8 +372,8 @@ class Committee(Predictor):
             point.told = said
 
     def _weigh(self) -> None:
-        members = len(MEMBERS)
-        equal = np.full(members, 1.0 / members)
+        there = np.array([name in self._whole.members for name in MEMBERS], np.float64)
+        equal = there / max(there.sum(), 1.0)
         new, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
         self._new = weights_of(new, equal)
         prior = np.append((1.0 - LOCAL) * equal, LOCAL)
@@ -527,9 +529,17 @@ def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> 
 
 
 def _mixed(record: Record, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    mean = record.mean @ weights
-    apart = (record.mean - mean[:, None]) ** 2
-    return mean, np.sqrt(((record.spread**2 + apart) * weights).sum(axis=1))
+    return _pooled(record.mean, record.spread, np.broadcast_to(weights, record.mean.shape))
+
+
+def _pooled(
+    mean: FloatArray, spread: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n, M) → (n,) mean and spread of all. The spread is the geometric mean of how far off each
+    would be: one that hardly counts and is wildly unsure does not set it."""
+    together = (weight * mean).sum(axis=1)
+    off = np.where(weight > 0, spread**2 + (mean - together[:, None]) ** 2, 1.0)
+    return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
 
 
 def _within_sd(record: Record, weights: FloatArray) -> float:

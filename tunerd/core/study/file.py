@@ -184,7 +184,7 @@ class SearchTable(Table):
 class PredictorTable(Table):
     """How speed is predicted from configurations."""
 
-    name: str = Field(default="boosted_trees", description="Name of the predictor.")
+    name: str = Field(default="committee", description="Name of the predictor.")
     members: int = Field(
         default=4, ge=1, le=64, description="Models whose disagreement is the spread."
     )
