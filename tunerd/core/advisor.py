@@ -258,7 +258,7 @@ class Advisor:
         ]
         seen = []
         for key, state in contexts.items() if configs else ():
-            with suppress(NothingFeasibleError):
+            with suppress(NothingFeasibleError):  # then nothing of it counts for the others
                 space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
                 desk = _Desk(
                     self.study, key, state, space, whole, self.orders, model, bands, features

@@ -42,8 +42,7 @@ _Z = 1.2815515655446004
 """Half width of that band in standard deviations of a normal: Φ⁻¹(0.9)."""
 
 MAX_CANDIDATES = 5
-"""With three or more, one failing at once is no disaster (findings: in `calculon_simulated_16k`
-the first pick fails in one context for every method); with many, none gets enough jobs."""
+"""With three or more, one failing at once is no disaster; with many, none gets enough jobs."""
 SURE = (1.0 + BAND) / 2.0
 """Probability to run from which on a gain may be called certain: as likely as that it is above its
 low end."""
@@ -134,7 +133,6 @@ class Advice:
 
     candidates: tuple[Candidate, ...]
     incumbent: Incumbent | None
-    incumbent_id: str | None
     baseline: Mapping[str, Value] | None
     reason: str
     round: int | None = None
@@ -189,7 +187,6 @@ def decide(
     return Advice(
         candidates=tuple(candidates),
         incumbent=_stated(study, incumbent),
-        incumbent_id=incumbent.candidate_id if incumbent else None,
         baseline=baseline,
         reason=reason_for(
             study, evidence, incumbent, candidates, wanted, held, introduction, overrated
@@ -265,7 +262,7 @@ def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
     """The first that are to be tried, and last one that was drawn at random.
 
     A searcher goes where the predictor already knows something; without the random one a study
-    stays around its baseline (simulated ads cluster, 240 jobs: 2.6 % gained instead of 5.3 %).
+    stays around its baseline.
     """
     searched = [p for p in prospects if not p.at_random]
     drawn = [p for p in prospects if p.at_random][: 1 if searched else count]

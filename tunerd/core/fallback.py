@@ -163,7 +163,6 @@ def entry(study: Study, configs: Sequence[dict[str, Value]], seen: Sequence[Seen
     return Advice(
         candidates=(),
         incumbent=_stated(study, configs[chosen], scores, int(jobs[:, chosen].sum())),
-        incumbent_id=None,
         baseline=study.baseline({}),
         reason=(
             f"For contexts without an entry of their own: {_said(study, middle[chosen])} over "

@@ -28,8 +28,8 @@ Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 """Reads the observations with these sequences from history, in this order."""
 
 FIRST_FIT = 5
-"""Observations with an objective before the first model: five random jobs, then the model
-(findings: a start of five beats a start of fifteen) …"""
+"""Observations with an objective before the first model: what a model tells after five random jobs
+is worth more than further random ones …"""
 FIRST_RUNS = 1
 """… or these, beside as many failures: where most of a space does not run, failures teach more."""
 SMALL = 300

@@ -173,7 +173,7 @@ class _Answering:
             study,
             key,
             ContextState(study.clean_context(row.request.context)),
-            Advice((), None, None, None, reason),
+            Advice((), None, None, reason),
             self.books.made_from(),
             revision=revision,
             now=self.now,

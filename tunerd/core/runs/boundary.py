@@ -1,13 +1,12 @@
 """Where configurations stop running: a straight boundary beside a forest.
 
 What does not fit into memory is a sum that passes a limit, and a sum is what a line in the
-logarithms sees with far fewer failures than trees need: with 120 jobs of the simulated ads study
-log loss .15 instead of .22. Where the boundary is crooked (`calculon_simulated_16k`) the forest is
-better, .07 instead of .18. So both are fitted, and their weights come from rows left out.
+logarithms sees with far fewer failures than trees need. Where the boundary is crooked the forest is
+better. So both are fitted, and their weights come from rows left out.
 
-In a context that nobody has run yet they are too sure of themselves: of what they gave more than .8
-in `calculon_simulated_16k` 51 % ran. So contexts are left out as well, and what is said of them is
-recalibrated (Platt 1999) by what came, each context counting the same.
+In a context that nobody has run yet they are too sure of themselves (`benchmarks.running`). So
+contexts are left out as well, and what is said of them is recalibrated (Platt 1999) by what came,
+each context counting the same.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,8 +21,7 @@ MEMORY = 0.9
 configuration which stopped running (or started to) is noticed after about ten jobs."""
 NEAR = 0.7
 """Length over which outcomes speak for their neighbours, in units of ``FeatureMap.coordinates``:
-half of what two random configurations are apart. With 30 outcomes of `calculon_simulated_16k` and
-no others, AUC .71/.75/.75/.75 at lengths .3/.6/.8/1; where a tenth fails, .71/.69/.67/.66."""
+half of what two random configurations are apart."""
 ITS_OWN = 0.25
 """Variance that a configuration has to itself, beside 1 that it shares with its neighbours: however
 often one ran, it says so much of them and no more."""
@@ -94,9 +93,8 @@ class Tried:
         """Correct (n,) prior probabilities by the outcomes near (n, C) points.
 
         A Gaussian process over what the classifier did not expect, ran − P₀ᵢ: what it explains
-        already is not counted twice, nor what several neighbours say alike. (An average over
-        neighbours lets the failures all around drown the few that ran, and a tuner that goes by it
-        ran 45 jobs of `calculon_simulated_16k` without one that ran.)
+        already is not counted twice, nor what several neighbours say alike. An average over
+        neighbours would let the failures all around drown the few that ran.
         """
         where, pull = self._pulls()
         similar, same = _similarity(points, where, NEAR)
