@@ -94,7 +94,7 @@ def test_the_contracts_example_whole() -> None:
     assert study.baseline({"n_gpus": 1023}) is None
     assert study.baseline({}) is None
     assert (study.search.searcher, study.search.seeds) == ("reinforce", (1, 2, 3))
-    assert study.predictor.name == "boosted_trees"
+    assert study.predictor.name == "committee"
 
 
 def test_content_hash_sees_content_only() -> None:

@@ -34,6 +34,7 @@ fits = "x <= n"
 evaluations = 200
 keep = 32
 [predictor]
+name = "boosted_trees"
 members = 3
 trees = 30
 [[baseline]]
