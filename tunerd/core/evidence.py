@@ -30,7 +30,9 @@ __all__ = [
 
 MAX_TRIALS = 512
 """Configurations kept per context. The state is written whole whenever its context has a new job
-(about 150 bytes a configuration); what falls out is what was tried longest ago and is not good."""
+(about 150 bytes a configuration); what falls out is what was tried longest ago and is not good …"""
+FORGOTTEN = 32
+"""… so many at a time: to see which costs a look at all."""
 
 PRIOR_NOISE = 0.05
 """Relative noise of one run before there are repeats: between the tenths of a per cent of quiet
@@ -178,7 +180,7 @@ class Evidence:
         trial = self.trials.get(candidate_id)
         if trial is None:
             trial = self.trials[candidate_id] = Trial(dict(config))
-            self._forget_one_too_many(candidate_id)
+            self._forget_some(candidate_id)
         trial.last_sequence = sequence
         trial.unasked += unasked
         if ran is Ran.YES:
@@ -258,17 +260,16 @@ class Evidence:
         evidence.trials = {key: _trial(trial) for key, trial in trials.items()}
         return evidence
 
-    def _forget_one_too_many(self, newest: str) -> None:
+    def _forget_some(self, newest: str) -> None:
+        """Make room for :data:`FORGOTTEN` configurations, where there are too many."""
         if len(self.trials) <= MAX_TRIALS:
             return
         # The best eighth stays whatever its age: the incumbent and its rivals are among them.
         measured = sorted(self.measured(), key=lambda item: -item[1].mean)
         kept = {key for key, _ in measured[: MAX_TRIALS // 8]} | {newest}
-        oldest = min(
-            (item for item in self.trials.items() if item[0] not in kept),
-            key=lambda item: item[1].last_sequence,
-        )
-        del self.trials[oldest[0]]
+        others = [(trial.last_sequence, key) for key, trial in self.trials.items()]
+        for _, key in sorted(one for one in others if one[1] not in kept)[:FORGOTTEN]:
+            del self.trials[key]
 
 
 def _trial(state: Mapping[str, Any]) -> Trial:

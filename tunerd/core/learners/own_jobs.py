@@ -17,7 +17,7 @@ from tunerd.core.arrays import FloatArray
 
 __all__ = ["OwnJobs", "Point"]
 
-MOST = 300
+MOST = 200
 """Configurations kept, those that were tried last: a process costs their number cubed."""
 FIRMEST = 10.0
 """Runs that a point counts as, at most."""
