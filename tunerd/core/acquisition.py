@@ -17,6 +17,10 @@ from tunerd.core.arrays import FloatArray
 __all__ = ["chosen", "log_expected_improvement", "worth_trying"]
 
 LEAST_FEASIBLE = 1e-3
+FIRST_CARE = 2.0
+"""How often the probability to run counts where nothing is known to run here: the best of what is
+predicted is what the probability was guessed too high of, and a first batch that fails teaches
+little."""
 HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 LIKELY = 0.5
 """Probability to run from which a choice counts as something to improve on."""
@@ -45,8 +49,10 @@ def worth_trying(
 ) -> FloatArray:
     """(n,) acquisition of configurations; ``best`` is the best known here, None for nothing: then
     there is nothing to improve on, and what is predicted best is worth most."""
-    value = mean if best is None else log_expected_improvement(mean, uncertainty, best)
-    return np.asarray(value + np.log(np.clip(feasible, LEAST_FEASIBLE, 1.0)), np.float64)
+    runs = np.log(np.clip(feasible, LEAST_FEASIBLE, 1.0))
+    if best is None:
+        return np.asarray(mean + FIRST_CARE * runs, np.float64)
+    return np.asarray(log_expected_improvement(mean, uncertainty, best) + runs, np.float64)
 
 
 def chosen(
