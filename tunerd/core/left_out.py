@@ -1,20 +1,18 @@
 """How far off a predictor is on jobs that it has not seen, before there are live ones to tell.
 
-Part of the rows is left out, the predictor fitted again without them, and asked: whole contexts,
-because a context that nobody has run is predicted worse than a new configuration in one that is
-known; not any contexts but, too, all of one kind and the largest, because that is how new contexts
-come, with a new GPU type or as jobs grow; and some rows of the contexts that stay.
+Part of the rows is left out (:mod:`.folds`), the predictor fitted again without them, and asked.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import HALF, Standing
 from tunerd.core.features.rows import Rows
+from tunerd.core.folds import apart
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -26,11 +24,6 @@ MOST_ROWS = 2_000
 """Rows that are used; of more a random sample, so that this costs no more than a small fit."""
 ENOUGH_ROWS = 12
 """Rows below which nothing is left out: what is kept would say nothing."""
-FEW_ROWS = 5
-MOST_LEFT = 0.7
-"""Share of the rows that is left out at most."""
-ALSO_LEFT = 5
-"""One in so many rows of contexts that stay is left out too."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ def left_out(
     seed: int,
 ) -> LeftOut | None:
     """Leave rows out, fit without them, and ask; None where there are too few. ``fit`` takes rows
-    and a seed. Costs up to three fits on at most :data:`MOST_ROWS` rows."""
+    and a seed. Costs up to five fits on at most :data:`MOST_ROWS` rows."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
     if len(rows) > MOST_ROWS:
         some = np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS]
@@ -93,55 +86,19 @@ def left_out(
     if len(rows) < ENOUGH_ROWS:
         return None
     found: LeftOut | None = None
-    for fold, (held, known) in enumerate(_folds(rows, features, seed)):
-        kept = rows.take(np.setdiff1d(np.arange(len(rows)), held))
-        if len(kept) < FEW_ROWS or not len(held):
+    for i, fold in enumerate(apart(rows, features, seed)):
+        held = np.concatenate([fold.strange, fold.held])
+        if not len(held):
             continue
-        asked = rows.take(held)
+        asked, kept = rows.take(held), rows.take(fold.kept)
         said = fit(kept, seed).predict(asked)
+        known = np.arange(len(held)) >= len(fold.strange)
         seen = set(_names(kept))
         tried = np.array([name in seen for name in _names(asked)])
-        keys = tuple(f"{fold} {key}" for key in asked.context_key)
+        keys = tuple(f"{i} {key}" for key in asked.context_key)
         one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried)
         found = one if found is None else found.joined(one)
     return found
-
-
-def _folds(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[tuple[IntArray, BoolArray]]:
-    """Rows to leave out, and which of them are of contexts that stay: a third of the contexts; all
-    of one kind; the largest. In each fold also some rows of the rest."""
-    rng = np.random.default_rng([seed, 1])
-    names, group = np.unique(np.array(rows.context_key), return_inverse=True)
-    turn = rng.permutation(len(rows)) % ALSO_LEFT
-    wholes = [np.zeros(len(rows), bool)]
-    if len(names) > 1:
-        size = np.bincount(group)
-        order = rng.permutation(len(names))
-        third = np.cumsum(size[order]) <= max(len(rows) / 3, size[order[0]])
-        wholes = [np.isin(group, order[third]), *_alike(rows, features, rng)]
-    for fold, whole in enumerate(wholes):
-        gone = np.isin(group, group[whole])  # no context is left out by half
-        if gone.mean() <= MOST_LEFT:
-            held = np.flatnonzero(gone | (turn == fold))
-            yield held, ~gone[held]
-
-
-def _alike(rows: Rows, features: "FeatureMap", rng: np.random.Generator) -> Iterator[BoolArray]:
-    """(n,) contexts of one kind by some feature, and the largest by another."""
-    kinds, largest = [], []
-    for i, column in enumerate(features.columns):
-        values = rows.X[:, i]
-        there = np.unique(values[~np.isnan(values)])
-        if column.group != "context" or len(there) < 2:
-            continue
-        if column.categorical:
-            kinds.append(values == rng.choice(there))
-        else:
-            largest.append(values > there[(2 * len(there) - 1) // 3])
-    for masks in (kinds, largest):
-        usable = [mask for mask in masks if 0 < mask.mean() <= MOST_LEFT]
-        if usable:
-            yield np.asarray(usable[int(rng.integers(len(usable)))], bool)
 
 
 def _names(rows: Rows) -> list[tuple[str, bytes]]:
