@@ -248,12 +248,13 @@ class Committee(Predictor):
         Z = self._places(rows.X)
         for key, where in _by_context(rows.context_key):
             own = self._own.get(key)
-            if own is None:
+            if own is None and (self._whole.members or len(self._own) != 1):
                 continue
-            process = self._process(key)
+            # Where no member is there yet, the only context known speaks for others too.
+            process = self._process(key if own else next(iter(self._own)))
             mean[where, -1], doubt[where] = process.predict(Z[where], self._known_of(told[where]))
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
-            if own.jobs == 1:  # one job says where a context lies, and nothing of how sure that is
+            if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
         return _Said(mean, spread, weight, doubt, told)
 
