@@ -129,6 +129,18 @@ def test_memory_is_bounded_and_the_best_stays() -> None:
     assert evidence.jobs == MAX_TRIALS + 201
 
 
+def test_after_a_drift_nobody_takes_the_incumbents_place_for_having_run_since() -> None:
+    evidence = Evidence()
+    add(evidence, "one", 1.0, 1.0, 1.0)
+    add(evidence, "two", 0.2)
+    evidence.begin_again({"two": (0.1, 1)}, "one")
+    assert {name: trial.mean for name, trial in evidence.measured()} == {"one": 1.0, "two": 0.2}
+    evidence.begin_again({"one": (0.8, 2)}, "one")
+    assert [(name, trial.mean, trial.runs) for name, trial in evidence.measured()] == [
+        ("one", 0.8, 2)
+    ]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1e6, 1e6)), max_size=30))
 def test_state_survives_json_exactly(jobs: list[tuple[str, float]]) -> None:
     evidence = Evidence()

@@ -192,13 +192,18 @@ class Evidence:
             if away is not None:
                 self.apart = [*self.apart, away][-REPEATS:]
 
-    def begin_again(self, levels: Mapping[str, tuple[float, int]]) -> None:
+    def begin_again(
+        self, levels: Mapping[str, tuple[float, int]], incumbent: str | None = None
+    ) -> None:
         """Take estimates from drift on: by the beginning of a candidate id, mean score and the
-        jobs that it counts as. What is not in it has no runs any more that count; where nothing
-        ran since, everything stays."""
+        jobs that it counts as. What is not in it has no runs any more that count. Everything stays
+        where nothing ran since, or not the incumbent: else whatever did run would take its place
+        without having been compared with it."""
         if not levels:
             return
         size = len(next(iter(levels)))
+        if incumbent is not None and incumbent[:size] not in levels:
+            return
         for name, trial in self.trials.items():
             mean, runs = levels.get(name[:size], (0.0, 0))
             trial.mean, trial.runs = mean, min(runs, trial.runs)

@@ -248,7 +248,8 @@ class Tuner:
                 continue
             for key in drift.contexts or self.contexts:
                 state = self.contexts[key]
-                state.evidence.begin_again(state.watched.levels(drift.since))
+                levels = state.watched.levels(drift.since)
+                state.evidence.begin_again(levels, state.introduction.incumbent)
                 before = state.introduction.verdicts
                 state.introduction.reopen(self.sequence, change.at_time.isoformat())
                 self._count_verdicts(state, before)
