@@ -55,7 +55,7 @@ NETWORK_ROWS = 100
 time than all of them."""
 LOCAL = 0.5
 """Weight of a context's own process beside all members together, before any job tells."""
-ENOUGH_ROWS = 12
+ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
 ALONE = 100
 """… and where there is one context only: what is known of it alone is the process's business."""
