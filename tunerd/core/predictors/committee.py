@@ -50,7 +50,7 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "extra": ExtraTrees,
     "configuration": ConfigurationTrees,
 }
-NETWORK_ROWS = 100
+NETWORK_ROWS = 25
 """Rows below which networks are not asked: they rank no better than others on so few, and take more
 time than all of them."""
 LOCAL = 0.5
