@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -284,11 +285,14 @@ def steps(observations: list[Observation], size: int = 10) -> list[list[Observat
     return [observations[i : i + size] for i in range(0, len(observations), size)]
 
 
-def test_the_first_live_bands_are_no_lie() -> None:
+@pytest.mark.parametrize("predictor", ["committee", "boosted_trees"])
+def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
     """Right after the first real fit, on jobs that nobody has predicted yet."""
     held: list[bool] = []
+    toy = study()
+    toy = replace(toy, predictor=replace(toy.predictor, name=predictor))
     for seed in range(6):
-        tuner = Tuner(study(), Inline())
+        tuner = Tuner(toy, Inline())
         past = random_jobs(80, seed)
         for step in steps(past, 40):
             tuner.gather(step)

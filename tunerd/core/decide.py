@@ -62,8 +62,8 @@ WEIGHTS: Mapping[Kind, tuple[float, ...]] = {
 }
 """Parts of the explore share, of the first and the following candidates of a kind."""
 UNLIKELY = 0.25
-"""Part of one whose job is not expected to gain anything. In ``never_harm`` one in twenty jobs of
-those that were predicted to be slower found something, and four in five lost more than 5 %."""
+"""Part of one whose job is not expected to gain anything: it may teach something, and mostly loses
+(`benchmarks.never_harm` counts how many)."""
 FULL = 4.0
 """Parts that claim all of the explore share: where nothing is likely to be better, less is spent
 on looking."""

@@ -38,8 +38,7 @@ ESTABLISHED = 3
 """Runs after which an incumbent has to be beaten in a test. Before, the best estimate counts."""
 LEAST_RUNS = 4
 """Runs before a promotion, however good they were. What is fast in half of its runs and slow in the
-others shows no noise while it is lucky: with three, one promotion in eleven of ``never_harm`` was
-of such a one."""
+others shows no noise while it is lucky."""
 PROMOTE = math.log(20)
 """One in twenty configurations that are no better may win, however long they run."""
 WITHDRAW = math.log(5)

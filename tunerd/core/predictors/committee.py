@@ -51,8 +51,8 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "configuration": ConfigurationTrees,
 }
 NETWORK_ROWS = 25
-"""Rows below which networks are not asked: they rank no better than others on so few, and take more
-time than all of them."""
+"""Rows below which networks are not asked: they take more time than all others together, for pairs
+that are few."""
 LOCAL = 0.5
 """Weight of a context's own process beside all members together, before any job tells."""
 ENOUGH_ROWS = 6
