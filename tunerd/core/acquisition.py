@@ -5,6 +5,10 @@ in logarithms, so that it tells far-off configurations apart too (Ament et al., 
 A batch is chosen one by one: each choice is believed to come out as predicted before the next (the
 *kriging believer*; Ginsbourger et al., 2010), which leaves means where they are, takes away what is
 uncertain together with it, and may raise the best.
+
+A batch also takes predictions at their word: its first choice is the best predicted, whatever may
+be hoped of others. Where most of what is believed was learned in other contexts, every other choice
+is: spreads are wide there until some jobs ran, and hopes many.
 """
 
 from collections.abc import Callable
@@ -64,12 +68,15 @@ def chosen(
     noise: FloatArray,
     count: int,
     bonus: FloatArray | float = 0.0,
+    *,
+    elsewhere: bool = False,
 ) -> list[int]:
     """Which of n configurations to try side by side, ``count`` at most, in order.
 
     ``correlation`` says of one of them how what is uncertain of all goes together with what is
     uncertain of it, (n,) in [-1, 1]; ``noise`` (n,) is the variance of a run; ``bonus`` (n,) is
-    added to the acquisition.
+    added to the acquisition; ``elsewhere`` says that most of what is believed was learned in other
+    contexts.
     """
     variance = uncertainty**2
     believed: list[FloatArray] = []
@@ -77,7 +84,10 @@ def chosen(
     usable = np.ones(len(mean), bool)
     while len(picks) < min(count, len(mean)):
         left = np.sqrt(np.maximum(variance, 0.0))
-        value = worth_trying(mean, left, feasible, best) + bonus
+        if best is not None and (len(picks) % 2 == 0 if elsewhere else not picks):
+            value = _best_predicted(mean, uncertainty, feasible) + bonus
+        else:
+            value = worth_trying(mean, left, feasible, best) + bonus
         pick = int(np.argmax(np.where(usable, value, -np.inf)))
         picks.append(pick)
         usable[pick] = False
@@ -90,3 +100,9 @@ def chosen(
         believed.append(together / np.sqrt(firmly))
         variance = variance - believed[-1] ** 2
     return picks
+
+
+def _best_predicted(mean: FloatArray, uncertainty: FloatArray, feasible: FloatArray) -> FloatArray:
+    """(n,) mean, and the probability to run in units of how unsure means are."""
+    runs = np.log(np.clip(feasible, LEAST_FEASIBLE, 1.0))
+    return np.asarray(mean + float(np.median(uncertainty)) * runs, np.float64)

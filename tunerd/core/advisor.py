@@ -215,7 +215,9 @@ class Advisor:
             budget = Budget(self.study.search.evaluations, keep)
             begin = desk.known_good(running)
             found = self._searcher.search(space, desk.acquisition, rng, budget, begin)
-            prospects = desk.batch(found.codes, found.scores, running, rng) + desk.at_random()
+            elsewhere = sequence > 2 * state.evidence.jobs
+            batch = desk.batch(found.codes, found.scores, running, rng, elsewhere=elsewhere)
+            prospects = batch + desk.at_random()
         prospects = desk.again() + prospects
         allowed, barred = desk.rivals
         baseline, given_up = desk.baseline()
@@ -341,8 +343,11 @@ class _Desk:
         scores: FloatArray,
         running: Recommendation | None,
         rng: np.random.Generator,
+        *,
+        elsewhere: bool,
     ) -> list[Prospect]:
         """Those of a shortlist (k, D), best first, that should be tried side by side, in order.
+        ``elsewhere`` says that most jobs ran in other contexts.
 
         Running candidates stay until something clearly better comes: each job moves every
         prediction a little, and none would ever be run twice.
@@ -367,6 +372,7 @@ class _Desk:
             np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
             MAX_CANDIDATES if campaign is None else max(campaign.round_size, MAX_CANDIDATES),
             bonus,
+            elsewhere=elsewhere,
         )
         return [prospects[i] for i in order]
 

@@ -51,9 +51,12 @@ LAST_LOOK = 2.0
 """… unless its estimate is by then so many standard deviations better."""
 PROBATION = 40
 """Jobs for which a new incumbent is held against the level of the one before."""
-SLOW = 3.0
-"""Standard deviations behind the incumbent at which one run is slow. What is often slow is not
-wanted, whatever it gains at other times."""
+SLOW = 1.5
+"""Standard deviations behind the incumbent at which one run is slow: of what is as fast as the
+incumbent, one run in fifteen. What is often slow is not wanted, whatever it gains at other
+times."""
+FALLEN = 3.0
+"""Standard deviations by which a former incumbent is clearly no longer what it was."""
 SECOND_LOOK = 3
 """Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
 was."""
@@ -218,7 +221,7 @@ class Doubt:
     @property
     def unfounded(self) -> bool:
         """Whether the former one is no longer as fast as it was."""
-        return self.mean < self.level - SLOW * self.noise / math.sqrt(self.runs)
+        return self.mean < self.level - FALLEN * self.noise / math.sqrt(self.runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ _PSI = tuple((math.expm1(bet * CAP) - bet * CAP) / CAP**2 for bet in BETS)
 
 RARE = 0.1
 """Probability up to which an event is rare."""
+OFTEN = 0.35
+"""Probability that is betted on."""
 
 
 def start() -> list[float]:
@@ -41,7 +43,7 @@ def log_odds(logs: list[float]) -> float:
 
 
 def counted(log: float, *, happened: bool) -> float:
-    """Logarithm of the capital of who bets that something happens half of the time, against the
-    claim that it is rare; 0.0 before anything came. A few times are enough, where the mean of
-    differences needs dozens."""
-    return log + math.log((0.5 / RARE) if happened else 0.5 / (1.0 - RARE))
+    """Logarithm of the capital of who bets that something happens often, against the claim that it
+    is rare; 0.0 before anything came. A few times are enough, where the mean of differences needs
+    dozens."""
+    return log + math.log(OFTEN / RARE if happened else (1.0 - OFTEN) / (1.0 - RARE))

@@ -65,6 +65,8 @@ KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
+UNKNOWN_LEFT = 0.1
+"""What other contexts leave to be known of one, before enough was left out to tell."""
 MAX_CONTEXTS = 2_000
 MOST_PROCESSES = 64
 """Processes of single contexts that are kept ready."""
@@ -324,7 +326,7 @@ class Committee(Predictor):
         self._left_out = new, self._left_out[1]
         self._weigh()
         self._carry = self._new.copy()
-        self._left = _within_sd(new, self._carry) if len(new) >= FEW_ROWS else None
+        self._left = _within_sd(new, self._carry) if len(new) else None
         known = Record.empty(len(MEMBERS) + 1)
         tried: list[bool] = []
         for i, fold in enumerate(folds):
@@ -544,10 +546,12 @@ def _pooled(
 
 
 def _within_sd(record: Record, weights: FloatArray) -> float:
-    """Typical size of errors once each context's own mean is taken off; wild rows do not count."""
+    """Typical size of errors once each context's own mean is taken off; wild rows do not count. Of
+    a few jobs it is not believed that they lie closer than those of a study do."""
     off = record.score - record.mean @ weights
     rest = np.concatenate([off[where] - off[where].mean() for _, where in _by_context(record.keys)])
-    return max(float(np.quantile(np.abs(rest), 0.68)), 1e-6)
+    found = float(np.quantile(np.abs(rest), 0.68))
+    return max(found, 1e-6 if len(record) >= FEW_ROWS else UNKNOWN_LEFT)
 
 
 def _some(where: IntArray, rng: np.random.Generator) -> IntArray:

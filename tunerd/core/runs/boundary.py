@@ -23,6 +23,7 @@ __all__ = ["Boundary", "Logistic"]
 
 PENALTY = 1.0
 FOLDS = 3
+MANY_ROWS = 1_000
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the forest in the blend to choose from."""
 MAX_STEPS = 30
@@ -192,8 +193,9 @@ def _grow(
     where: IntArray,
     seed: int,
 ) -> Forest:
-    leaves = 7 if len(X) < 500 else 15
-    options = TreeOptions(60, leaves, min_rows=5, seed=seed, objective="binary")
+    n = len(where)  # capacity grows with the data
+    trees, leaves = (60, 7) if n < 500 else (60, 15) if n < MANY_ROWS else (100, 31)
+    options = TreeOptions(trees, leaves, min_rows=5, seed=seed, objective="binary")
     data = TreesData(X[where], np.flatnonzero(categorical).tolist(), weight[where])
     return Forest([data.grow(ran[where], options)])
 

@@ -223,7 +223,7 @@ class RunsModel:
         for i, point in self._points(rows):
             if weight[i] < 1.0:
                 tried = self._contexts.get(rows.context_key[i])
-                weight[i] = 0.0 if tried is None else tried.believed(point)
+                weight[i] = (tried or Tried()).believed(point)
         return weight
 
     def _points(self, rows: Rows) -> list[tuple[int, bytes]]:

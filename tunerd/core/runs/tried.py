@@ -83,9 +83,10 @@ class Tried:
 
     def believed(self, point: bytes) -> float:
         """How firmly one weak failure of this configuration says no, 0 to 1: 1 − 2⁻ᵏ after k of
-        them, times the share of its neighbours that run."""
+        them, times the share of its neighbours that run. Of one that is not kept any more, nor
+        are its neighbours, as of a first one alone."""
         if point not in self.outcomes:
-            return 0.0
+            return 0.5 * NEIGHBOURS[0] / NEIGHBOURS[1]
         place = list(self.outcomes).index(point)
         return float(self._weak(self._sums(), np.array([place]))[0])
 
