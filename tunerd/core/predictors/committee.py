@@ -35,7 +35,7 @@ from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.predictors.neural_ensemble import NeuralEnsemble
-from tunerd.core.predictors.tree_kinds import ConfigurationTrees, ExtraTrees
+from tunerd.core.predictors.tree_kinds import ConfigurationTrees, RandomForest
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -47,7 +47,7 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "process": GaussianProcess,
     "networks": NeuralEnsemble,
     "boosted": BoostedTrees,
-    "extra": ExtraTrees,
+    "forest": RandomForest,
     "configuration": ConfigurationTrees,
 }
 NETWORK_ROWS = 25

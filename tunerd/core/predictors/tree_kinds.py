@@ -15,18 +15,18 @@ from tunerd.core.predictors.boosted_trees import BoostedTrees
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
 
-__all__ = ["ConfigurationTrees", "ExtraTrees"]
+__all__ = ["ConfigurationTrees", "RandomForest"]
 
 
-class ExtraTrees(BoostedTrees):
-    """Extremely randomised trees on what trend and levels leave: they smooth where boosting
+class RandomForest(BoostedTrees):
+    """A random forest (Breiman 2001) on what trend and levels leave: it smooths where boosting
     follows single rows."""
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`. Trees as deep as the rows allow, as is usual."""
-        leaves = int(np.clip(n // 2, 8, 512))
-        return TreeOptions((trees + 1) // 2, leaves, 1, seed, rows_share=0.9, averaged=True)
+        leaves = int(np.clip(n // 2, 8, 1_024))
+        return TreeOptions((trees + 2) // 3, leaves, 1, seed, rows_share=0.9, averaged=True)
 
 
 class ConfigurationTrees(BoostedTrees):
