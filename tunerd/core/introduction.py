@@ -55,6 +55,11 @@ SLOW = 1.5
 """Standard deviations behind the incumbent at which one run is slow: of what is as fast as the
 incumbent, one run in fifteen. What is often slow is not wanted, whatever it gains at other
 times."""
+UNSTEADY = 3.0
+"""Times the usual noise at which a configuration's own runs lie so far apart that it is fast at one
+time and slow at another …"""
+SLOW_AT_TIMES = 0.5
+"""… and standard deviations behind at which its runs are slow: those of its slow half are all."""
 FALLEN = 3.0
 """Standard deviations by which a former incumbent is clearly no longer what it was."""
 SECOND_LOOK = 3
@@ -185,13 +190,26 @@ class Probation:
     slow: float = 0.0
     """Capital of who bets that it is often slow: half of the runs 30 % slower are found out by a
     few of them, long before the mean tells."""
+    mean: float = 0.0
+    squares: float = 0.0
+    """Of its own runs (Welford), for how steady it is."""
 
     def ran(self, score: float) -> None:
         """One job of the new incumbent."""
-        self.runs += 1
         behind = (self.level - score) / self.noise
+        slow = SLOW if self.steady else SLOW_AT_TIMES
         self.worse = raised(self.worse, behind)
-        self.slow = counted(self.slow, happened=behind > SLOW)
+        self.slow = counted(self.slow, happened=behind > slow)
+        self.runs += 1
+        step = score - self.mean
+        self.mean += step / self.runs
+        self.squares += step * (score - self.mean)
+
+    @property
+    def steady(self) -> bool:
+        """Whether its runs are as much alike as usual."""
+        spread = math.sqrt(self.squares / max(self.runs - 1, 1))
+        return self.runs < LEAST_RUNS or spread <= UNSTEADY * self.noise
 
     @property
     def doubt(self) -> float:

@@ -248,11 +248,12 @@ class Tuner:
                 continue
             for key in drift.contexts or self.contexts:
                 state = self.contexts[key]
-                levels = state.watched.levels(drift.since)
-                state.evidence.begin_again(levels, state.introduction.incumbent)
                 before = state.introduction.verdicts
                 state.introduction.reopen(self.sequence, change.at_time.isoformat())
                 self._count_verdicts(state, before)
+                # After it: what a former incumbent that is back was known for must stay.
+                levels = state.watched.levels(drift.since)
+                state.evidence.begin_again(levels, state.introduction.incumbent)
             due = self.training.begin(drift.regime(), self.sequence) or due
             self.look_again(drift.contexts or self.contexts)
         return due
