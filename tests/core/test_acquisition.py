@@ -58,6 +58,27 @@ def test_a_batch_has_each_configuration_once_and_no_more_than_there_are() -> Non
     assert sorted(picks) == [0, 1, 2]
 
 
+def test_the_first_choice_takes_predictions_at_their_word() -> None:
+    """Of four that are unsure much is hoped; what is predicted best is sure to be a little better.
+    Where others' jobs tell all that is believed, every other choice does."""
+    mean, sd = np.array([-0.1, -0.1, 0.0, 0.05, 0.04]), np.array([2.0, 2.0, 2.0, 0.01, 0.01])
+
+    def picks(*, elsewhere: bool) -> list[int]:
+        nothing = np.zeros(5)
+        return chosen(
+            mean, sd, np.ones(5), 0.0, lambda row: np.eye(5)[row], nothing, 4, elsewhere=elsewhere
+        )
+
+    assert picks(elsewhere=False) == [3, 2, 0, 1]
+    assert picks(elsewhere=True) == [3, 2, 4, 0]
+
+
+def test_the_best_predicted_has_to_be_likely_to_run() -> None:
+    mean, runs = np.array([0.3, 0.2]), np.array([0.05, 0.95])
+    picks = chosen(mean, np.full(2, 0.1), runs, 0.0, lambda row: np.eye(2)[row], np.zeros(2), 1)
+    assert picks == [1]
+
+
 def test_with_nothing_known_the_best_predicted_comes_first() -> None:
     mean, sd = np.array([0.0, 1.0, 0.5]), np.array([9.0, 0.1, 0.1])
     picks = chosen(mean, sd, np.ones(3), None, lambda row: np.eye(3)[row], np.zeros(3), 2)

@@ -239,6 +239,30 @@ def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:
     assert kept == 0
 
 
+def test_what_is_a_little_slower_in_half_of_its_runs_gives_way() -> None:
+    """It gains on average, and its slow half stays within two standard deviations of a run."""
+    kept = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        context = promoted(slow_after=0.0)
+        while context.introduction.probation is not None:
+            worth = 0.28 if rng.random() < 0.5 else -0.06
+            context.ran("new", worth + float(rng.normal(0, 0.02)))
+        kept += context.introduction.incumbent == "new"
+    assert kept <= 4
+
+
+def test_what_is_as_fast_as_the_former_mostly_stays() -> None:
+    kept = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        context = promoted(slow_after=0.0)
+        while context.introduction.probation is not None:
+            context.ran("new", float(rng.standard_t(3)) * 0.02)
+        kept += context.introduction.incumbent == "new"
+    assert kept >= 36
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     jobs=st.lists(st.tuples(st.sampled_from(["old", "a", "b"]), st.floats(-2, 2)), max_size=60),

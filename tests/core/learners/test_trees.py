@@ -90,3 +90,14 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     Forest.load(Forest([grown()]).dump()).predict(X)
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_a_random_forest_grows_as_deep_as_its_rows_allow() -> None:
+    """A grid of few values, as parameters have: cuts over a whole column would mostly be void."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 6, (3_000, 5)).astype(float)
+    label = rng.normal(size=3_000)
+    options = TreeOptions(3, 1_024, 1, seed=0, rows_share=0.9, averaged=True)
+    text = TreesData(X, []).grow(label, options).text
+    leaves = [int(line.partition("=")[2]) for line in text.splitlines() if "num_leaves=" in line]
+    assert min(leaves) > 800

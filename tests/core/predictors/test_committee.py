@@ -55,6 +55,21 @@ def test_a_few_jobs_of_a_new_context_correct_what_others_say() -> None:
     assert kendall(said.mean, true) > 0.7
 
 
+def test_two_jobs_of_a_second_context_do_not_silence_what_the_first_one_says() -> None:
+    features = FeatureMap(TOY)
+    rows = features.rows(random_jobs(900, 0))
+    there = np.isfinite(rows.score)
+    first, second = (
+        [i for i, key in enumerate(rows.context_key) if key.endswith(end) and there[i]]
+        for end in ("=8", "=16")
+    )
+    known = rows.take(np.array([*first, *second[:2]]))
+    committee = Committee.fit(TOY, features, known, seed=1)
+    asked, true = every(features, 16)
+    assert len(first) >= 100
+    assert kendall(committee.predict(asked).mean, true) > 0.9
+
+
 def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> None:
     features = FeatureMap(TOY)
     committee = Committee.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)

@@ -192,6 +192,24 @@ def test_a_fit_on_more_than_is_kept_keeps_the_latest(monkeypatch: pytest.MonkeyP
     assert np.isfinite(model.predict(rows)).all()
 
 
+def test_failures_of_unknown_cause_that_are_not_kept_any_more_still_count() -> None:
+    """Else a long history would tell of successes alone, and nothing of a region that fails."""
+    features = FeatureMap(CONTRACT)
+    at = features.candidates(SPACE, CODES).X
+    column = int(np.argmax([len(np.unique(at[:, i])) > 1 for i in range(at.shape[1])]))
+    fails = at[:, column] > np.median(at[:, column])
+    old = [
+        one
+        for i in range(100, len(CODES))
+        for one in outcomes([i], Status.FAILED if fails[i] else Status.SUCCEEDED)
+    ]
+    latest = outcomes([i for i in range(len(CODES)) if not fails[i]][:250])
+    jobs = [*old, *latest]
+    model, _ = model_of(jobs)
+    asked = features.candidates(SPACE, CODES[:100])
+    assert auc(model.predict(asked), ~fails[:100]) > 0.95
+
+
 ROOMY = """
 schema = 1
 name = "roomy"
