@@ -23,7 +23,6 @@ __all__ = ["Boundary", "Logistic"]
 
 PENALTY = 1.0
 FOLDS = 3
-MANY_ROWS = 1_000
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the forest in the blend to choose from."""
 MAX_STEPS = 30
@@ -193,9 +192,11 @@ def _grow(
     where: IntArray,
     seed: int,
 ) -> Forest:
-    n = len(where)  # capacity grows with the data
-    trees, leaves = (60, 7) if n < 500 else (60, 15) if n < MANY_ROWS else (100, 31)
-    options = TreeOptions(trees, leaves, min_rows=5, seed=seed, objective="binary")
+    # Capacity grows with the data, and leaves hold more of it: a new context's first few jobs are
+    # no leaf of their own.
+    n = len(where)
+    trees, leaves, least = (60, 7, 5) if n < 500 else (60, 15, 10) if n < 1_000 else (100, 31, 20)
+    options = TreeOptions(trees, leaves, least, seed, objective="binary")
     data = TreesData(X[where], np.flatnonzero(categorical).tolist(), weight[where])
     return Forest([data.grow(ran[where], options)])
 
