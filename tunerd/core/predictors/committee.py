@@ -65,8 +65,9 @@ KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
-UNKNOWN_LEFT = 0.1
-"""What other contexts leave to be known of one, before enough was left out to tell."""
+UNKNOWN_LEFT = 0.3
+"""What other contexts leave to be known of one, before enough was left out to tell, as a part of
+how far the scores of a context lie apart."""
 MAX_CONTEXTS = 2_000
 MOST_PROCESSES = 64
 """Processes of single contexts that are kept ready."""
@@ -326,7 +327,11 @@ class Committee(Predictor):
         self._left_out = new, self._left_out[1]
         self._weigh()
         self._carry = self._new.copy()
-        self._left = _within_sd(new, self._carry) if len(new) else None
+        if len(new):
+            self._left = _within_sd(new.score - new.mean @ self._carry, new.keys)
+        if 0 < len(new) < FEW_ROWS:
+            usual = _within_sd(rows.score, rows.context_key)
+            self._left = max(self._left or 0.0, UNKNOWN_LEFT * usual)
         known = Record.empty(len(MEMBERS) + 1)
         tried: list[bool] = []
         for i, fold in enumerate(folds):
@@ -545,13 +550,11 @@ def _pooled(
     return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
 
 
-def _within_sd(record: Record, weights: FloatArray) -> float:
-    """Typical size of errors once each context's own mean is taken off; wild rows do not count. Of
-    a few jobs it is not believed that they lie closer than those of a study do."""
-    off = record.score - record.mean @ weights
-    rest = np.concatenate([off[where] - off[where].mean() for _, where in _by_context(record.keys)])
-    found = float(np.quantile(np.abs(rest), 0.68))
-    return max(found, 1e-6 if len(record) >= FEW_ROWS else UNKNOWN_LEFT)
+def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
+    """Typical size of (n,) values once each context's own mean is taken off; wild ones do not
+    count."""
+    rest = np.concatenate([values[where] - values[where].mean() for _, where in _by_context(keys)])
+    return max(float(np.quantile(np.abs(rest), 0.68)), 1e-6)
 
 
 def _some(where: IntArray, rng: np.random.Generator) -> IntArray:
