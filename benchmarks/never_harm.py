@@ -192,8 +192,8 @@ class Ran:
     incumbent: float
     """What the incumbent of the moment would have given; the baseline where there is none."""
     former: float
-    """What the incumbent before that would give today, if it gave way since the last drift; else
-    as ``baseline``."""
+    """What the one that it replaced would give today, if it gave way since the last drift; else as
+    ``baseline``."""
     lagging: bool
     """Whether a drift made the incumbent slower than one that gave way before."""
 
@@ -337,7 +337,7 @@ class Month:
         cluster = self.cluster
         served = self.served.get(place.key, [])
         stands = served[-1] if served else place.known
-        before = served[-2] if len(served) > 1 else place.known
+        before = _replaced(served, place.known)
         baseline = cluster.level(place, place.known, day)
         former = cluster.typical(place, before, day)
         same = self.since.get(place.key) == _regime(day)
@@ -434,6 +434,18 @@ class Month:
                 elif verdict.outcome == "returned":
                     incumbent = former
         return found
+
+
+def _replaced(served: Sequence[int], known: int) -> int:
+    """What stood before the incumbent, of all that served in turn. One that is back stands where it
+    stood: who came and went meanwhile had its turn, and is judged as a promotion and a return."""
+    stack = [known]
+    for one in served:
+        if len(stack) > 1 and one == stack[-2]:
+            stack.pop()
+        elif one != stack[-1]:
+            stack.append(one)
+    return stack[-2] if len(stack) > 1 else known
 
 
 def _regime(day: float) -> int:
