@@ -114,8 +114,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
         """Options for n rows. Capacity grows with the data: many leaves cost ranks on few rows and
         gain some on many. What predictions cost is the number of trees; fewer ones take larger
         steps instead."""
-        leaves = 15 if n < 500 else 31 if n < 1_000 else 63 if n < 2_000 else 127
-        min_rows = 3 if n < 10_000 else 5
+        leaves = 15 if n < 500 else 31 if n < 1_000 else 63
+        min_rows = 3 if n < 500 else 5 if n < 5_000 else 10
         return TreeOptions(trees, leaves, min_rows, seed, min(15.0 / trees, 0.3))
 
     @classmethod
