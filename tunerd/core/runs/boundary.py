@@ -192,11 +192,9 @@ def _grow(
     where: IntArray,
     seed: int,
 ) -> Forest:
-    # Capacity grows with the data, and leaves hold more of it: a new context's first few jobs are
-    # no leaf of their own.
-    n = len(where)
-    trees, leaves, least = (60, 7, 5) if n < 500 else (60, 15, 10) if n < 1_000 else (100, 31, 20)
-    options = TreeOptions(trees, leaves, least, seed, objective="binary")
+    n = len(where)  # capacity grows with the data
+    trees, leaves = (60, 7) if n < 500 else (60, 15) if n < 1_000 else (100, 31)
+    options = TreeOptions(trees, leaves, min_rows=5, seed=seed, objective="binary")
     data = TreesData(X[where], np.flatnonzero(categorical).tolist(), weight[where])
     return Forest([data.grow(ran[where], options)])
 
