@@ -82,13 +82,13 @@ def chosen(
     believed: list[FloatArray] = []
     picks: list[int] = []
     usable = np.ones(len(mean), bool)
+    predicted = _best_predicted(mean, uncertainty, feasible)
+    step = 2 if elsewhere else count
     while len(picks) < min(count, len(mean)):
         left = np.sqrt(np.maximum(variance, 0.0))
-        if best is not None and (len(picks) % 2 == 0 if elsewhere else not picks):
-            value = _best_predicted(mean, uncertainty, feasible) + bonus
-        else:
-            value = worth_trying(mean, left, feasible, best) + bonus
-        pick = int(np.argmax(np.where(usable, value, -np.inf)))
+        at_its_word = best is not None and len(picks) % step == 0
+        value = predicted if at_its_word else worth_trying(mean, left, feasible, best)
+        pick = int(np.argmax(np.where(usable, value + bonus, -np.inf)))
         picks.append(pick)
         usable[pick] = False
         if feasible[pick] >= LIKELY or best is None:

@@ -109,13 +109,27 @@ class _Open:
         self.total += score
 
 
+@dataclass(slots=True, kw_only=True)
+class _Runs:
+    """A configuration's own runs, and how far they lie apart (Welford 1962)."""
+
+    runs: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, score: float) -> None:
+        self.runs += 1
+        step = score - self.mean
+        self.mean += step / self.runs
+        self.squares += step * (score - self.mean)
+
+
 @dataclass(slots=True)
-class Duel:
+class Duel(_Runs):
     """A challenger beside the incumbent. Everything in scores."""
 
     since: int
     """Sequence of its first job."""
-    runs: int = 0
     better: list[float] = field(default_factory=start)
     """Capital of who bets that it is better than the incumbent."""
     worse: list[float] = field(default_factory=start)
@@ -126,9 +140,6 @@ class Duel:
     """Mean difference to the incumbent of the same time."""
     level: float = 0.0
     """Of the incumbent at those times."""
-    mean: float = 0.0
-    squares: float = 0.0
-    """Of its own runs (Welford), for how stable it is."""
     cost: float = 0.0
     """Sum over its jobs of what the incumbent would have been ahead; negative when it won."""
     own: _Open = field(default_factory=_Open)
@@ -136,10 +147,7 @@ class Duel:
 
     def ran(self, score: float) -> None:
         """One job of the challenger."""
-        self.runs += 1
-        step = score - self.mean
-        self.mean += step / self.runs
-        self.squares += step * (score - self.mean)
+        self.add(score)
         self.own.add(score)
 
     def compare(self, noise: float) -> None:
@@ -174,7 +182,7 @@ class Duel:
 
 
 @dataclass(slots=True)
-class Probation:
+class Probation(_Runs):
     """A new incumbent beside the level of the one before."""
 
     former: str
@@ -183,16 +191,12 @@ class Probation:
     noise: float
     """Of one run, at that time: what is fast at one time and slow at another must not hide behind
     its own noise."""
-    runs: int = 0
     gain: float = 0.0
     """What the promotion added to :attr:`Introduction.ahead`."""
     worse: list[float] = field(default_factory=start)
     slow: float = 0.0
     """Capital of who bets that it is often slow: half of the runs 30 % slower are found out by a
     few of them, long before the mean tells."""
-    mean: float = 0.0
-    squares: float = 0.0
-    """Of its own runs (Welford), for how steady it is."""
 
     def ran(self, score: float) -> None:
         """One job of the new incumbent."""
@@ -200,10 +204,7 @@ class Probation:
         slow = SLOW if self.steady else SLOW_AT_TIMES
         self.worse = raised(self.worse, behind)
         self.slow = counted(self.slow, happened=behind > slow)
-        self.runs += 1
-        step = score - self.mean
-        self.mean += step / self.runs
-        self.squares += step * (score - self.mean)
+        self.add(score)
 
     @property
     def steady(self) -> bool:

@@ -1,6 +1,7 @@
 """What a tuner does about drift, and that it survives being brought back in the midst of it."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from msgspec import structs
 
 from tests.core.tuning import Inline, random_jobs, study
 from tunerd.core.drift import Change
+from tunerd.core.introduction import Probation
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
@@ -73,6 +75,35 @@ def test_estimates_begin_again_where_it_drifted_and_nowhere_else() -> None:
         known = dict(state.evidence.measured())
         changes = [known[cid].mean - mean for cid, mean in before[n].items() if cid in known]
         assert sum(changes) / len(changes) == pytest.approx(moved, abs=0.07)
+
+
+def test_a_former_incumbent_that_a_drift_brings_back_keeps_what_it_was_known_for() -> None:
+    """Else whoever has run since, the one that gave way above all, would be elected instead. The
+    watch remembers it no more."""
+    tuner = Tuner(acting(), Inline())
+    jobs = slowed(CHANGE + 60)
+    for step in steps(jobs[:CHANGE]):
+        tuner.learn(step)
+    state = tuner.contexts[tuner.study.context_key({"n": 8})]
+    names = {json.dumps(t.config, sort_keys=True): cid for cid, t in state.evidence.measured()}
+    later = Counter(
+        names.get(json.dumps(job.config, sort_keys=True))
+        for job in jobs[CHANGE:]
+        if job.context == {"n": 8}
+    )
+    serving = next(cid for cid, _ in later.most_common() if cid is not None)
+    former = next(cid for cid in names.values() if cid not in later)
+    known = state.evidence.trials[former]
+    runs, mean = known.runs, known.mean
+    serves = state.evidence.trials[serving].mean
+    cell = next(name for name in state.watched.cells if former.startswith(name))
+    del state.watched.cells[cell]
+    state.introduction.incumbent, state.introduction.established = serving, True
+    state.introduction.probation = Probation(former, level=serves, noise=0.02)
+    for step in steps(jobs[CHANGE:]):
+        tuner.learn(step)
+    assert state.introduction.incumbent == former
+    assert (known.runs, known.mean) == (runs, mean)
 
 
 def test_who_only_wants_to_be_told_is_only_told() -> None:

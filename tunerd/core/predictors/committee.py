@@ -328,10 +328,9 @@ class Committee(Predictor):
         self._weigh()
         self._carry = self._new.copy()
         if len(new):
-            self._left = _within_sd(new.score - new.mean @ self._carry, new.keys)
-        if 0 < len(new) < FEW_ROWS:
+            left = _within_sd(new.score - new.mean @ self._carry, new.keys)
             usual = _within_sd(rows.score, rows.context_key)
-            self._left = max(self._left or 0.0, UNKNOWN_LEFT * usual)
+            self._left = left if len(new) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
         known = Record.empty(len(MEMBERS) + 1)
         tried: list[bool] = []
         for i, fold in enumerate(folds):
