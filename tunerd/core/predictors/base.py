@@ -76,9 +76,9 @@ class Predictor(ABC):
         self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
     ) -> "Predictor":
         """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth."""
-        members = min(study.predictor.members, 2)
-        rough = replace(study, predictor=replace(study.predictor, members=members))
-        return type(self).fit(rough, features, rows, seed)
+        whole = study.predictor
+        rough = replace(whole, members=(whole.members + 1) // 2, trees=(3 * whole.trees + 3) // 4)
+        return type(self).fit(replace(study, predictor=rough), features, rows, seed)
 
     def left_out(
         self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BoostedTrees"]
 
-CORRECTION_TREES = 50
-
 
 @dataclass(frozen=True, slots=True)
 class _Base:
@@ -138,7 +136,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
             return None
         data = _data(recent, [c for _, c in self._columns], np.arange(len(recent)))
         seeds = range(self._base.seed, self._base.seed + rest.shape[1])
-        options = [TreeOptions(CORRECTION_TREES, leaves=7, min_rows=5, seed=s) for s in seeds]
+        options = [TreeOptions(25, leaves=7, min_rows=5, seed=s, learning_rate=0.2) for s in seeds]
         return Forest([data.grow(rest[:, m], how) for m, how in enumerate(options)])
 
     def contributions(self, rows: Rows) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,8 @@ A prediction is a sum of four parts::
 The ranking loss says nothing about how fast a context is as a whole; the trend and the levels do.
 Learning a job moves its context's level at once, the networks take a few steps on the recent
 window, and the correction is fitted to it anew. Each member is fitted without its own share of the
-rows, which tell how far off it is.
+rows, which tell how far off it is. There are half as many as a study has of others: one costs more
+than all of theirs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,7 +128,7 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
     ) -> Self:
         rows = scored(rows)
         categorical = [c.categorical for c in features.columns]
-        folds = folds_of(len(rows), study.predictor.members, seed)
+        folds = folds_of(len(rows), (study.predictor.members + 1) // 2, seed)
         members = int(folds.max(initial=0)) + 1
         masks = np.array([(folds != m) | (members == 1) for m in range(members)])
         few = _few(rows.X, categorical)

@@ -26,7 +26,7 @@ class RandomForest(BoostedTrees):
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`. Trees as deep as the rows allow, as is usual."""
         leaves = int(np.clip(n // 2, 8, 1_024))
-        return TreeOptions((trees + 2) // 3, leaves, 1, seed, rows_share=0.9, averaged=True)
+        return TreeOptions((trees + 3) // 4, leaves, 1, seed, rows_share=0.9, averaged=True)
 
 
 class ConfigurationTrees(BoostedTrees):
