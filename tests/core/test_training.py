@@ -108,15 +108,15 @@ def test_a_comparison_survives_a_crash_at_any_step(checkpoint: str, more: int) -
 
 
 def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_again() -> None:
-    """What it learned from was mixed up by a study whose window reaches back an hour: five dozen
+    """What it learned from was mixed up by a study whose window reaches back an hour: a few dozen
     jobs against all of them."""
     whole, short = Tuner(study(), Inline()), Tuner(narrow(), Inline())
     learn(whole, JOBS[:340])
     rng = np.random.default_rng(0)
     # The champion has seen everything; the challengers see the latest few jobs, which say nothing.
     learn(short, JOBS[:300])
-    confused = [noisy(one, rng) for one in JOBS[300:362]]
-    built = learn(short, [*confused, *JOBS[362:440]])
+    confused = [noisy(one, rng) for one in JOBS[300:330]]
+    built = learn(short, [*confused, *JOBS[330:440]])
     built += learn(short, renumbered(random_jobs(150, seed=3), short.sequence + 1))
     verdicts = [one for one in built if one.contest is not None]
     turned_down = [one for one in verdicts if not one.took_over]

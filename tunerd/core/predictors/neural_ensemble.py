@@ -10,8 +10,8 @@ A prediction is a sum of four parts::
 The ranking loss says nothing about how fast a context is as a whole; the trend and the levels do.
 Learning a job moves its context's level at once, the networks take a few steps on the recent
 window, and the correction is fitted to it anew. Each member is fitted without its own share of the
-rows, which tell how far off it is. There are half as many as a study has of others: one costs more
-than all of theirs.
+rows, which tell how far off it is. There are half as many members as shares: a network costs more
+than all trees together, and sees the more rows for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -128,9 +128,10 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
     ) -> Self:
         rows = scored(rows)
         categorical = [c.categorical for c in features.columns]
-        folds = folds_of(len(rows), (study.predictor.members + 1) // 2, seed)
-        members = int(folds.max(initial=0)) + 1
-        masks = np.array([(folds != m) | (members == 1) for m in range(members)])
+        folds = folds_of(len(rows), study.predictor.members, seed)
+        shares = int(folds.max(initial=0)) + 1
+        members = (shares + 1) // 2
+        masks = np.array([(folds != m) | (shares == 1) for m in range(members)])
         few = _few(rows.X, categorical)
         design = Design.fit(_with_few(rows.X, few), [*categorical, *(True for _ in few)])
         networks = Networks.fresh(members, design.width, seed)
@@ -150,8 +151,9 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         rest = rest - expected
         levels = Levels.fit(rows.context_key, rest.mean(axis=1), rows.weight)
         level, jobs = levels.of(rows.context_key)
-        left_out = (rest - level[:, None])[np.arange(len(rows)), folds]
-        off = left_out / np.sqrt(widening(leverage, jobs))
+        held = np.flatnonzero(folds < members)
+        left_out = (rest - level[:, None])[held, folds[held]]
+        off = left_out / np.sqrt(widening(leverage, jobs)[held])
         base = _Base(design, few, scale, trend, networks, seed)
         return cls.settled(features, base, levels, off, rows.score)
 
