@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from tunerd.core.campaign import Campaign
 from tunerd.core.drift.here import Here
@@ -92,38 +93,26 @@ class ContextState:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, object]) -> "ContextState":
+    def load(cls, state: Mapping[str, Any]) -> "ContextState":
         """Build from what :meth:`dump` gave."""
-        context, evidence, at = state["context"], state["evidence"], state["last_job_at"]
-        waiting, searched, campaign = state["waiting_since"], state["searched"], state["campaign"]
-        promised, declined = state["promised"], state.get("declined")
-        introduction, influence = state.get("introduction"), state.get("influence")
-        watched = state.get("watched")
-        assert isinstance(context, dict)
-        assert isinstance(evidence, dict)
-        assert isinstance(waiting, int)
-        assert isinstance(searched, int)
-        assert isinstance(promised, dict)
-        assert declined is None or isinstance(declined, str)
+        campaign = state["campaign"]
         return cls(
-            context=context,
-            evidence=Evidence.load(evidence),
-            introduction=Introduction.load(introduction)
-            if isinstance(introduction, dict)
-            else Introduction(),
-            influence=Influence.load(influence) if isinstance(influence, dict) else Influence(),
-            last_job_at=_instant(at),
-            imported_at=_instant(state.get("imported_at")),
-            asked_at=_instant(state.get("asked_at")),
-            waiting_since=waiting,
-            searched=searched,
-            campaign=Campaign.load(campaign) if isinstance(campaign, dict) else None,
+            context=state["context"],
+            evidence=Evidence.load(state["evidence"]),
+            introduction=Introduction.load(state["introduction"]),
+            influence=Influence.load(state["influence"]),
+            last_job_at=_instant(state["last_job_at"]),
+            imported_at=_instant(state["imported_at"]),
+            asked_at=_instant(state["asked_at"]),
+            waiting_since=state["waiting_since"],
+            searched=state["searched"],
+            campaign=None if campaign is None else Campaign.load(campaign),
             promised={
-                cid: Promise(gain, reference, Kind(*kind) if kind else Kind.EXPLOIT)
-                for cid, (gain, reference, *kind) in promised.items()
+                cid: Promise(gain, reference, Kind(kind))
+                for cid, (gain, reference, kind) in state["promised"].items()
             },
-            declined=declined,
-            watched=Here.load(watched if isinstance(watched, dict) else {}),
+            declined=state["declined"],
+            watched=Here.load(state["watched"]),
         )
 
 
@@ -131,5 +120,5 @@ def _text(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
-def _instant(at: object) -> datetime | None:
-    return datetime.fromisoformat(at) if isinstance(at, str) else None
+def _instant(at: str | None) -> datetime | None:
+    return datetime.fromisoformat(at) if at else None

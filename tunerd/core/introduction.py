@@ -577,7 +577,7 @@ class Introduction:
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Introduction":
         """Build from what :meth:`dump` gave."""
-        probation, doubt = state["probation"], state.get("doubt")
+        probation, doubt = state["probation"], state["doubt"]
         return cls(
             **{
                 **state,

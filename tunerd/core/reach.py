@@ -120,7 +120,7 @@ class Reach:
     def load(cls, state: Mapping[str, Any]) -> "Reach":
         """Build from what :meth:`dump` gave."""
         only = {int(i): value for i, value in state["only"]}
-        kinds = {int(i): (set(values), effect) for i, values, effect in state.get("kinds", [])}
+        kinds = {int(i): (set(values), effect) for i, values, effect in state["kinds"]}
         return cls(only, frozenset(state["categorical"]), state["scale"], kinds)
 
 

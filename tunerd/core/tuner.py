@@ -616,12 +616,11 @@ class Tuner:
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = Window.load(state["window"])
-        if "fallback" in state:
-            tuner.fallback = ContextState.load(state["fallback"])
+        tuner.fallback = ContextState.load(state["fallback"])
         tuner.bands = Bands.load(state["bands"])
         tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
-        tuner.watch = Watch.load(study, state.get("watch", {}))
-        tuner.gaps.extend(state.get("gaps", ()))
+        tuner.watch = Watch.load(study, state["watch"])
+        tuner.gaps.extend(state["gaps"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = Training(study, tuner.features, background)

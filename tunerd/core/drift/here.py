@@ -158,9 +158,7 @@ class Here:
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Here":
-        """Build from what :meth:`dump` gave; nothing for nothing."""
-        if not state:
-            return cls()
+        """Build from what :meth:`dump` gave."""
         here = cls(
             cells={name: Cell(*cell) for name, *cell in state["cells"]},
             speed=Rise.load(SPEED_ALTERNATIVES, state["speed"]),

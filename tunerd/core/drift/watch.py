@@ -410,10 +410,8 @@ class Watch:
 
     @classmethod
     def load(cls, study: Study, state: Mapping[str, Any]) -> "Watch":
-        """Build from what :meth:`dump` gave; nothing for nothing."""
+        """Build from what :meth:`dump` gave."""
         watch = cls(study)
-        if not state:
-            return watch
         watch.active = [Following.load(one) for one in state["active"]]
         watch._scales = Scales.load(state["scales"])
         watch._speed = Rise.load(len(STUDY), state["speed"])

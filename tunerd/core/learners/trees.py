@@ -191,5 +191,8 @@ class Forest:
         Raises:
             ValueError: a byte is missing or changed. LightGBM would abort the process.
         """
-        texts = zlib.decompress(unseal(blob)).decode()
+        try:
+            texts = zlib.decompress(unseal(blob)).decode()
+        except zlib.error as error:  # the digest agrees: another tunerd wrote it
+            raise ValueError(f"damaged model: {error}; fit it again") from None
         return cls([Trees(text) for text in texts.split("\0")])
