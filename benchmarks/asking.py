@@ -235,7 +235,7 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--questions", type=int, default=120, help="for each size of history")
     parser.add_argument("--counts", default="1000,20000", help="sizes of history")
-    parser.add_argument("--predictor", default="boosted_trees", help="of the study")
+    parser.add_argument("--predictor", default="committee", help="of the study")
     parser.add_argument("--folder", action="store_true", help="a folder instead of a broker")
     options = parser.parse_args()
     options.sizes = [int(size) for size in options.counts.split(",")]

@@ -186,7 +186,11 @@ class PredictorTable(Table):
 
     name: str = Field(default="committee", description="Name of the predictor.")
     members: int = Field(
-        default=8, ge=1, le=64, description="Models whose disagreement is the spread."
+        default=8,
+        ge=1,
+        le=64,
+        description="Models whose disagreement is the spread, each fitted without its share of the "
+        "rows; of networks half as many.",
     )
     trees: int = Field(default=40, ge=1, le=10_000, description="Trees of one member.")
     seed: Seed = Field(default=0, description="Seed of what is random in learning.")
