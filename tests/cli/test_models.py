@@ -106,6 +106,17 @@ def test_the_list_for_a_program(tunerd: Tunerd, installation: Installation) -> N
     assert "A rebuild on 432 jobs (history has grown)" in shown
 
 
+@pytest.mark.parametrize(("pinned", "version"), [(True, 4), (False, None)])
+def test_the_status_says_that_a_model_is_pinned(
+    tunerd: Tunerd, installation: Installation, pinned: bool, version: int | None
+) -> None:
+    stands(installation, pinned=pinned)
+    said = tunerd("status", "--settings", installation.file)
+    assert ("model 4 serves whatever comes" in said.out) == pinned
+    told = json.loads(tunerd("status", "--settings", installation.file, "--json").out)
+    assert told["studies"][0]["pinned_model"] == version
+
+
 @pytest.mark.parametrize("by", ["number", "name", "prefix"])
 def test_going_back_is_a_command(tunerd: Tunerd, installation: Installation, by: str) -> None:
     names = stands(installation)

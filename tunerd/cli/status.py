@@ -102,6 +102,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "orders": _orders(store, generation, state.get("orders", [])),
         "waiting_for_approval": len(waiting(store, name)),
         "drift": _drift(generation, state),
+        "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
@@ -164,6 +165,13 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
             }
         )
     return found
+
+
+def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:
+    """The version that an operator went back to, while it stands."""
+    if not state.get("tuner", {}).get("training", {}).get("pinned"):
+        return None
+    return next((one.version for one in store.models(study) if one.took_over), None)
 
 
 def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float | None] | None:

@@ -75,6 +75,13 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    if version := study["pinned_model"]:
+        text.append(f"\n  {'pinned':<10}", style="not bold yellow")
+        text.append(
+            f"model {version} serves whatever comes; `tunerd models {study['name']} --latest` "
+            "lets others take over again",
+            style="not bold",
+        )
     for drift in study["drift"]:
         text.append(f"\n  {'drift':<10}", style="not bold yellow")
         text.append(
