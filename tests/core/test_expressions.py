@@ -197,6 +197,7 @@ def test_truth_is_as_in_python(text: str, sample: list[dict[str, Any]]) -> None:
 @example("(-2 * i) ** 63", [ONES])
 @example("9223372036854775807 ** i", [ONES])
 @example("sum(ii * 4611686018427387904)", [ONES])
+@example("sum(ii + i)", [ONES | {"i": 0, "ii": [1, 9223372036854775807, -1]}])
 @example("round(2.5) + round(3.5) - round(-0.5)", [ONES])
 @example("floor(1e300)", [ONES])
 def test_numbers_are_as_in_python(text: str, sample: list[dict[str, Any]]) -> None:

@@ -72,15 +72,16 @@ def _multiply(left: Column, right: Column) -> Column:
         return _finite(result, left.undefined, right.undefined)
     overflow = None
     if _magnitude(x) * _magnitude(y) > INT_MAX:
-        overflow = somewhere(_product_overflows(x, y, result))
+        about = x.astype(np.float64) * y.astype(np.float64)
+        overflow = somewhere(_wrapped(about, result))
     return Column(result, either(left.undefined, right.undefined, overflow))
 
 
-def _product_overflows(x: Array, y: Array, wrapped: Array) -> BoolArray:
-    """Where ``wrapped`` is not the product: it is far off then, so that floats can tell."""
-    exact = x.astype(np.float64) * y.astype(np.float64)
-    overflows: BoolArray = np.abs(exact - wrapped.astype(np.float64)) > 2.0**62
-    return overflows
+def _wrapped(about: FloatArray, result: Array) -> BoolArray:
+    """Where a 64-bit result is not what it is ``about``: it is far off then, so that floats can
+    tell."""
+    found: BoolArray = np.abs(about - result.astype(np.float64)) > 2.0**62
+    return found
 
 
 def _divide(left: Column, right: Column) -> Column:
@@ -159,12 +160,11 @@ def reduced(function: str, column: Column) -> Column:
         return Column(np.count_nonzero(column.values, axis=-1), undefined)
     if values.dtype == np.float64:
         return _finite(values.sum(axis=-1), undefined)
+    total = values.sum(axis=-1)
     if _magnitude(values) * values.shape[-1] <= INT_MAX:
-        return Column(values.sum(axis=-1), undefined)
-    total = Column(values[..., 0], undefined)
-    for position in range(1, values.shape[-1]):
-        total = _add(total, Column(values[..., position]))
-    return total
+        return Column(total, undefined)
+    about = values.astype(np.float64).sum(axis=-1)
+    return Column(total, either(undefined, somewhere(_wrapped(about, total))))
 
 
 def mapped(function: str, column: Column) -> Column:
