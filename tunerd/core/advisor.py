@@ -1,110 +1,36 @@
 """Advice on one context: search its space with what was learned, weigh it against the evidence."""
 
 import json
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
 from tunerd.core import fallback
-from tunerd.core.acquisition import chosen, worth_trying
-from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import MAX_CANDIDATES, Advice, Held, Prospect, Rival, Wanted, decide
-from tunerd.core.evidence import Estimate, estimates
+from tunerd.core.decide import Advice, Held, decide
 from tunerd.core.features import FeatureMap
 from tunerd.core.limits import reachable
-from tunerd.core.model import Model, Outlook
+from tunerd.core.model import Model
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Orders
-from tunerd.core.recommendation import Recommendation, candidate_id
+from tunerd.core.recommendation import Recommendation
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget
 from tunerd.core.space import Space
+from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
+from tunerd.core.survey import Survey
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Advisor", "Spaces"]
+__all__ = ["Advisor"]
 
-MOST_WANTED = 100
-"""Configurations of a round that one message asks for; the next follow as these are run. A message
-must fit into a megabyte, and a study with 48 layers takes a kilobyte for each."""
-BEGIN = 8
-"""Best measured configurations that a search begins with."""
 MOSTLY_EVERYDAY = 0.5
 """Explore share up to which new configurations are introduced by a test."""
 SHORTLIST = 256
 """Best configurations of a search that a batch is chosen from."""
-STEADY = 0.5
-"""Added to the logarithm of a running candidate's expected improvement."""
-TREMBLE = 1e-3
-"""Where nothing ran yet, most are as good as each other: any of them, rather than neighbours."""
-UNLIKELY = 1e3
-"""Taken from that of what most likely does not run."""
-DRAWN = 256
-"""Random configurations looked at for one that most likely runs."""
-
-
-class Spaces:
-    """The study's search spaces by context key, the least recently used one forgotten; with
-    ``orders`` as their limits leave them.
-
-    Some take tens of milliseconds to build, and a busy study has a thousand contexts.
-    """
-
-    MOST = 256
-
-    def __init__(
-        self,
-        study: Study,
-        orders: Orders | None = None,
-        only: Mapping[str, Sequence[Mapping[str, Value]]] | None = None,
-    ) -> None:
-        """``only`` has, by context key, the configurations beside which nothing may be tried."""
-        self._study = study
-        self._orders = orders
-        self._only = only or {}
-        self._known: OrderedDict[str, Space | NothingFeasibleError] = OrderedDict()
-
-    def get(self, key: str, context: Mapping[str, Scalar]) -> Space:
-        """The space of a context.
-
-        Raises:
-            NothingFeasibleError: the constraints rule out everything there.
-        """
-        space = self._known.get(key)
-        if space is None:
-            study = self._study if self._orders is None else self._orders.study_in(key)
-            try:
-                space = Space(study, context, only=self._only.get(key))
-            except NothingFeasibleError as error:
-                space = error
-            self._known[key] = space
-            if len(self._known) > self.MOST:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        if isinstance(space, NothingFeasibleError):
-            raise space
-        return space
-
-    def own_config(
-        self, key: str, context: Mapping[str, Scalar], config: Mapping[str, Value]
-    ) -> dict[str, Value]:
-        """The study's own parameters of a job's configuration, by their present names: as the
-        study file prints them where they lie in the space, as the event had them elsewhere."""
-        config = self._study.named(config)
-        try:
-            space = self.get(key, context)
-            code = space.encode(config)
-        except NothingFeasibleError:
-            code = None
-        if code is not None:
-            return space.decode(code)
-        return config
 
 
 @dataclass
@@ -137,23 +63,34 @@ class Advisor:
         """
         return (self._limited if self.orders.limits(key) else self.spaces).get(key, context)
 
+    def _survey(
+        self,
+        key: str,
+        state: ContextState,
+        model: Model | None,
+        bands: Bands,
+        features: FeatureMap,
+    ) -> Survey:
+        space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
+        return Survey(self.study, key, state, space, whole, self.orders, model, bands, features)
+
     def _settle(
         self,
         state: ContextState,
-        desk: "_Desk",
-        allowed: Sequence[Rival],
+        survey: Survey,
         sequence: int,
         *,
         profiling: bool,
     ) -> None:
         """Draw the consequences of what is being introduced."""
+        allowed, _ = survey.rivals
         state.introduction.settle(
             allowed,
             self.study.min_feasible,
             profiling=profiling,
             sequence=sequence,
             at=state.last_job_at.isoformat() if state.last_job_at else "",
-            scale=desk.scale(allowed),
+            scale=survey.scale(allowed),
         )
 
     def _near(self, key: str, state: ContextState, space: Space) -> Space:
@@ -200,29 +137,26 @@ class Advisor:
             NothingFeasibleError: the constraints rule out everything in this context.
         """
         profiling = state.campaign is not None
-        space = self.space(key, state.context)
-        whole = self.spaces.get(key, state.context)
+        survey = self._survey(key, state, model, bands, features)
         if self.study.limits.of_steps:  # they are counted from what is the incumbent by now
-            first = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
-            self._settle(state, first, first.rivals[0], sequence, profiling=profiling)
-            space = self._near(key, state, space)
-        desk = _Desk(self.study, key, state, space, whole, self.orders, model, bands, features)
+            self._settle(state, survey, sequence, profiling=profiling)
+            survey = replace(survey, space=self._near(key, state, survey.space))
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         if model is None:
-            prospects = desk.start(self.study.search.keep, rng)
+            prospects = survey.start(self.study.search.keep, rng)
         else:
             keep = max(self.study.search.keep, SHORTLIST)
             budget = Budget(self.study.search.evaluations, keep)
-            begin = desk.known_good(running)
-            found = self._searcher.search(space, desk.acquisition, rng, budget, begin)
+            begin = survey.known_good(running)
+            found = self._searcher.search(survey.space, survey.acquisition, rng, budget, begin)
             elsewhere = sequence > 2 * state.evidence.jobs
-            batch = desk.batch(found.codes, found.scores, running, rng, elsewhere=elsewhere)
-            prospects = batch + desk.at_random()
-        prospects = desk.again() + prospects
-        allowed, barred = desk.rivals
-        baseline, given_up = desk.baseline()
-        wanted = desk.wanted(prospects, rng)
-        self._settle(state, desk, allowed, sequence, profiling=profiling)
+            batch = survey.batch(found.codes, found.scores, running, rng, elsewhere=elsewhere)
+            prospects = batch + survey.at_random()
+        prospects = survey.again() + prospects
+        allowed, barred = survey.rivals
+        baseline, given_up = survey.baseline()
+        wanted = survey.wanted(prospects, rng)
+        self._settle(state, survey, sequence, profiling=profiling)
         return decide(
             self.study,
             state.evidence,
@@ -261,297 +195,7 @@ class Advisor:
         seen = []
         for key, state in contexts.items() if configs else ():
             with suppress(NothingFeasibleError):  # then nothing of it counts for the others
-                space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
-                desk = _Desk(
-                    self.study, key, state, space, whole, self.orders, model, bands, features
-                )
-                if rivals := desk.rivals[0]:
-                    seen.append(fallback.look(desk, rivals, configs))
+                survey = self._survey(key, state, model, bands, features)
+                if survey.rivals[0]:
+                    seen.append(fallback.look(survey, configs))
         return fallback.entry(self.study, configs, seen)
-
-
-@dataclass(frozen=True)
-class _Desk:
-    """What lies on the table while one context is looked at."""
-
-    study: Study
-    key: str
-    state: ContextState
-    space: Space
-    """As operators' limits leave it."""
-    whole: Space
-    """As the study file leaves it."""
-    orders: Orders
-    model: Model | None
-    bands: Bands
-    features: FeatureMap
-
-    def outlook(self, codes: Codes) -> Outlook:
-        """What is said of configurations."""
-        assert self.model is not None
-        seen = self.model.outlook(self.features.candidates(self.space, codes))
-        tried = np.array([name in self._tried for name in _names(codes)], np.bool_)
-        return seen.adjusted([self.key] * len(codes), tried, self.bands)
-
-    @cached_property
-    def _tried(self) -> frozenset[bytes]:
-        """The configurations of the space that ran here before, or failed to."""
-        known = [
-            self.whole.encode(trial.config)
-            for trial in self.state.evidence.trials.values()
-            if trial.ran + trial.failures
-        ]
-        return frozenset(_names(code for code in known if code is not None))
-
-    def acquisition(self, codes: Codes) -> FloatArray:
-        """Expected improvement over the best here, times the probability to run. What was tried
-        is not to be searched for."""
-        seen = self.outlook(codes)
-        worth = worth_trying(seen.mean, seen.uncertainty, seen.feasible, self._best)
-        # What most likely fails is not run; its order still shows the slope.
-        sunk = np.minimum(worth, 0.0) - UNLIKELY * (1.0 - seen.feasible)
-        worth = np.where(seen.feasible < self._least, sunk, worth)
-        return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
-
-    @property
-    def _least(self) -> float:
-        """Probability to run below which nothing is tried if anything else can be."""
-        campaign = self.state.campaign
-        own = None if campaign is None else campaign.min_feasible
-        return self.study.min_feasible if own is None else own
-
-    @cached_property
-    def _known(self) -> frozenset[bytes]:
-        """Configurations of which something is known here; what only ran before a drift is not."""
-        known = [
-            self.whole.encode(trial.config)
-            for trial in self.state.evidence.trials.values()
-            if trial.runs or trial.failures
-        ]
-        return frozenset(_names(code for code in known if code is not None))
-
-    @cached_property
-    def _best(self) -> float | None:
-        """The best estimate of a configuration that runs here."""
-        least = self.study.min_feasible
-        ran = [r.estimate.mean for r in self.rivals[0] if r.trial.run_share >= least]
-        return max(ran, default=None)
-
-    def batch(
-        self,
-        codes: Codes,
-        scores: FloatArray,
-        running: Recommendation | None,
-        rng: np.random.Generator,
-        *,
-        elsewhere: bool,
-    ) -> list[Prospect]:
-        """Those of a shortlist (k, D), best first, that should be tried side by side, in order.
-        ``elsewhere`` says that most jobs ran in other contexts.
-
-        Running candidates stay until something clearly better comes: each job moves every
-        prediction a little, and none would ever be run twice.
-        """
-        if not len(codes):
-            return []
-        assert self.model is not None
-        campaign = self.state.campaign
-        rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
-        held = set() if running is None else {one.candidate_id for one in running.candidates}
-        prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
-        bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
-        bonus -= UNLIKELY * (seen.feasible < self._least) * (1.0 - seen.feasible)
-        if self._best is None:
-            bonus += TREMBLE * rng.random(len(bonus))
-        order = chosen(
-            seen.mean,
-            seen.uncertainty,
-            seen.feasible,
-            self._best,
-            self.model.predictor.correlations(rows),
-            np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
-            MAX_CANDIDATES if campaign is None else max(campaign.round_size, MAX_CANDIDATES),
-            bonus,
-            elsewhere=elsewhere,
-        )
-        return [prospects[i] for i in order]
-
-    def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
-        """A spread-out random start, for when there is nothing to predict from yet."""
-        return self._named((code, 0.0) for code in self.space.spread(count, rng))
-
-    def known_good(self, running: Recommendation | None) -> Codes:
-        """Where a search begins, (n, D): what the last one here brought, and the best that ran.
-
-        That is all that a searcher remembers from one time to the next, and it is kept anyway.
-        """
-        measured = sorted(self.state.evidence.measured(), key=lambda named: -named[1].mean)
-        configs = [] if running is None else [one.config for one in running.candidates]
-        configs += [trial.config for _, trial in measured[:BEGIN]]
-        inside = [code for code in map(self.space.encode, configs) if code is not None]
-        return np.array(inside, np.int32).reshape(len(inside), len(self.space.dimensions))
-
-    def prospects(self, codes: Codes, scores: FloatArray) -> list[Prospect]:
-        """What a search found, with what is expected of it."""
-        if not len(codes):
-            return []
-        seen = self.outlook(codes)
-        return self._named(zip(codes, scores.tolist(), strict=True), seen)
-
-    def at_random(self) -> list[Prospect]:
-        """Feasible configurations that nobody searched for. Others are drawn once something new
-        was tried here, not at every look."""
-        tried = len(self.state.evidence.trials)
-        rng = np.random.default_rng([*self.study.search.seeds, tried, *self.key.encode()])
-        codes = self.space.sample(DRAWN, rng)
-        drawn = self.prospects(codes, self.acquisition(codes))
-        return [replace(prospect, at_random=True) for prospect in drawn]
-
-    def again(self) -> list[Prospect]:
-        """Incumbents of earlier that have to be run again after a drift."""
-        trials = self.state.evidence.trials
-        codes = [
-            code
-            for cid in self.state.introduction.recheck
-            if cid in trials and (code := self.space.encode(trials[cid].config)) is not None
-        ]
-        if not codes or self.model is None:
-            return []
-        found = self.prospects(np.stack(codes), np.zeros(len(codes)))
-        return [replace(prospect, again=True) for prospect in found]
-
-    @cached_property
-    def rivals(self) -> tuple[list[Rival], list[Rival]]:
-        """The measured configurations that lie in the space, with what is believed of them; apart
-        from them those that only an operator's limit rules out."""
-        inside = [
-            (cid, trial, code)
-            for cid, trial in self.state.evidence.measured()
-            for code in [self.whole.encode(trial.config)]
-            if code is not None
-        ]
-        if not inside:
-            return [], []
-        trials = [trial for _, trial, _ in inside]
-        own = np.array([trial.mean for trial in trials])
-        noise = self.state.evidence.noise(self._scale(own))
-        if self.model is None:
-            expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
-            feasible = np.ones(len(own))
-        else:
-            seen = self.outlook(np.stack([code for _, _, code in inside]))
-            expected, spread, feasible = seen.mean, seen.spread, seen.feasible
-        beliefs = estimates(trials, noise, expected, spread)
-        alone: Sequence[Estimate | None] = [None] * len(own)
-        if self.model is not None:
-            alone = list(map(Estimate, expected.tolist(), spread.tolist()))
-        found = [
-            Rival(cid, trial, belief, float(p), guess)
-            for (cid, trial, _), belief, p, guess in zip(
-                inside, beliefs, feasible, alone, strict=True
-            )
-        ]
-        if self.space is self.whole:
-            return found, []
-        kept = self.space.feasible(np.stack([code for _, _, code in inside])).tolist()
-        return (
-            [rival for rival, keep in zip(found, kept, strict=True) if keep],
-            [rival for rival, keep in zip(found, kept, strict=True) if not keep],
-        )
-
-    def scale(self, rivals: Sequence[Rival]) -> float:
-        """What a relative noise of 1 is in scores."""
-        return self._scale(np.array([rival.trial.mean for rival in rivals]))
-
-    def _scale(self, scores: FloatArray) -> float:
-        if self.study.objective.scale == "log" or not len(scores):
-            return 1.0
-        return float(np.mean(np.abs(scores)))
-
-    def baseline(self) -> tuple[dict[str, Value] | None, bool]:
-        """What people launch here without tunerd, completed by what is pinned and by what unasked
-        jobs most often use; as far as it is stated where it cannot be completed. And whether
-        there is none because it breaks a limit."""
-        stated = self.study.baseline(self.state.context)
-        if stated is None:
-            return None, False
-        stated = self.orders.completed(self.key, stated)
-        if self.orders.broken(self.key, stated) is not None:
-            return None, True
-        if all(p.name in stated for p in self.study.parameters):
-            return stated, False
-        usual = self.state.evidence.usual(stated)
-        if usual is not None and self.space.encode(usual) is not None:
-            return usual, False
-        return stated, False
-
-    def wanted(self, prospects: Sequence[Prospect], rng: np.random.Generator) -> Wanted | None:
-        """What the context's campaign still asks for; its next round begins when one is done."""
-        campaign = self.state.campaign
-        if campaign is None:
-            return None
-        if campaign.round_done and not campaign.finished:
-            if campaign.round < 0:
-                round_of = self.start(campaign.next_size, rng)
-            else:
-                # Once each: what was drawn at random may have been found by the search as well.
-                distinct = {p.candidate_id: p for p in reversed(prospects)}
-                fresh = [
-                    p
-                    for p in prospects
-                    if p is distinct[p.candidate_id]
-                    and p.candidate_id not in self.state.evidence.trials
-                ]
-                round_of = fresh[: campaign.next_size]
-            campaign.begin_round([(p.candidate_id, p.config) for p in round_of])
-        if campaign.finished:
-            self.state.campaign = None
-            return None
-        inside = []
-        for ask in campaign.asks:
-            code = self.space.encode(ask.config)
-            if code is None:
-                ask.missing = 0  # a new generation of the study or a limit rules it out
-            elif ask.missing > 0:
-                inside.append((ask, code))
-        known = [(code, 0.0) for _, code in inside]
-        seen = (
-            None
-            if self.model is None or not known
-            else self.outlook(np.stack([code for code, _ in known]))
-        )
-        named = self._named(known, seen)
-        asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
-        if seen is not None:
-            asked.sort(key=lambda item: -(item[0].mean or 0.0))
-        return Wanted(campaign.round, tuple(asked[:MOST_WANTED]))
-
-    def _named(
-        self,
-        scored: Iterable[tuple[Codes, float]],
-        seen: Outlook | None = None,
-    ) -> list[Prospect]:
-        found = []
-        scored = list(scored)
-        if not scored:
-            return []
-        codes = np.stack([code for code, _ in scored])
-        places = self.features.coordinates(self.features.candidates(self.space, codes).X)
-        for i, (code, score) in enumerate(scored):
-            config = self.space.decode(code)
-            found.append(
-                Prospect(
-                    candidate_id=candidate_id(self.study.name, self.key, config),
-                    config=config,
-                    place=places[i],
-                    acquisition=score,
-                    mean=None if seen is None else float(seen.mean[i]),
-                    spread=0.0 if seen is None else float(seen.spread[i]),
-                    feasible=None if seen is None else float(seen.feasible[i]),
-                )
-            )
-        return found
-
-
-def _names(codes: Iterable[Codes]) -> Iterator[bytes]:
-    return (code.astype(np.int32).tobytes() for code in codes)

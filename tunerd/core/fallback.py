@@ -10,19 +10,16 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, Codes, FloatArray
-from tunerd.core.contexts import ContextState
+from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.decide import Advice, Rival
 from tunerd.core.evidence import Evidence
-from tunerd.core.model import Outlook
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Incumbent
-from tunerd.core.space import Space
 from tunerd.core.study import Study
+from tunerd.core.survey import Survey
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["MOST_CONTEXTS", "Seen", "entry", "look", "pool"]
@@ -39,24 +36,6 @@ CLOSE = 0.01
 """Configurations whose mean gain differs by less are told apart by their worst."""
 _Z = 1.2815515655446004
 """Φ⁻¹(0.9)."""
-
-
-class Desk(Protocol):
-    """One context, looked at."""
-
-    @property
-    def state(self) -> ContextState:
-        """What is known of it."""
-
-    @property
-    def space(self) -> Space:
-        """As operators' limits leave it."""
-
-    def outlook(self, codes: Codes) -> Outlook:
-        """What is expected of configurations."""
-
-    def baseline(self) -> tuple[dict[str, Value] | None, bool]:
-        """What people launch here without tunerd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +70,18 @@ def pool(contexts: Iterable[Evidence], min_feasible: float) -> list[dict[str, Va
     return [configs[name] for name in best[:MOST_POOLED]]
 
 
-def look(desk: Desk, rivals: Sequence[Rival], configs: Sequence[Mapping[str, Value]]) -> Seen:
+def look(survey: Survey, configs: Sequence[Mapping[str, Value]]) -> Seen:
     """What one context says of each configuration: by its own jobs where there are any, by
     prediction elsewhere."""
+    rivals, _ = survey.rivals
     count = len(configs)
     mean, spread = np.full(count, np.nan), np.zeros(count)
     runs, jobs = np.zeros(count), np.zeros(count)
-    codes = [desk.space.encode(config) for config in configs]
+    codes = [survey.space.encode(config) for config in configs]
     inside = [(i, code) for i, code in enumerate(codes) if code is not None]
     if inside:
         at = [i for i, _ in inside]
-        outlook = desk.outlook(np.stack([code for _, code in inside]))
+        outlook = survey.outlook(np.stack([code for _, code in inside]))
         mean[at], spread[at], runs[at] = outlook.mean, outlook.spread, outlook.feasible
     measured = {_name(one.trial.config): one for one in rivals}
     for i, config in enumerate(configs):
@@ -109,17 +89,17 @@ def look(desk: Desk, rivals: Sequence[Rival], configs: Sequence[Mapping[str, Val
         if own is not None and codes[i] is not None:
             mean[i], spread[i] = own.estimate.mean, own.estimate.sd
             runs[i], jobs[i] = min(own.feasible, own.trial.run_share), own.trial.runs
-    return Seen(_launched(desk, rivals), mean, spread, runs, jobs)
+    return Seen(_launched(survey, rivals), mean, spread, runs, jobs)
 
 
-def _launched(desk: Desk, rivals: Sequence[Rival]) -> float:
+def _launched(survey: Survey, rivals: Sequence[Rival]) -> float:
     """Score of what people launch in a context: the baseline, where it is stated whole, else what
     the jobs reached that followed no recommendation."""
-    stated, _ = desk.baseline()
-    code = None if stated is None else desk.space.encode(stated)
+    stated, _ = survey.baseline()
+    code = None if stated is None else survey.space.encode(stated)
     if stated is not None and code is not None:
         same = [one for one in rivals if _name(one.trial.config) == _name(stated)]
-        return same[0].estimate.mean if same else float(desk.outlook(code[None]).mean[0])
+        return same[0].estimate.mean if same else float(survey.outlook(code[None]).mean[0])
     weights = np.array([one.trial.unasked for one in rivals], float)
     if not weights.any():
         weights = np.array([one.trial.runs for one in rivals], float)

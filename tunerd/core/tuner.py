@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.advisor import Advisor, Spaces
+from tunerd.core.advisor import Advisor
 from tunerd.core.bands import Bands
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState, Promise
@@ -33,6 +33,7 @@ from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.scores import Window
+from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
 from tunerd.core.training import Fetch, Training, portions
 from tunerd.errors import NothingFeasibleError

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.advisor import Spaces
 from tunerd.core.evidence import Evidence, estimates
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
+from tunerd.core.spaces import Spaces
 from tunerd.core.study import Parameter, Study
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
