@@ -224,8 +224,8 @@ class TuneSettings(Section):
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
     keep_models: Count = 12
-    """Versions of a study's model kept whole, to which ``tunerd models --back`` can go back; each
-    takes 1 to 2 MB."""
+    """Versions of a study's model kept whole, to which ``tunerd models --back`` can go back; of
+    ``committee`` each takes 3 to 13 MB, of others 1 or 2."""
     keep_predictions_days: Days = 400.0
     """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
     max_crashes: Count = 3
