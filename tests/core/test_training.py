@@ -110,8 +110,7 @@ def test_a_comparison_survives_a_crash_at_any_step(checkpoint: str, more: int) -
 def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_again() -> None:
     """What it learned from was mixed up by a study whose window reaches back an hour: a few dozen
     jobs against all of them."""
-    whole, short = Tuner(study(), Inline()), Tuner(narrow(), Inline())
-    learn(whole, JOBS[:340])
+    short = Tuner(narrow(), Inline())
     rng = np.random.default_rng(0)
     # The champion has seen everything; the challengers see the latest few jobs, which say nothing.
     learn(short, JOBS[:300])

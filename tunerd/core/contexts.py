@@ -27,7 +27,7 @@ class Promise:
     """Relative to the incumbent of that moment; 0.04 is 4 % better."""
     reference: float
     """That incumbent's score."""
-    kind: Kind = Kind.EXPLOIT
+    kind: Kind
     """Candidates that explore promise nothing; what was predicted of them is compared all the
     same."""
 

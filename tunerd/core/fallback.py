@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.decide import Advice, Rival
+from tunerd.core.decide import Advice
 from tunerd.core.evidence import Evidence
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Incumbent
@@ -73,7 +73,6 @@ def pool(contexts: Iterable[Evidence], min_feasible: float) -> list[dict[str, Va
 def look(survey: Survey, configs: Sequence[Mapping[str, Value]]) -> Seen:
     """What one context says of each configuration: by its own jobs where there are any, by
     prediction elsewhere."""
-    rivals, _ = survey.rivals
     count = len(configs)
     mean, spread = np.full(count, np.nan), np.zeros(count)
     runs, jobs = np.zeros(count), np.zeros(count)
@@ -83,18 +82,19 @@ def look(survey: Survey, configs: Sequence[Mapping[str, Value]]) -> Seen:
         at = [i for i, _ in inside]
         outlook = survey.outlook(np.stack([code for _, code in inside]))
         mean[at], spread[at], runs[at] = outlook.mean, outlook.spread, outlook.feasible
-    measured = {_name(one.trial.config): one for one in rivals}
+    measured = {_name(one.trial.config): one for one in survey.rivals[0]}
     for i, config in enumerate(configs):
         own = measured.get(_name(config))
         if own is not None and codes[i] is not None:
             mean[i], spread[i] = own.estimate.mean, own.estimate.sd
             runs[i], jobs[i] = min(own.feasible, own.trial.run_share), own.trial.runs
-    return Seen(_launched(survey, rivals), mean, spread, runs, jobs)
+    return Seen(_launched(survey), mean, spread, runs, jobs)
 
 
-def _launched(survey: Survey, rivals: Sequence[Rival]) -> float:
+def _launched(survey: Survey) -> float:
     """Score of what people launch in a context: the baseline, where it is stated whole, else what
     the jobs reached that followed no recommendation."""
+    rivals, _ = survey.rivals
     stated, _ = survey.baseline()
     code = None if stated is None else survey.space.encode(stated)
     if stated is not None and code is not None:

@@ -75,7 +75,10 @@ class Predictor(ABC):
     def roughly(
         self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
     ) -> "Predictor":
-        """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth."""
+        """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth.
+
+        Half of the members and not two: each leaves its share of the rows out.
+        """
         whole = study.predictor
         rough = replace(whole, members=(whole.members + 1) // 2, trees=(3 * whole.trees + 3) // 4)
         return type(self).fit(replace(study, predictor=rough), features, rows, seed)

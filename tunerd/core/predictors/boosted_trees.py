@@ -131,7 +131,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
         return _Base(Trend.load(state["trend"]), forest, hidden, state["seed"])
 
     def correct(self, recent: Rows, rest: FloatArray) -> Forest | None:
-        """Grow a few trees for each member."""
+        """Grow a few trees with large steps for each member: every update pays for all."""
         if self._base.forest is None:
             return None
         data = _data(recent, [c for _, c in self._columns], np.arange(len(recent)))
