@@ -94,6 +94,15 @@ def test_with_nothing_known_it_starts_at_random_within_the_explore_share() -> No
     assert "Random start" in advice.reason
 
 
+@pytest.mark.parametrize(("explore", "most"), [(0.2, 5), (0.4, 5), (0.8, 10), (1.0, 13)])
+def test_where_most_jobs_explore_no_candidate_gets_many(explore: float, most: int) -> None:
+    study: Study = replace(STUDY, explore_share=explore)
+    starts = [prospect(x, y, mean=None, feasible=None) for x in range(1, 9) for y in (1, 2)]
+    advice = decide(study, Evidence(), [], starts, None)
+    assert len(advice.candidates) == most
+    assert max(c.share for c in advice.candidates) <= 0.08
+
+
 def test_the_incumbent_is_the_best_estimate_and_not_the_luckiest_run() -> None:
     evidence = Evidence()
     proven = tried(evidence, 1, *[1.00] * 9)

@@ -32,6 +32,7 @@ __all__ = [
     "decide",
     "gist",
     "says_the_same",
+    "side_by_side",
 ]
 
 LARGEST = 1e300
@@ -42,7 +43,10 @@ _Z = 1.2815515655446004
 """Half width of that band in standard deviations of a normal: Φ⁻¹(0.9)."""
 
 MAX_CANDIDATES = 5
-"""With three or more, one failing at once is no disaster; with many, none gets enough jobs."""
+"""With three or more, one failing at once is no disaster; with many, none gets enough jobs …"""
+MOST_SHARE = 0.08
+"""… but where most jobs try something, none gets a larger share: on a busy cluster others would be
+given the same before its first job has ended."""
 SURE = (1.0 + BAND) / 2.0
 """Probability to run from which on a gain may be called certain: as likely as that it is above its
 low end."""
@@ -138,6 +142,11 @@ class Advice:
     round: int | None = None
 
 
+def side_by_side(study: Study) -> int:
+    """How many candidates one message has, but for what a profiling round asks for."""
+    return max(MAX_CANDIDATES, math.ceil(round(study.explore_share / MOST_SHARE, 6)))
+
+
 def decide(
     study: Study,
     evidence: Evidence,
@@ -178,7 +187,7 @@ def decide(
         candidates = _weighed([*confirming, *proposed], study.explore_share, parts)
     else:
         confirm = _to_confirm(study, usable, incumbent)
-        chosen = _choose(fresh, MAX_CANDIDATES - len(confirm))
+        chosen = _choose(fresh, side_by_side(study) - len(confirm))
         candidates = [_confirming(study, rival, incumbent, overrated) for rival in confirm]
         candidates += [_proposing(study, p, incumbent, overrated) for p in chosen]
         candidates = _share(candidates, study.explore_share)

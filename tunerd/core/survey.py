@@ -11,7 +11,7 @@ from tunerd.core.acquisition import chosen, worth_trying
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import MAX_CANDIDATES, Prospect, Rival, Wanted
+from tunerd.core.decide import Prospect, Rival, Wanted, side_by_side
 from tunerd.core.evidence import Estimate, estimates
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model, Outlook
@@ -124,6 +124,7 @@ class Survey:
             return []
         assert self.model is not None
         campaign = self.state.campaign
+        count = max(side_by_side(self.study), campaign.round_size if campaign else 0)
         rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
         held = set() if running is None else {one.candidate_id for one in running.candidates}
         prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
@@ -138,7 +139,7 @@ class Survey:
             self._best,
             self.model.predictor.correlations(rows),
             np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
-            MAX_CANDIDATES if campaign is None else max(campaign.round_size, MAX_CANDIDATES),
+            count,
             bonus,
             elsewhere=elsewhere,
         )

@@ -3,14 +3,15 @@
 One form with and without history::
 
     score = level + b T(x) + f(x) + noise      level ~ N(·, LEVEL²), b ~ N(1, SLOPE²), f ~ GP(k)
+    k(x, y) = e^a x·y + e^b matern(|x - y|)    over the configuration, in units of the lengths
 
-``T`` is what was learned elsewhere; where nothing was, half of a straight line through the jobs: a
-whole one follows a few jobs too far. ``k`` is Matérn 5/2 over the configuration alone, one length
-per coordinate. Lengths, amplitude and noise are chosen by their posterior (MAP) with exact
-gradients; the priors on the lengths are weak, or a few jobs could not tell which parameters do not
-matter. A fit on sixty jobs takes a few milliseconds, so that it is made anew whenever it is needed.
-Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: algorithm 2.1, equations 5.9
-and 5.12.
+``T`` is what was learned elsewhere, 0 where nothing was. The first part of ``k`` is a straight line
+with a slope of its own for each coordinate, the second Matérn 5/2; they share one length per
+parameter. Lengths, amplitudes and noise are chosen by their posterior (MAP) with exact gradients.
+Ten jobs tell lengths badly, and what is chosen is believed as if it were known: the priors are firm
+enough that a few jobs do not make it follow their noise. A fit on sixty jobs takes a few
+milliseconds, so that it is made anew whenever it is needed. Rasmussen and Williams, Gaussian
+Processes for Machine Learning, 2006: algorithm 2.1, equations 4.17, 5.9 and 5.12.
 """
 
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from tunerd.core.arrays import FloatArray, IntArray
 
 __all__ = ["Local"]
 
-LENGTH_PRIOR = (0.7, 2.0)
+LENGTH_PRIOR = (1.3, 0.8)
 """Mean and standard deviation of the logarithm of a length; a parameter has unit variance."""
-AMPLITUDE_PRIOR = (0.0, 1.5)
-NOISE_PRIOR = (-4.0, 1.5)
+STRAIGHT_PRIOR = (0.5, 1.0)
+AMPLITUDE_PRIOR = (0.5, 1.0)
+NOISE_PRIOR = (-3.5, 1.0)
 BOUND = 8.0
 """No logarithm leaves ±BOUND: beyond it nothing changes but the condition of the matrix."""
 ITERATIONS = 40
@@ -37,10 +39,6 @@ SLOPE = 0.5
 """… of how much more or less everything matters here than elsewhere."""
 CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
-TILT = 0.5
-"""How much of a straight line through its own jobs is believed, where nothing else is known."""
-PENALTIES = (0.3, 3.0, 30.0, 300.0)
-"""Of that line; the one with the least generalised cross-validation."""
 LEARN_ROWS = 120
 """Rows that lengths are chosen by: the gradient costs n² per length."""
 JITTER = 1e-8
@@ -58,10 +56,10 @@ class Local:
     """(n, C) configurations that were run; n may be 0."""
     told: FloatArray
     """(n,) what other contexts say of them, in scores."""
-    tilt: FloatArray | None
-    """(C,) slope of the line that stands for that where nobody says anything."""
+    around: bool
+    """Whether anybody says anything of them."""
     theta: FloatArray
-    """(G + 2,) logarithms of lengths, amplitude and noise."""
+    """(G + 3,) logarithms of lengths, of the amplitudes of both parts, and of the noise."""
     factor: FloatArray
     """(n, n) lower Cholesky factor of their covariance."""
     alpha: FloatArray
@@ -87,14 +85,12 @@ class Local:
         """Learn from (n, C) configurations with ``score`` (n,), noise e^noise / ``weight`` (n,).
 
         ``told`` (n,) is what other contexts say of them, None for nothing; ``left`` is the standard
-        deviation of what that leaves in other contexts. ``theta`` (G + 2,) is taken where it is
+        deviation of what that leaves in other contexts. ``theta`` (G + 3,) is taken where it is
         given, and chosen otherwise.
         """
         n = len(score)
-        tilt = None
-        if told is None:
-            tilt = _tilt(Z, score)
-            told = Z @ tilt
+        around = told is not None
+        told = np.zeros(n) if told is None else told
         middle = float(told.mean()) if n else 0.0
         rest = score - told
         level = float(rest.mean()) if n else 0.0
@@ -103,16 +99,16 @@ class Local:
         unit = float(np.sqrt(squares / max(n - 1 + carried, 1.0)))
         unit = unit if unit > 1e-9 else 1.0
         y = (rest - level) / unit
-        slope = (told - middle) / unit if tilt is None else np.zeros(n)
+        slope = (told - middle) / unit
         count = int(groups.max(initial=-1)) + 1
         chosen = theta is not None
         if theta is None:
-            theta = np.array([LENGTH_PRIOR[0]] * count + [AMPLITUDE_PRIOR[0], NOISE_PRIOR[0]])
+            theta = _priors(count)[0]
         if n > 2 and count and not chosen:
             some = slice(0, LEARN_ROWS)
-            apart = _apart(Z[some], groups, count)
+            parts = _parts(Z[some], groups, count)
             found = minimize(
-                lambda at: _posterior(at, apart, y[some], slope[some], weight[some]),
+                lambda at: _posterior(at, *parts, y[some], slope[some], weight[some]),
                 theta,
                 jac=True,
                 method="L-BFGS-B",
@@ -120,14 +116,14 @@ class Local:
                 options={"maxiter": ITERATIONS},
             )
             theta = found.x
-        empty = cls(groups, Z, told, tilt, theta, np.zeros((0, 0)), y, unit, middle, level)
+        empty = cls(groups, Z, told, around, theta, np.zeros((0, 0)), y, unit, middle, level)
         if not n:
             return empty
         K = empty._between(Z, told, Z, told)
         K[np.diag_indices(n)] += np.exp(theta[-1]) / weight + JITTER
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
-        return cls(groups, Z, told, tilt, theta, factor, alpha, unit, middle, level)
+        return cls(groups, Z, told, around, theta, factor, alpha, unit, middle, level)
 
     @property
     def noise(self) -> float:
@@ -138,8 +134,8 @@ class Local:
         self, Z: FloatArray, told: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """(m, C) → (m,) mean, and (m,) variance without the noise of a run."""
-        told = self._line(Z, told)
-        mean, variance = np.zeros(len(Z)), self._prior(told)
+        told = np.zeros(len(Z)) if told is None else told
+        mean, variance = np.zeros(len(Z)), self._prior(Z, told)
         for start in range(0, len(Z) if len(self.Z) else 0, CHUNK):
             part = slice(start, start + CHUNK)
             across = self._between(Z[part], told[part], self.Z, self.told)
@@ -150,7 +146,7 @@ class Local:
 
     def covariance(self, Z: FloatArray, told: FloatArray | None, row: int) -> FloatArray:
         """(m, C) → (m,) covariance of each with one of them, without the noise of a run."""
-        told = self._line(Z, told)
+        told = np.zeros(len(Z)) if told is None else told
         found = self._between(Z, told, Z[[row]], told[[row]])[:, 0]
         if len(self.Z):
             one = self._between(self.Z, self.told, Z[[row]], told[[row]])[:, 0]
@@ -159,77 +155,80 @@ class Local:
         return np.asarray(found * self.unit**2, np.float64)
 
     def _between(self, Z: FloatArray, t: FloatArray, W: FloatArray, u: FloatArray) -> FloatArray:
-        scale = np.exp(-self.theta[self.groups])
-        A, B = Z * scale, W * scale
-        squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * A @ B.T
-        k = np.exp(self.theta[-2]) * _matern(np.sqrt(np.maximum(squares, 0.0)))
+        A, B = self._scaled(Z), self._scaled(W)
+        product = A @ B.T
+        squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * product
+        straight, amplitude = np.exp(self.theta[-3:-1])
+        k = straight * product + amplitude * _matern(np.sqrt(np.maximum(squares, 0.0)))
         slope = np.outer(t - self.middle, u - self.middle) * self._slope**2
         return np.asarray(LEVEL**2 + slope + k, np.float64)
 
-    def _prior(self, t: FloatArray) -> FloatArray:
+    def _prior(self, Z: FloatArray, t: FloatArray) -> FloatArray:
+        straight, amplitude = np.exp(self.theta[-3:-1])
+        k = straight * (self._scaled(Z) ** 2).sum(axis=1) + amplitude
         slope = ((t - self.middle) * self._slope) ** 2
-        return np.asarray(LEVEL**2 + slope + np.exp(self.theta[-2]), np.float64)
+        return np.asarray(LEVEL**2 + slope + k, np.float64)
+
+    def _scaled(self, Z: FloatArray) -> FloatArray:
+        return np.asarray(Z * np.exp(-self.theta[self.groups]), np.float64)
 
     @property
     def _slope(self) -> float:
         """There is nothing to turn around before the first job, nor without other contexts."""
-        return SLOPE / self.unit if len(self.Z) and self.tilt is None else 0.0
-
-    def _line(self, Z: FloatArray, told: FloatArray | None) -> FloatArray:
-        if told is None:
-            told = np.zeros(len(Z)) if self.tilt is None else Z @ self.tilt
-        return told
-
-
-def _tilt(Z: FloatArray, score: FloatArray) -> FloatArray:
-    """(C,) part of the slope of a ridge regression (Golub, Heath and Wahba 1979)."""
-    if len(Z) < 3:
-        return np.zeros(Z.shape[1])
-    U, size, V = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
-    pulls = U.T @ (score - score.mean())
-    found = []
-    for penalty in PENALTIES:
-        kept = size**2 / (size**2 + penalty)
-        off = score - score.mean() - U @ (kept * pulls)
-        free = max(len(Z) - 1.0 - kept.sum(), 0.5)
-        found.append((float(off @ off) / free**2, penalty))
-    penalty = min(found)[1]
-    return np.asarray(TILT * (V.T @ (size / (size**2 + penalty) * pulls)), np.float64)
+        return SLOPE / self.unit if len(self.Z) and self.around else 0.0
 
 
 def _matern(r: FloatArray) -> FloatArray:
     return np.asarray((1.0 + ROOT5 * r + (5.0 / 3.0) * r**2) * np.exp(-ROOT5 * r), np.float64)
 
 
-def _apart(Z: FloatArray, groups: IntArray, count: int) -> FloatArray:
-    """(G, n, n) squared distances in each group of coordinates."""
-    apart = np.zeros((count, len(Z), len(Z)))
+def _parts(Z: FloatArray, groups: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """(G, n, n) squared distances and products in each group of coordinates."""
+    apart, products = np.zeros((2, count, len(Z), len(Z)))
     for column, group in enumerate(groups.tolist()):
-        apart[group] += (Z[:, None, column] - Z[None, :, column]) ** 2
-    return apart
+        z = Z[:, column]
+        apart[group] += (z[:, None] - z) ** 2
+        products[group] += z[:, None] * z
+    return apart, products
+
+
+def _priors(count: int) -> tuple[FloatArray, FloatArray]:
+    """(G + 3,) means and standard deviations of what is chosen."""
+    priors = [LENGTH_PRIOR] * count + [STRAIGHT_PRIOR, AMPLITUDE_PRIOR, NOISE_PRIOR]
+    mean, sd = np.array(priors).T
+    return mean, sd
 
 
 def _posterior(
-    theta: FloatArray, apart: FloatArray, y: FloatArray, slope: FloatArray, weight: FloatArray
+    theta: FloatArray,
+    apart: FloatArray,
+    products: FloatArray,
+    y: FloatArray,
+    slope: FloatArray,
+    weight: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Negative logarithm of the posterior but for a constant, and its gradient."""
     n = len(y)
-    falls = np.exp(-2.0 * theta[:-2])
+    falls = np.exp(-2.0 * theta[:-3])
     r = np.sqrt(np.tensordot(falls, apart, axes=1))
-    amplitude, noise = np.exp(theta[-2]), np.exp(theta[-1]) / weight
+    straight, amplitude = np.exp(theta[-3:-1])
+    noise = np.exp(theta[-1]) / weight
     fall = np.exp(-ROOT5 * r)
+    line = straight * np.tensordot(falls, products, axes=1)
     k = amplitude * (1.0 + ROOT5 * r + (5.0 / 3.0) * r**2) * fall
-    K = LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + k
+    K = LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + line + k
     K[np.diag_indices(n)] += noise + JITTER
     factor = cho_factor(K, lower=True, check_finite=False)
     alpha = cho_solve(factor, y, check_finite=False)
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())
     pull = 0.5 * (cho_solve(factor, np.eye(n), check_finite=False) - np.outer(alpha, alpha))
     # dk / d log ℓ = amplitude (5/3)(1 + √5 r) e^(-√5 r) d² / ℓ²
+    # and of the straight part: -2 straight (z z') / ℓ²
     around = pull * (amplitude * (5.0 / 3.0)) * (1.0 + ROOT5 * r) * fall
-    by_length = falls * np.einsum("gnm,nm->g", apart, around)
-    gradient = np.array([*by_length, np.vdot(pull, k), float(np.diag(pull) @ noise)])
-    priors = [LENGTH_PRIOR] * len(falls) + [AMPLITUDE_PRIOR, NOISE_PRIOR]
-    mean, sd = np.array(priors).T
+    by_length = np.einsum("gnm,nm->g", apart, around)
+    by_length -= 2.0 * straight * np.einsum("gnm,nm->g", products, pull)
+    by_amplitude = [np.vdot(pull, line), np.vdot(pull, k)]
+    gradient = np.array([*falls * by_length, *by_amplitude, float(np.diag(pull) @ noise)])
+    mean, sd = _priors(len(falls))
     off = (theta - mean) / sd
     return value + 0.5 * float(off @ off), gradient + off / sd
