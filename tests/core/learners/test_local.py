@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -99,6 +101,37 @@ def test_covariance_agrees_with_variance() -> None:
     found = np.array([process.covariance(asked, told, i) for i in range(6)])
     np.testing.assert_allclose(np.diag(found), variance, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found, found.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e8])
+def test_one_job_far_from_all_others_is_no_problem(far: float) -> None:
+    Z, y = jobs(40)
+    Z[7] = Z[8]
+    Z[3, 0] = far
+    mean, variance = Local.fit(GROUPS, Z, y, np.ones(40)).predict(jobs(10, seed=1)[0])
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
+
+
+@given(corner=st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=6, max_size=6))
+def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> None:
+    Z, y = jobs(120)
+    mean, sd = local._priors(3)
+    theta = mean + local.BOUND * sd * np.array(corner)
+    parts = local._parts(Z, GROUPS, 3)
+    value, gradient = local._posterior(theta, *parts, y, np.zeros(120), np.full(120, 10.0))
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(3, 60), firm=st.floats(0.01, 10.0))
+def test_whatever_was_tried_it_can_be_learned(seed: int, n: int, firm: float) -> None:
+    rng = np.random.default_rng(seed)
+    Z = rng.choice([-1.5, 0.0, 1.5], size=(n, 4)) * rng.choice([1e-9, 1.0, 30.0], size=4)
+    y = 10.0 ** rng.integers(-6, 6) * Z @ rng.normal(size=4)
+    mean, variance = Local.fit(GROUPS, Z, y, np.full(n, firm)).predict(Z)
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
 
 
 def test_equal_scores_are_no_problem() -> None:

@@ -30,8 +30,8 @@ LENGTH_PRIOR = (1.3, 0.8)
 STRAIGHT_PRIOR = (0.5, 1.0)
 AMPLITUDE_PRIOR = (0.5, 1.0)
 NOISE_PRIOR = (-3.5, 1.0)
-BOUND = 8.0
-"""No logarithm leaves ±BOUND: beyond it nothing changes but the condition of the matrix."""
+BOUND = 4.0
+"""Standard deviations of its prior that nothing chosen leaves."""
 ITERATIONS = 40
 LEVEL = 2.0
 """Standard deviation of the level, in units of how far scores lie apart."""
@@ -42,6 +42,8 @@ CARRIED_JOBS = 4.0
 LEARN_ROWS = 120
 """Rows that lengths are chosen by: the gradient costs n² per length."""
 JITTER = 1e-8
+"""Noise that there is anyway, beside the variance of scores: a matrix must not be singular, however
+far from all others a configuration lies."""
 CHUNK = 1024
 ROOT5 = float(np.sqrt(5.0))
 
@@ -107,20 +109,21 @@ class Local:
         if n > 2 and count and not chosen:
             some = slice(0, LEARN_ROWS)
             parts = _parts(Z[some], groups, count)
+            typical, sd = _priors(count)
+            ends = np.stack([typical - BOUND * sd, typical + BOUND * sd], axis=1)
             found = minimize(
                 lambda at: _posterior(at, *parts, y[some], slope[some], weight[some]),
                 theta,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(-BOUND, BOUND)] * len(theta),
+                bounds=ends,
                 options={"maxiter": ITERATIONS},
             )
             theta = found.x
         empty = cls(groups, Z, told, around, theta, np.zeros((0, 0)), y, unit, middle, level)
         if not n:
             return empty
-        K = empty._between(Z, told, Z, told)
-        K[np.diag_indices(n)] += np.exp(theta[-1]) / weight + JITTER
+        K = _noisy(empty._between(Z, told, Z, told), np.exp(theta[-1]) / weight)
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
         return cls(groups, Z, told, around, theta, factor, alpha, unit, middle, level)
@@ -199,6 +202,11 @@ def _priors(count: int) -> tuple[FloatArray, FloatArray]:
     return mean, sd
 
 
+def _noisy(K: FloatArray, noise: FloatArray) -> FloatArray:
+    K[np.diag_indices(len(K))] += noise + JITTER * np.mean(np.diag(K))
+    return K
+
+
 def _posterior(
     theta: FloatArray,
     apart: FloatArray,
@@ -216,8 +224,7 @@ def _posterior(
     fall = np.exp(-ROOT5 * r)
     line = straight * np.tensordot(falls, products, axes=1)
     k = amplitude * (1.0 + ROOT5 * r + (5.0 / 3.0) * r**2) * fall
-    K = LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + line + k
-    K[np.diag_indices(n)] += noise + JITTER
+    K = _noisy(LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + line + k, noise)
     factor = cho_factor(K, lower=True, check_finite=False)
     alpha = cho_solve(factor, y, check_finite=False)
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())
