@@ -113,13 +113,14 @@ def test_one_job_far_from_all_others_is_no_problem(far: float) -> None:
     assert (variance > 0).all()
 
 
-@given(corner=st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=6, max_size=6))
+@given(corner=st.lists(st.sampled_from([-1.0, 1.0]), min_size=6, max_size=6))
 def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> None:
-    Z, y = jobs(120)
+    """In grids many configurations lie in a line: the matrix is nearly singular."""
+    Z = np.random.default_rng(0).choice([-1.4, -0.5, 0.5, 1.4], size=(120, 4))
     mean, sd = local._priors(3)
     theta = mean + local.BOUND * sd * np.array(corner)
     parts = local._parts(Z, GROUPS, 3)
-    value, gradient = local._posterior(theta, *parts, y, np.zeros(120), np.full(120, 10.0))
+    value, gradient = local._posterior(theta, *parts, Z[:, 0], np.zeros(120), np.full(120, 10.0))
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
