@@ -6,8 +6,8 @@ most of all when both are::
     k = e^a0 + e^a1 kc + e^a2 kx + e^a3 kc kx        kc, kx: Matérn 5/2, one length per column
 
 The product lets what a configuration does depend on the context. Lengths, amplitudes and noise are
-chosen by their posterior (MAP) with exact gradients. Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
+chosen by their posterior (MAP) with exact gradients, under weak priors. Rasmussen and Williams,
+Gaussian Processes for Machine Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,8 @@ from tunerd.core.arrays import BoolArray, FloatArray
 
 __all__ = ["Kernel", "Process", "posterior"]
 
-LENGTH_PRIOR = (1.3, 0.8)
-"""Mean and standard deviation of the logarithm of a length, in standard deviations of a column.
-Weaker ones follow noise as long as jobs are few (see :mod:`.local`)."""
+LENGTH_PRIOR = (0.7, 1.5)
+"""Mean and standard deviation of the logarithm of a length, in standard deviations of a column."""
 AMPLITUDE_PRIOR = (-0.5, 2.0)
 NOISE_PRIOR = (-4.0, 2.0)
 START_LENGTH = 0.4
