@@ -79,7 +79,7 @@ def test_a_line_goes_on_and_is_believed_less_the_farther_it_goes() -> None:
 
 def test_what_ten_jobs_say_of_others_is_honest() -> None:
     """Rough everywhere, so that ten jobs tell lengths badly: half of the errors lie within about
-    two thirds of a standard deviation, and none is a surprise beyond reason."""
+    a standard deviation, and hardly any is a surprise beyond reason."""
     off = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -57,9 +57,7 @@ class Local:
     Z: FloatArray
     """(n, C) configurations that were run; n may be 0."""
     told: FloatArray
-    """(n,) what other contexts say of them, in scores."""
-    around: bool
-    """Whether anybody says anything of them."""
+    """(n,) what other contexts say of them, in scores; 0 where nobody says anything."""
     theta: FloatArray
     """(G + 3,) logarithms of lengths, of the amplitudes of both parts, and of the noise."""
     factor: FloatArray
@@ -91,7 +89,6 @@ class Local:
         given, and chosen otherwise.
         """
         n = len(score)
-        around = told is not None
         told = np.zeros(n) if told is None else told
         middle = float(told.mean()) if n else 0.0
         rest = score - told
@@ -104,12 +101,12 @@ class Local:
         slope = (told - middle) / unit
         count = int(groups.max(initial=-1)) + 1
         chosen = theta is not None
+        typical, sd = _priors(count)
         if theta is None:
-            theta = _priors(count)[0]
+            theta = typical
         if n > 2 and count and not chosen:
             some = slice(0, LEARN_ROWS)
             parts = _parts(Z[some], groups, count)
-            typical, sd = _priors(count)
             ends = np.stack([typical - BOUND * sd, typical + BOUND * sd], axis=1)
             found = minimize(
                 lambda at: _posterior(at, *parts, y[some], slope[some], weight[some]),
@@ -120,13 +117,13 @@ class Local:
                 options={"maxiter": ITERATIONS},
             )
             theta = found.x
-        empty = cls(groups, Z, told, around, theta, np.zeros((0, 0)), y, unit, middle, level)
+        empty = cls(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle, level)
         if not n:
             return empty
         K = _noisy(empty._between(Z, told, Z, told), np.exp(theta[-1]) / weight)
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
-        return cls(groups, Z, told, around, theta, factor, alpha, unit, middle, level)
+        return cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
 
     @property
     def noise(self) -> float:
@@ -177,8 +174,8 @@ class Local:
 
     @property
     def _slope(self) -> float:
-        """There is nothing to turn around before the first job, nor without other contexts."""
-        return SLOPE / self.unit if len(self.Z) and self.around else 0.0
+        """There is nothing to turn around before the first job."""
+        return SLOPE / self.unit if len(self.Z) else 0.0
 
 
 def _matern(r: FloatArray) -> FloatArray:
