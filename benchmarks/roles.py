@@ -30,8 +30,9 @@ from benchmarks.tables import DATA
 from tunerd.core.study import Study, parse_study
 from tunerd.tables.draft import Draft, draft, study_name
 from tunerd.tables.files import open_table
-from tunerd.tables.guess import Guess, guess
+from tunerd.tables.guess import guess
 from tunerd.tables.profile import profile
+from tunerd.tables.roles import Guess
 
 __all__ = ["Judged", "judge", "main"]
 

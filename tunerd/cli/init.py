@@ -14,8 +14,9 @@ from tunerd.cli.options import read_settings
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
-    from tunerd.tables.guess import Given, Guess, Guesses, Role
+    from tunerd.tables.guess import Given, Guesses
     from tunerd.tables.profile import Profile
+    from tunerd.tables.roles import Guess, Role
 
 __all__ = ["init"]
 

@@ -14,26 +14,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tunerd.core.arrays import FloatArray
-from tunerd.core.evidence import Estimate, Evidence, Trial
+from tunerd.core.evidence import Estimate, Evidence
 from tunerd.core.introduction import Challenge, Introduction, elect
 from tunerd.core.observation import Value
+from tunerd.core.prospects import UNHELD, Held, Prospect, Rival, Wanted
 from tunerd.core.reasons import reason_for
 from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
 from tunerd.core.study import Study
 
-__all__ = [
-    "BAND",
-    "Advice",
-    "Held",
-    "Prospect",
-    "Rival",
-    "Wanted",
-    "decide",
-    "gist",
-    "says_the_same",
-    "side_by_side",
-]
+__all__ = ["BAND", "Advice", "decide", "gist", "says_the_same", "side_by_side"]
 
 LARGEST = 1e300
 """What is published in the place of an infinite number, which JSON does not have."""
@@ -81,57 +70,6 @@ baseline."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
-    """A configuration that a search found. Scores are oriented: larger is better."""
-
-    candidate_id: str
-    config: Mapping[str, Value]
-    place: FloatArray
-    """(C,) ``FeatureMap.coordinates``: tells how alike two prospects are."""
-    acquisition: float
-    mean: float | None = None
-    spread: float = 0.0
-    feasible: float | None = None
-    at_random: bool = False
-    """Drawn at random rather than searched for."""
-    again: bool = False
-    """An incumbent of earlier that has to be run again after a drift."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """A configuration of the space that was tried here, with what is believed of it now."""
-
-    candidate_id: str
-    trial: Trial
-    estimate: Estimate
-    feasible: float
-    expected: Estimate | None = None
-    """What the predictor alone says; None before there is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a profiling round still asks for, best predicted first."""
-
-    round: int
-    prospects: tuple[tuple[Prospect, int], ...]
-    """With the number of runs still missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What limits hold back in this context."""
-
-    limits: tuple[str, ...] = ()
-    """As a reason names them."""
-    rivals: Sequence[Rival] = ()
-    """Measured configurations that they rule out."""
-    baseline: bool = False
-    """Whether the baseline is ruled out too."""
-
-
-@dataclass(frozen=True, slots=True)
 class Advice:
     """The part of a recommendation that is decided; the rest is book-keeping."""
 
@@ -154,7 +92,7 @@ def decide(
     prospects: Sequence[Prospect],
     baseline: Mapping[str, Value] | None,
     wanted: Wanted | None = None,
-    held: Held = Held(),
+    held: Held = UNHELD,
     introduction: Introduction | None = None,
     overrated: float = 0.0,
 ) -> Advice:

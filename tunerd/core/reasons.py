@@ -2,15 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tunerd.core.evidence import Evidence
 from tunerd.core.introduction import Introduction, Verdict, elect
+from tunerd.core.prospects import Held, Rival, Wanted
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study
-
-if TYPE_CHECKING:
-    from tunerd.core.decide import Held, Rival, Wanted
 
 __all__ = ["reason_for"]
 
@@ -31,10 +28,10 @@ _OUTCOMES = {
 def reason_for(
     study: Study,
     evidence: Evidence,
-    incumbent: "Rival | None",
+    incumbent: Rival | None,
     candidates: Sequence[Candidate],
-    wanted: "Wanted | None",
-    held: "Held",
+    wanted: Wanted | None,
+    held: Held,
     introduction: Introduction | None = None,
     overrated: float = 0.0,
 ) -> str:
@@ -48,9 +45,9 @@ def reason_for(
 
 def _why(
     evidence: Evidence,
-    incumbent: "Rival | None",
+    incumbent: Rival | None,
     candidates: Sequence[Candidate],
-    wanted: "Wanted | None",
+    wanted: Wanted | None,
     overrated: float,
 ) -> str:
     jobs = f"{_jobs(evidence.jobs)} in this context"
@@ -103,7 +100,7 @@ def _verdict(study: Study, last: Verdict) -> str:
     return text.replace("{runs}", f"{last.runs} run{'' if last.runs == 1 else 's'}")
 
 
-def _held_back(study: Study, held: "Held", incumbent: "Rival | None") -> list[str]:
+def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
     """What to add to a reason where limits are set."""
     if not held.limits:
         return []

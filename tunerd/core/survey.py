@@ -11,12 +11,13 @@ from tunerd.core.acquisition import chosen, worth_trying
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Prospect, Rival, Wanted, side_by_side
+from tunerd.core.decide import side_by_side
 from tunerd.core.evidence import Estimate, estimates
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Value
 from tunerd.core.orders import Orders
+from tunerd.core.prospects import Prospect, Rival, Wanted
 from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.space import Space
 from tunerd.core.study import Study

@@ -8,7 +8,6 @@ store, for ``tunerd recommend``.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice
@@ -16,11 +15,9 @@ from tunerd.core.lifecycle import compose, worth_saying
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.request import Answer, Outcome
+from tunerd.stages.books import Books, Changes
 from tunerd.stages.recommended import Said
 from tunerd.store import RequestRow, Store, Transaction
-
-if TYPE_CHECKING:
-    from tunerd.stages.books import Books, Changes
 
 __all__ = ["answer_requests", "compute_answer", "paused_reason"]
 
@@ -32,7 +29,7 @@ PRUNE_EVERY = 200
 
 
 def answer_requests(
-    books: "Books", tx: Transaction, changes: "Changes", now: datetime, said: Said
+    books: Books, tx: Transaction, changes: Changes, now: datetime, said: Said
 ) -> None:
     """Answer what was asked, as far as this step has looked at it."""
     for key, rows in changes.asked.items():
@@ -48,7 +45,7 @@ def answer_requests(
 
 
 def compute_answer(
-    books: "Books", store: Store, context: Mapping[str, Value], now: datetime
+    books: Books, store: Store, context: Mapping[str, Value], now: datetime
 ) -> tuple[Recommendation | None, str]:
     """What would be answered now, and why; nothing is written. The books are of no use afterwards.
 
@@ -76,7 +73,7 @@ def compute_answer(
     return said, said.reason
 
 
-def _learn_rest(books: "Books", store: Store) -> None:
+def _learn_rest(books: Books, store: Store) -> None:
     """Learn what no daemon has learned yet."""
     tuner = books.tuner
     row = store.study(books.study.name)
@@ -92,7 +89,7 @@ def _learn_rest(books: "Books", store: Store) -> None:
         tuner.catch_up()
 
 
-def paused_reason(books: "Books", key: str) -> str | None:
+def paused_reason(books: Books, key: str) -> str | None:
     """Why an operator keeps a context silent; None when none does."""
     paused = books.tuner.orders.paused(key)
     if paused is None:
@@ -101,7 +98,7 @@ def paused_reason(books: "Books", key: str) -> str | None:
     return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
 
 
-def _why_nothing(books: "Books", found: Advice | str | None) -> str:
+def _why_nothing(books: Books, found: Advice | str | None) -> str:
     """Why a search came to nothing that a scheduler could launch."""
     why = found.reason if isinstance(found, Advice) else "Nothing is worth trying."
     return (
@@ -114,7 +111,7 @@ class _Answering:
     """Finds the answer for one context, and puts into the outbox what belongs there."""
 
     def __init__(
-        self, books: "Books", tx: Transaction, changes: "Changes", now: datetime, said: Said
+        self, books: Books, tx: Transaction, changes: Changes, now: datetime, said: Said
     ) -> None:
         self.books, self.tx, self.changes, self.now, self.said = books, tx, changes, now, said
         self.recommended = books.recommended

@@ -1,7 +1,8 @@
 """The books of one study: what it has learned, in memory as in the store.
 
-:func:`open_books` loads them, :meth:`Books.save` writes what a step changed. Between the two they
-are the same as what is stored; after a failed transaction they are thrown away.
+:func:`open_books` loads them; :meth:`Books.say` writes what a step has to say and
+:meth:`Books.save` what it changed, in one transaction. Between steps they are the same as what is
+stored; after a failed transaction they are thrown away.
 """
 
 import json
@@ -22,7 +23,6 @@ from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.answering import answer_requests
 from tunerd.stages.basis import keep_basis
 from tunerd.stages.recommended import Line, Recommended, Said
 from tunerd.stages.versions import add_versions, keep_versions, manifest_of, parts_of
@@ -62,6 +62,8 @@ PRUNE_PREDICTIONS_EVERY = 1000
 class Changes:
     """What one step wants to change."""
 
+    served: str | None = None
+    """Name of the checkpoint that the step began with."""
     swapped: bool = False
     judged: Sequence[Judged] = ()
     """What was thought of the observations before they were learned."""
@@ -167,44 +169,11 @@ class Books:
         tx: Transaction,
         changes: Changes,
         learned: int,
-        active: Iterable[str],
         now: datetime,
         detail: Mapping[str, Any],
-    ) -> Said:
-        """Write one step: what was learned, and what follows from it."""
-        said = Said()
+    ) -> None:
+        """Write one step: what was learned and changed."""
         sequence = self.tuner.sequence
-        served = self.model
-        self.steps_since += 1
-        self._drop_declined(tx, changes.declined)
-        news = {
-            key: advice
-            for key, advice in changes.searched.items()
-            if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
-        }
-        if self._checkpoint_due(changes.swapped, bool(news)):
-            self._checkpoint(tx, now)
-        said.lines += add_versions(
-            tx,
-            self.study.name,
-            self.generation,
-            self.tuner.training.built,
-            self.model,
-            changes.taken_up,
-            now,
-        )
-        self.tuner.training.built.clear()
-        if not self.ended:
-            self._obey(tx, changes, news, now, said)
-            self._say(tx, changes, news, now, said)
-        self._let_go(tx, changes.outlived, now, said)
-        self._forget(tx, changes.forgotten)
-        crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
-        alive = {*active, self.study.name} if active else set()
-        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, said)
-        if self.anew or self.ended:
-            self._withdraw_what_ended(tx, now, said)
-        answer_requests(self, tx, changes, now, said)
         self._save_state(tx, now)
         self._save_judged(tx, changes.judged, now)
         tx.save_step(
@@ -215,7 +184,7 @@ class Books:
                 sequence_from=sequence - learned + 1,
                 sequence_to=sequence,
                 seeds=self.study.search.seeds,
-                model=served,
+                model=changes.served,
                 swapped_model=self.model if changes.swapped else None,
                 contexts=tuple(changes.searched),
                 detail={**detail, "history": self.chain.digest},
@@ -225,7 +194,6 @@ class Books:
         tx.mark_learned(self.study.name, sequence)
         for number, result in changes.results.items():
             tx.finish_command(number, result, now)
-        return said
 
     def _save_state(self, tx: Transaction, now: datetime) -> None:
         name = self.study.name
@@ -305,6 +273,40 @@ class Books:
 
     # -- saying -----------------------------------------------------------------------------
 
+    def say(self, tx: Transaction, changes: Changes, active: Iterable[str], now: datetime) -> Said:
+        """Write what follows from a step: checkpoint, messages, withdrawals."""
+        said = Said()
+        self.steps_since += 1
+        self._drop_declined(tx, changes.declined)
+        news = {
+            key: advice
+            for key, advice in changes.searched.items()
+            if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
+        }
+        if self._checkpoint_due(changes.swapped, bool(news)):
+            self._checkpoint(tx, now)
+        said.lines += add_versions(
+            tx,
+            self.study.name,
+            self.generation,
+            self.tuner.training.built,
+            self.model,
+            changes.taken_up,
+            now,
+        )
+        self.tuner.training.built.clear()
+        if not self.ended:
+            self._obey(tx, changes, news, now, said)
+            self._say(tx, changes, news, now, said)
+        self._let_go(tx, changes.outlived, now, said)
+        self._forget(tx, changes.forgotten)
+        crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
+        alive = {*active, self.study.name} if active else set()
+        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, said)
+        if self.anew or self.ended:
+            self._withdraw_what_ended(tx, now, said)
+        return said
+
     def _say(
         self,
         tx: Transaction,
@@ -339,7 +341,7 @@ class Books:
                 self.tuner.promise(key, advice)
             else:
                 recommended.propose(tx, message, said)
-            keep_basis(self, tx, message, changes.basis[key])
+            keep_basis(tx, self.generation, self.tuner, self.chain, message, changes.basis[key])
         for proposal in changes.approved.values():
             revision = recommended.next_revision(proposal.context_key)
             fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)

@@ -21,6 +21,7 @@ from tunerd.core.observation import Observation
 from tunerd.errors import FencedOutError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.answering import answer_requests
 from tunerd.stages.basis import basis_of
 from tunerd.stages.books import Books, Changes, open_books
 from tunerd.stages.commands import Desk
@@ -166,7 +167,7 @@ class Tune:
             return False
         self.listener.hear(reports.Began(study=row.name))
         started = self.clock()
-        changes = Changes()
+        changes = Changes(served=books.model)
         fresh: tuple[str, ...] = ()
         if observations:
             learned = books.tuner.learn(observations, books.recommended.advised)
@@ -248,9 +249,10 @@ class Tune:
         return self.clock() - started
 
     def _advise(self, key: str, books: Books, changes: Changes) -> None:
-        changes.basis[key] = basis_of(books, key)
+        followed = books.recommended.followed(key)
+        changes.basis[key] = basis_of(books.tuner, key, followed)
         try:
-            changes.searched[key] = books.tuner.advise(key, books.recommended.followed(key))
+            changes.searched[key] = books.tuner.advise(key, followed)
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
 
@@ -302,8 +304,11 @@ class Tune:
         with self.store.transaction() as tx:
             tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
             tx.fence(row.name, books.epoch)
-            said = books.save(tx, changes, len(observations), active, self.now(), detail)
-            said.lines += tell_drift(tx, books.study, changes.drift, self.drift_topic, self.now())
+            now = self.now()
+            said = books.say(tx, changes, active, now)
+            answer_requests(books, tx, changes, now, said)
+            said.lines += tell_drift(tx, books.study, changes.drift, self.drift_topic, now)
+            books.save(tx, changes, len(observations), now, detail)
         for number in changes.results:
             self._commands = [one for one in self._commands if one.id != number]
         for line in said.lines:

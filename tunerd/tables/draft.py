@@ -15,9 +15,10 @@ from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.choices import context_table, objective_scale, parameter_table
 from tunerd.tables.devices import lookups
 from tunerd.tables.draft_mapping import NEVER, Names, mapping_lines
-from tunerd.tables.guess import Guess, Guesses
+from tunerd.tables.guess import Guesses
 from tunerd.tables.oddities import A_FIELD
 from tunerd.tables.relations import grouped, nearly_decides
+from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of
 from tunerd.tables.tunable import repeat_of
 from tunerd.tables.words import identifier, unit_of

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tunerd.tables.guess import Guess, Guesses
+from tunerd.tables.guess import Guesses
 from tunerd.tables.oddities import bad_when_true, is_of_events, meaning
+from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
 from tunerd.tables.values import status_in
 from tunerd.tables.words import identifier

@@ -11,57 +11,22 @@ two things. Steps, each using what the one before found:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.derived import Rule
-from tunerd.tables.profile import Column, Profile
+from tunerd.tables.measured import find_measured, goal_of, pick_objective
+from tunerd.tables.oddities import find_oddities
+from tunerd.tables.profile import Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
-from tunerd.tables.words import Name, read_name
+from tunerd.tables.roles import Goal, Guess, Role
+from tunerd.tables.tunable import can_be_tuned, find_inputs
+from tunerd.tables.words import read_name
 
-__all__ = ["Given", "Goal", "Guess", "Guesses", "Role", "guess", "sureness"]
+__all__ = ["Given", "Guesses", "guess"]
 
-Role = Literal[
-    "objective",
-    "metric",
-    "context",
-    "parameter",
-    "derived",
-    "status",
-    "finished_at",
-    "time",
-    "job_id",
-    "user",
-    "label",
-    "ignored",
-]
-"""``metric`` was measured and is not the objective; ``derived`` follows from other columns;
-``time`` is one that is not when the job finished; ``label`` is kept and not learned from."""
-
-Goal = Literal["maximize", "minimize"]
 MOST_COLUMNS = 1_000
 """Columns of a table; a study has no more context features, nor a mapping more metrics."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What one column is."""
-
-    column: Column
-    name: Name
-    role: Role
-    sure: float
-    """0 (nothing spoke for it) to 1."""
-    why: str
-    rule: Rule | None = None
-    """Of a derived column."""
-
-    @property
-    def unsure(self) -> bool:
-        """Whether a person should be asked."""
-        return self.sure < 0.5
 
 
 @dataclass(frozen=True)
@@ -98,11 +63,6 @@ class Guesses:
         return self.having("objective")[0]
 
 
-def sureness(margin: float) -> float:
-    """How sure a margin of evidence makes: 1 is a guess, 2 is likely, 4 is as good as certain."""
-    return min(0.99, abs(margin) / (abs(margin) + 1.2))
-
-
 def guess(profile: Profile, given: Given = Given()) -> Guesses:
     """Guess what every column is.
 
@@ -113,10 +73,6 @@ def guess(profile: Profile, given: Given = Given()) -> Guesses:
 
 
 def _guess(profile: Profile, given: Given) -> Guesses:
-    from tunerd.tables.measured import find_measured, goal_of, pick_objective
-    from tunerd.tables.oddities import find_oddities
-    from tunerd.tables.tunable import find_inputs
-
     _check(profile, given)
     names = {column.name: read_name(column.name) for column in profile.columns}
     found = {
@@ -168,8 +124,6 @@ def _check(profile: Profile, given: Given) -> None:
 
 def _last_resort(found: Mapping[str, Guess]) -> dict[str, Guess]:
     """Take for a parameter what is least a context, where nothing else is there to tune."""
-    from tunerd.tables.tunable import can_be_tuned
-
     among = [one for one in found.values() if one.role == "context" and can_be_tuned(one.column)]
     if not among:
         message = (

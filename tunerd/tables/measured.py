@@ -7,11 +7,11 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.guess import Goal, Guess, sureness
 from tunerd.tables.oddities import meaning
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import explained, same_gaps
-from tunerd.tables.words import Name
+from tunerd.tables.roles import Goal, Guess, sureness
+from tunerd.tables.words import Name, read_name
 
 __all__ = ["find_measured", "goal_of", "pick_objective", "shape_of"]
 
@@ -158,8 +158,6 @@ def _rank(one: Guess) -> float:
 
 def _anything(profile: Profile, found: Mapping[str, Guess]) -> list[Guess]:
     """A number with many values that is nothing else yet; the last column most likely."""
-    from tunerd.tables.words import read_name
-
     open_ = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
     if not open_:
         return []

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
-from tunerd.tables.guess import Guess, Role
 from tunerd.tables.profile import Column, Profile
+from tunerd.tables.roles import Guess, Role
 from tunerd.tables.values import status_in
 from tunerd.tables.vocabulary import TIMES, USERS
 from tunerd.tables.words import Name

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tunerd.core.arrays import IntArray
 from tunerd.tables.derived import rule_of
-from tunerd.tables.guess import Guess, Role, sureness
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import grouped, varies_within
+from tunerd.tables.roles import Guess, Role, sureness
 from tunerd.tables.words import Name
 
 __all__ = ["MOST_CHOICES", "can_be_tuned", "find_inputs"]
