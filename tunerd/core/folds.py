@@ -4,6 +4,9 @@ Whole contexts, because a context that nobody has run is predicted worse than a 
 one that is known. And not any contexts, but all of one kind and the largest, because that is how
 new contexts come, with a new GPU type or as jobs grow: how a predictor does on contexts that have
 near relatives says little of how it does on those that have none.
+
+And jobs alone, in fits of their own: one that misses half of the contexts would tell less of the
+others too, and who learns from a context's own jobs would seem to be worth more than it is.
 """
 
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 
 if TYPE_CHECKING:
@@ -22,8 +25,12 @@ __all__ = ["FEW_ROWS", "Fold", "apart"]
 
 MOST_LEFT = 0.6
 """Share of all rows that one fit leaves out at most, if there are contexts enough."""
-ALSO_LEFT = 5
-"""One in so many rows of contexts that stay is left out too."""
+ONE_IN = 5
+"""One in so many rows is left out alone, …"""
+TURNS = 2
+"""… so many times, …"""
+ENOUGH = 400
+"""… or until so many were."""
 FEW_ROWS = 5
 """Rows that have to be left for a fit."""
 
@@ -33,34 +40,32 @@ class Fold:
     """A fit that leaves rows out."""
 
     without: frozenset[str]
-    """Contexts of which it sees nothing."""
-    strange: IntArray
-    """Their rows."""
+    """Contexts of which it sees nothing; none where rows are left out alone."""
     held: IntArray
-    """Rows of other contexts that are left out too."""
+    """The rows left out: all rows of those contexts, or some of any."""
     kept: IntArray
-    """Rows that it sees."""
+    """All others."""
 
 
 def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
-    """Leave each context out once: one kind of them; of the others the largest; and the rest. In
-    each fold also one in :data:`ALSO_LEFT` rows of the contexts that stay. One context is left out
-    by rows alone."""
+    """Leave each context out once, where there are several: one kind of them; of the others the
+    largest; and the rest. Then leave out rows alone."""
     rng = np.random.default_rng(seed)
     names, first, group = np.unique(
         np.array(rows.context_key), return_index=True, return_inverse=True
     )
-    turn = rng.permutation(len(rows)) % ALSO_LEFT
-    part = _parted(rows.X[first], np.bincount(group), features, rng)
-    for fold in sorted(set(part.tolist())):
-        gone = part[group] == fold
-        if len(names) == 1:
-            gone = np.zeros(len(rows), bool)
-        also = ~gone & (turn == fold % ALSO_LEFT)
-        kept = np.flatnonzero(~gone & ~also)
-        if len(kept) >= FEW_ROWS:
-            without = frozenset(names[part == fold] if gone.any() else ())
-            yield Fold(without, np.flatnonzero(gone), np.flatnonzero(also), kept)
+    turn = rng.permutation(len(rows)) % ONE_IN
+    if len(names) > 1:
+        part = _parted(rows.X[first], np.bincount(group), features, rng)
+        for fold in np.unique(part).tolist():
+            yield from _fold(part[group] == fold, frozenset(names[part == fold]))
+    for fold in range(1 if len(rows) >= ENOUGH * ONE_IN else TURNS):
+        yield from _fold(turn == fold, frozenset())
+
+
+def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[Fold]:
+    if held.any() and (~held).sum() >= FEW_ROWS:
+        yield Fold(without, np.flatnonzero(held), np.flatnonzero(~held))
 
 
 def _parted(

@@ -87,12 +87,9 @@ def left_out(
         return None
     found: LeftOut | None = None
     for i, fold in enumerate(apart(rows, features, seed)):
-        held = np.concatenate([fold.strange, fold.held])
-        if not len(held):
-            continue
-        asked, kept = rows.take(held), rows.take(fold.kept)
+        asked, kept = rows.take(fold.held), rows.take(fold.kept)
         said = fit(kept, seed).predict(asked)
-        known = np.arange(len(held)) >= len(fold.strange)
+        known = np.full(len(asked), not fold.without)
         seen = set(_names(kept))
         tried = np.array([name in seen for name in _names(asked)])
         keys = tuple(f"{i} {key}" for key in asked.context_key)

@@ -2,8 +2,8 @@
 
 Weights stand on the errors within contexts, for which two configurations are compared; an error
 that is the same for all of a context costs little. They are the weights of the best blend (a
-quadratic programme: no weight below 0, all together 1), drawn to equal weights by so much as few
-jobs can tell (stacked regressions, Breiman 1996). Members that do not help the others get 0.
+quadratic programme: no weight below 0, all together 1), drawn to prior weights the more, the fewer
+the jobs (stacked regressions, Breiman 1996). Members that do not help the others get 0.
 """
 
 from collections.abc import Mapping, Sequence

@@ -53,8 +53,12 @@ MEMBERS: Mapping[str, type[Predictor]] = {
 NETWORK_ROWS = 25
 """Rows below which networks are not asked: they take more time than all others together, for pairs
 that are few."""
-LOCAL = 0.5
-"""Weight of a context's own process beside all members together, before any job tells."""
+PRIOR: Mapping[str, float] = {"process": 2.0}
+"""Of the members, before any job tells: on tens of jobs a process is mostly the best of them; each
+of the others counts 1."""
+LOCAL = 0.1
+"""Weight of a context's own process beside all members together, before any job tells: they have
+seen the same jobs, and those of contexts alike. As jobs come that they have not seen, it gains."""
 ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
 ALONE = 100
@@ -159,12 +163,13 @@ class Committee(Predictor):
         members = [n for n in MEMBERS if n != "networks" or len(rows) >= NETWORK_ROWS]
         whole = _Council({n: MEMBERS[n].fit(study, features, rows, seed) for n in members})
         folds = list(apart(rows, features, seed))
-        parts = [_without(whole, fold, study, features, rows, seed) for fold in folds]
-        part_of = {
-            key: i for i, fold in enumerate(folds) for key in fold.without if parts[i].members
-        }
+        councils = [_without(whole, fold, study, features, rows, seed) for fold in folds]
+        each = list(zip(folds, councils, strict=True))
+        strange = [(fold, council) for fold, council in each if fold.without]
+        parts = [council for _, council in strange]
+        part_of = {key: i for i, (fold, _) in enumerate(strange) for key in fold.without}
         found = cls(features, whole, parts, part_of, own, state, nothing, nothing)
-        found._examine(folds, rows, seed)
+        found._examine(strange, [one for one in each if not one[0].without], rows, seed)
         found._tell(found._own)
         return found
 
@@ -313,59 +318,60 @@ class Committee(Predictor):
 
     # -- what each is worth -----------------------------------------------------------------
 
-    def _examine(self, folds: Sequence[Fold], rows: Rows, seed: int) -> None:
-        """Weigh members by what they say of rows left out, and see how far off they are all
-        together."""
+    def _examine(
+        self,
+        strange: Sequence[tuple[Fold, _Council]],
+        known: Sequence[tuple[Fold, _Council]],
+        rows: Rows,
+        seed: int,
+    ) -> None:
+        """Weigh members by what those say that have not seen some contexts, and some jobs; and see
+        how far off they are all together."""
         rng = np.random.default_rng([seed, 2])
-        new = Record.empty(len(MEMBERS))
-        every = np.ones(len(MEMBERS))
-        for i, fold in enumerate(folds):
-            held = _some(fold.strange, rng)
-            if self._parts[i].members and len(held):
-                asked = rows.take(held)
-                new = new.joined(_record(self._parts[i].ask(asked, every), asked, f"{i} "))
-        self._left_out = new, self._left_out[1]
+        far = Record.empty(len(MEMBERS))
+        for i, (fold, council) in enumerate(strange):
+            asked = rows.take(_some(fold.held, rng))
+            said = council.ask(asked, np.ones(len(MEMBERS)))
+            far = far.joined(_record(said, asked, f"{i} "))
+        self._left_out = far, self._left_out[1]
         self._weigh()
         self._carry = self._new.copy()
-        if len(new):
-            left = _within_sd(new.score - new.mean @ self._carry, new.keys)
+        if len(far):
+            left = _within_sd(far.score - far.mean @ self._carry, far.keys)
             usual = _within_sd(rows.score, rows.context_key)
-            self._left = left if len(new) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
-        known = Record.empty(len(MEMBERS) + 1)
+            self._left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
+        near = Record.empty(len(MEMBERS) + 1)
         tried: list[bool] = []
-        for i, fold in enumerate(folds):
-            held = _some(fold.held, rng)
-            if self._parts[i].members and len(held):
-                one, again = self._as_known(i, fold, rows, held)
-                known, tried = known.joined(one), tried + again
-        self._left_out = new, known
+        for i, (fold, council) in enumerate(known):
+            asked = rows.take(_some(fold.held, rng))
+            said, again = self._as_known(council, rows.take(fold.kept), asked)
+            near, tried = near.joined(_record(said, asked, f"{i} ")), tried + again
+        self._left_out = far, near
         self._weigh()
-        near, far = self._off(known, self._known), self._off(new, self._new)
-        self._noise = near or far or 1.0
-        self._wider = float(np.clip((far or near or 1.0) / self._noise, 1.0, 25.0))
-        self._left_out_told = self._told_apart(new, known, tried)
+        off, off_far = self._off(near, self._known), self._off(far, self._new)
+        self._noise = off or off_far or 1.0
+        self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
+        self._left_out_told = self._told_apart(far, near, tried)
 
     def _as_known(
-        self, i: int, fold: Fold, rows: Rows, held: IntArray
-    ) -> tuple[Record, list[bool]]:
-        """What is said of rows ``held`` out of contexts that a part has seen, and which of them
-        are of configurations that it saw there."""
-        asked = rows.take(held)
-        mean, spread = np.zeros((2, len(held), len(MEMBERS) + 1))
-        mean[:, :-1], spread[:, :-1] = self._parts[i].ask(asked, np.ones(len(MEMBERS)))
-        told = self._told(asked)
-        seen = rows.take(fold.kept)
+        self, council: _Council, seen: Rows, asked: Rows
+    ) -> tuple[tuple[FloatArray, FloatArray], list[bool]]:
+        """What members that were fitted on ``seen``, and the contexts' processes over those jobs,
+        say of the rows ``asked``, and which of them are of configurations seen there."""
+        mean, spread = np.zeros((2, len(asked), len(MEMBERS) + 1))
+        mean[:, :-1], spread[:, :-1] = council.ask(asked, np.ones(len(MEMBERS)))
+        told, Z = self._told(asked), self._places(asked.X)
         owns = _own(seen)
         self._tell(owns)
-        tried = []
+        again = [False] * len(asked)
         for key, where in _by_context(asked.context_key):
             own = owns.get(key) or OwnJobs()
             process = self._around(own)
-            Z = self._places(asked.X[where])
-            mean[where, -1], variance = process.predict(Z, self._known_of(told[where]))
+            mean[where, -1], variance = process.predict(Z[where], self._known_of(told[where]))
             spread[where, -1] = np.sqrt(variance + process.noise)
-            tried += [(int(at), asked.X[at].tobytes() in own.points) for at in where]
-        return _record((mean, spread), asked, f"{i} "), [again for _, again in sorted(tried)]
+            for at in where.tolist():
+                again[at] = asked.X[at].tobytes() in own.points
+        return (mean, spread), again
 
     def _tell(self, owns: Mapping[str, OwnJobs]) -> None:
         """Note what other contexts say of points: it stays as it is until the next fit, and takes
@@ -379,12 +385,12 @@ class Committee(Predictor):
             point.told = said
 
     def _weigh(self) -> None:
-        there = np.array([name in self._whole.members for name in MEMBERS], np.float64)
-        equal = there / max(there.sum(), 1.0)
+        there = self._whole.members
+        prior = np.array([PRIOR.get(name, 1.0) if name in there else 0.0 for name in MEMBERS])
+        prior /= max(prior.sum(), 1.0)
         new, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
-        self._new = weights_of(new, equal)
-        prior = np.append((1.0 - LOCAL) * equal, LOCAL)
-        self._known = weights_of(known, prior)
+        self._new = weights_of(new, prior)
+        self._known = weights_of(known, np.append((1.0 - LOCAL) * prior, LOCAL))
 
     def _follow(self, said: _Said, rows: Rows) -> None:
         """Note what was said of rows before they are learned."""
@@ -410,18 +416,18 @@ class Committee(Predictor):
         mean, spread = _mixed(record, weights)
         return float(np.clip(noise_of((record.score - mean) / spread, record.score), 0.04, 25.0))
 
-    def _told_apart(self, new: Record, known: Record, tried: Sequence[bool]) -> LeftOut | None:
-        if not len(new) and not len(known):
+    def _told_apart(self, strange: Record, known: Record, tried: Sequence[bool]) -> LeftOut | None:
+        if not len(strange) and not len(known):
             return None
-        far, near = _mixed(new, self._new), _mixed(known, self._known)
+        far, near = _mixed(strange, self._new), _mixed(known, self._known)
         wide = np.sqrt(self._noise)
         return LeftOut(
-            new.keys + known.keys,
+            strange.keys + known.keys,
             np.concatenate([far[0], near[0]]),
             np.concatenate([far[1] * wide * np.sqrt(self._wider), near[1] * wide]),
-            np.concatenate([new.score, known.score]),
-            np.arange(len(new) + len(known)) >= len(new),
-            np.array([False] * len(new) + list(tried), bool),
+            np.concatenate([strange.score, known.score]),
+            np.arange(len(strange) + len(known)) >= len(strange),
+            np.array([False] * len(strange) + list(tried), bool),
         )
 
     # -- keeping ----------------------------------------------------------------------------
