@@ -1,5 +1,7 @@
 """What the committee does beyond what every predictor promises."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.core.tuning import random_jobs, study, true_speed
@@ -89,3 +91,24 @@ def test_members_that_do_not_help_are_not_asked() -> None:
         shares = [weight[kind] for weight in committee.weights.values()]
         assert abs(sum(shares) - 1.0) < 1e-9
         assert min(shares) >= 0.0
+
+
+def test_the_more_jobs_a_context_has_the_better_it_is_predicted_and_the_surer() -> None:
+    features = FeatureMap(TOY)
+    rows = features.rows(random_jobs(900, 0))
+    there = np.isfinite(rows.score)
+    apart = np.array([key.endswith("=16") for key in rows.context_key])
+    rest, own = np.flatnonzero(there & ~apart)[:150], np.flatnonzero(there & apart)
+    score = rows.score.copy()
+    score[apart] += 0.8 * rows.X[apart, 1]  # another context than the others
+    rows = replace(rows, score=score)
+    asked, true = every(features, 16)
+    true = true + 0.8 * asked.X[:, 1]
+    spreads, off = [], []
+    for jobs in (0, 2, 40):
+        known = rows.take(np.concatenate([rest, own[:jobs]]))
+        said = Committee.fit(TOY, features, known, seed=1).predict(asked)
+        spreads.append(float(said.spread.mean()))
+        off.append(float(np.abs(said.mean - true).mean()))
+    assert spreads[1] > spreads[2]  # what is known of none of it cannot tell how strange it is
+    assert off[0] > off[1] > off[2]

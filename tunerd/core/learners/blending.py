@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 
 from tunerd.core.arrays import FloatArray
 
-__all__ = ["Record", "weights_of"]
+__all__ = ["LEAST", "Record", "weights_of"]
 
 DRAWN = 0.1
 """How much the prior weights count for beside what was seen: jobs of one context err alike, so that

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, apart
-from tunerd.core.learners.blending import Record, weights_of
+from tunerd.core.learners.blending import LEAST, Record, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs
@@ -69,6 +69,9 @@ KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
+FAMILIAR = 2.0
+"""Configurations tried with which a context is half known: until then members are weighted and
+believed about as in one that nobody has run."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -99,12 +102,14 @@ class _Council:
     members: Mapping[str, Predictor]
 
     def ask(self, rows: Rows, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, M) means and spreads; members without a weight are not asked."""
+        """(n, M) means and spreads, by weights (M,) or (n, M): who has none is not asked."""
         mean, spread = np.zeros((2, len(rows), len(MEMBERS)))
+        weights = np.broadcast_to(weights, mean.shape)
         for m, name in enumerate(MEMBERS):
-            if weights[m] > 0 and name in self.members:
-                said = self.members[name].predict(rows)
-                mean[:, m], spread[:, m] = said.mean, said.spread
+            where = np.flatnonzero(weights[:, m])
+            if len(where) and name in self.members:
+                said = self.members[name].predict(_of(rows, where))
+                mean[where, m], spread[where, m] = said.mean, said.spread
         return mean, spread
 
 
@@ -235,19 +240,13 @@ class Committee(Predictor):
         mean, spread, weight = np.zeros((3, n, members + 1))
         doubt, told = np.zeros(n), np.full(n, np.nan)
         owns = [self._own.get(key) for key in rows.context_key]
-        share = np.array([o.share if o and self._whole.members else 0.0 for o in owns])
         new = np.array([o is None for o in owns], bool)
-        if everybody:
-            asked = [(np.arange(n), np.maximum(self._new, self._known[:-1]))]
-        else:
-            known = np.flatnonzero(~new & (share > 0))
-            asked = [(np.flatnonzero(new), self._new), (known, self._known[:-1])]
-        for where, counts in asked:
-            if len(where):
-                mean[where, :-1], spread[where, :-1] = self._whole.ask(_of(rows, where), counts)
-        weight[:, :-1] = np.where(new[:, None], self._new, share[:, None] * self._known[:-1])
-        if not self._whole.members:
-            weight[:, :-1] = 0.0
+        if self._whole.members:
+            share = np.array([o.share if o else 1.0 for o in owns])
+            points = np.array([len(o.points) if o else 0 for o in owns])
+            weight[:, :-1] = share[:, None] * self._weights(points)[:, :-1]
+            asked = np.maximum(self._new, self._known[:-1]) if everybody else weight[:, :-1]
+            mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
         where = np.arange(n) if everybody else np.flatnonzero(~new)
@@ -269,9 +268,20 @@ class Committee(Predictor):
     def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
         mean, spread = _pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
-        new = np.array([key not in self._own for key in keys], bool)
-        spread = spread * np.sqrt(self._noise * np.where(new, self._wider, 1.0))
+        owns = [self._own.get(key) for key in keys]
+        new = np.array([own is None for own in owns], bool)
+        strange = 1.0 - _familiar(np.array([len(own.points) if own else 0 for own in owns]))
+        wider = self._wider ** (strange * said.weight[:, :-1].sum(axis=1))
+        spread = spread * np.sqrt(self._noise * wider)
         return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
+
+    def _weights(self, points: IntArray) -> FloatArray:
+        """(n, M + 1) of each member and of the own process, where members know so many (n,)
+        configurations of a context: it is half as known as a strange one at :data:`FAMILIAR`."""
+        familiar = _familiar(points)[:, None]
+        mixed = (1.0 - familiar) * np.append(self._new, 0.0) + familiar * self._known
+        mixed = np.where(mixed < LEAST, 0.0, mixed)
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
 
     def _told(self, rows: Rows) -> FloatArray:
         """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
@@ -341,37 +351,41 @@ class Committee(Predictor):
             usual = _within_sd(rows.score, rows.context_key)
             self._left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
         near = Record.empty(len(MEMBERS) + 1)
-        tried: list[bool] = []
+        tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
         for i, (fold, council) in enumerate(known):
             asked = rows.take(_some(fold.held, rng))
-            said, again = self._as_known(council, rows.take(fold.kept), asked)
-            near, tried = near.joined(_record(said, asked, f"{i} ")), tried + again
+            said, again, there = self._as_known(council, rows.take(fold.kept), asked)
+            near = near.joined(_record(said, asked, f"{i} "))
+            tried, points = np.append(tried, again), np.append(points, there)
         self._left_out = far, near
         self._weigh()
-        off, off_far = self._off(near, self._known), self._off(far, self._new)
+        weights = self._weights(points)
+        off, off_far = self._off(near, weights), self._off(far, self._new)
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
-        self._left_out_told = self._told_apart(far, near, tried)
+        odd = (1.0 - _familiar(points)) * weights[:, :-1].sum(axis=1)
+        self._left_out_told = self._told_apart(far, near, tried, weights, odd)
 
     def _as_known(
         self, council: _Council, seen: Rows, asked: Rows
-    ) -> tuple[tuple[FloatArray, FloatArray], list[bool]]:
+    ) -> tuple[tuple[FloatArray, FloatArray], BoolArray, IntArray]:
         """What members that were fitted on ``seen``, and the contexts' processes over those jobs,
-        say of the rows ``asked``, and which of them are of configurations seen there."""
+        say of the rows ``asked``; which of them are of configurations seen there, and how many of
+        those there are."""
         mean, spread = np.zeros((2, len(asked), len(MEMBERS) + 1))
         mean[:, :-1], spread[:, :-1] = council.ask(asked, np.ones(len(MEMBERS)))
         told, Z = self._told(asked), self._places(asked.X)
         owns = _own(seen)
         self._tell(owns)
-        again = [False] * len(asked)
+        again, points = np.zeros(len(asked), bool), np.zeros(len(asked), np.int64)
         for key, where in _by_context(asked.context_key):
             own = owns.get(key) or OwnJobs()
             process = self._around(own)
             mean[where, -1], variance = process.predict(Z[where], self._known_of(told[where]))
             spread[where, -1] = np.sqrt(variance + process.noise)
-            for at in where.tolist():
-                again[at] = asked.X[at].tobytes() in own.points
-        return (mean, spread), again
+            again[where] = [asked.X[at].tobytes() in own.points for at in where.tolist()]
+            points[where] = len(own.points)
+        return (mean, spread), again, points
 
     def _tell(self, owns: Mapping[str, OwnJobs]) -> None:
         """Note what other contexts say of points: it stays as it is until the next fit, and takes
@@ -416,18 +430,28 @@ class Committee(Predictor):
         mean, spread = _mixed(record, weights)
         return float(np.clip(noise_of((record.score - mean) / spread, record.score), 0.04, 25.0))
 
-    def _told_apart(self, strange: Record, known: Record, tried: Sequence[bool]) -> LeftOut | None:
-        if not len(strange) and not len(known):
+    def _told_apart(
+        self,
+        far: Record,
+        near: Record,
+        tried: BoolArray,
+        weights: FloatArray,
+        strange: FloatArray,
+    ) -> LeftOut | None:
+        """What was said of contexts left out and of jobs left out; of the latter which
+        configurations had been ``tried`` (n,), what each member counted (n, M + 1), and how
+        ``strange`` (n,) the context was."""
+        if not len(far) and not len(near):
             return None
-        far, near = _mixed(strange, self._new), _mixed(known, self._known)
+        one, other = _mixed(far, self._new), _mixed(near, weights)
         wide = np.sqrt(self._noise)
         return LeftOut(
-            strange.keys + known.keys,
-            np.concatenate([far[0], near[0]]),
-            np.concatenate([far[1] * wide * np.sqrt(self._wider), near[1] * wide]),
-            np.concatenate([strange.score, known.score]),
-            np.arange(len(strange) + len(known)) >= len(strange),
-            np.array([False] * len(strange) + list(tried), bool),
+            far.keys + near.keys,
+            np.concatenate([one[0], other[0]]),
+            wide * np.append(one[1] * self._wider**0.5, other[1] * self._wider ** (strange / 2)),
+            np.concatenate([far.score, near.score]),
+            np.arange(len(far) + len(near)) >= len(far),
+            np.append(np.zeros(len(far), bool), tried),
         )
 
     # -- keeping ----------------------------------------------------------------------------
@@ -513,6 +537,10 @@ def _without(
     seen = rows.take(kept)
     members = whole.members.items()
     return _Council({name: m.roughly(study, features, seen, seed) for name, m in members})
+
+
+def _familiar(points: IntArray) -> FloatArray:
+    return np.asarray(points / (points + FAMILIAR), np.float64)
 
 
 def _of(rows: Rows, where: IntArray) -> Rows:
