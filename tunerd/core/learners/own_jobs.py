@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 
-__all__ = ["OwnJobs", "Point"]
+__all__ = ["OwnJobs", "Point", "familiar"]
 
 MOST = 200
 """Configurations kept, those that were tried last: a process costs their number cubed."""
@@ -34,6 +34,15 @@ GROWTH = 1.15
 """… and by how much they grow until it does so later."""
 FADED = 0.01
 """What older points count for after a change."""
+
+
+FAMILIAR = 3.0
+"""Configurations tried with which a context is half known."""
+
+
+def familiar(points: IntArray) -> FloatArray:
+    """(n,) how well contexts are known, 0 to 1, by how many configurations were tried in each."""
+    return np.asarray(points / (points + FAMILIAR), np.float64)
 
 
 @dataclass(slots=True)

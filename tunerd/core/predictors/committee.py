@@ -28,7 +28,7 @@ from tunerd.core.folds import Fold, apart
 from tunerd.core.learners.blending import LEAST, Record, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.local import Local
-from tunerd.core.learners.own_jobs import OwnJobs
+from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.left_out import LeftOut
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
@@ -69,9 +69,6 @@ KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
-FAMILIAR = 2.0
-"""Configurations tried with which a context is half known: until then members are weighted and
-believed about as in one that nobody has run."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -270,16 +267,16 @@ class Committee(Predictor):
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         owns = [self._own.get(key) for key in keys]
         new = np.array([own is None for own in owns], bool)
-        strange = 1.0 - _familiar(np.array([len(own.points) if own else 0 for own in owns]))
+        strange = 1.0 - familiar(np.array([len(own.points) if own else 0 for own in owns]))
         wider = self._wider ** (strange * said.weight[:, :-1].sum(axis=1))
         spread = spread * np.sqrt(self._noise * wider)
         return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
 
     def _weights(self, points: IntArray) -> FloatArray:
-        """(n, M + 1) of each member and of the own process, where members know so many (n,)
-        configurations of a context: it is half as known as a strange one at :data:`FAMILIAR`."""
-        familiar = _familiar(points)[:, None]
-        mixed = (1.0 - familiar) * np.append(self._new, 0.0) + familiar * self._known
+        """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a
+        context were tried: between those for a new one and those for a known one."""
+        known = familiar(points)[:, None]
+        mixed = (1.0 - known) * np.append(self._new, 0.0) + known * self._known
         mixed = np.where(mixed < LEAST, 0.0, mixed)
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
 
@@ -363,7 +360,7 @@ class Committee(Predictor):
         off, off_far = self._off(near, weights), self._off(far, self._new)
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
-        odd = (1.0 - _familiar(points)) * weights[:, :-1].sum(axis=1)
+        odd = (1.0 - familiar(points)) * weights[:, :-1].sum(axis=1)
         self._left_out_told = self._told_apart(far, near, tried, weights, odd)
 
     def _as_known(
@@ -537,10 +534,6 @@ def _without(
     seen = rows.take(kept)
     members = whole.members.items()
     return _Council({name: m.roughly(study, features, seen, seed) for name, m in members})
-
-
-def _familiar(points: IntArray) -> FloatArray:
-    return np.asarray(points / (points + FAMILIAR), np.float64)
 
 
 def _of(rows: Rows, where: IntArray) -> Rows:

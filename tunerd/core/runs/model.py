@@ -22,6 +22,7 @@ from scipy.special import betaln, ndtr, softmax
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.runs.boundary import Boundary
 from tunerd.core.runs.tried import Outcomes, Tried
@@ -46,10 +47,6 @@ SLOW = 20.0
 """Jobs that draw the classifier to the plain share."""
 FEW = 5.0
 """Failures, and successes, below which a classifier would only learn which rows they were."""
-
-
-FAMILIAR = 3.0
-"""Configurations tried with which a context is half known."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
 MARGIN_TREES = 40
@@ -192,7 +189,7 @@ class RunsModel:
         """(n,) how well each row's context is known, 0 to 1."""
         tried = {key: self._contexts.get(key) for key in dict.fromkeys(keys)}
         jobs = {key: 0 if one is None else len(one.outcomes) for key, one in tried.items()}
-        return np.array([jobs[key] / (jobs[key] + FAMILIAR) for key in keys])
+        return familiar(np.array([jobs[key] for key in keys]))
 
     def _expect(self, rows: Rows) -> None:
         """Note what the classifier says of configurations that were just tried: only what it
