@@ -130,7 +130,7 @@ def test_other_contexts_teach_what_does_not_run() -> None:
 
 
 def test_learning_at_once_is_as_good_as_at_fitting() -> None:
-    """Without a classifier (too few failures) a fit and updates know the same."""
+    """Without a classifier (a single failure) a fit and updates know the same."""
     jobs = (
         outcomes(range(20)) + outcomes([30], Status.OUT_OF_MEMORY) + outcomes([31], Status.FAILED)
     )
@@ -261,12 +261,12 @@ def test_where_little_runs_a_few_outcomes_say_where(
         p = RunsModel.fit(study, features, features.rows(jobs), 0).predict(
             features.candidates(space, codes)
         )
-        if 0 < runs[tried].sum() < 5:  # too few for a classifier
+        if 0 < runs[tried].sum() < 5:
             rest = np.setdiff1d(np.arange(len(configs)), tried)
             found.append(auc(p[rest], runs[rest]))
             shares.append(p[rest].mean())
     assert len(found) >= 4
-    assert np.mean(found) > 0.75
+    assert np.mean(found) > 0.7
     assert np.mean(shares) < 0.25  # and not everything is promised to run
 
 

@@ -45,8 +45,8 @@ HARD = 0.001
 the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 and not .5."""
 SLOW = 20.0
 """Jobs that draw the classifier to the plain share."""
-FEW = 5.0
-"""Failures, and successes, below which a classifier would only learn which rows they were."""
+FEW = 2.0
+"""Failures, and successes, below which a classifier would only learn which row it was."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
 MARGIN_TREES = 40
