@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 
 from tunerd.core.arrays import FloatArray
 
-__all__ = ["LEAST", "Record", "weights_of"]
+__all__ = ["LEAST", "Record", "pooled", "weights_of"]
 
 DRAWN = 0.1
 """How much the prior weights count for beside what was seen: jobs of one context err alike, so that
@@ -69,6 +69,10 @@ class Record:
             tuple(self.keys[i] for i in places.tolist()),
         )
 
+    def blended(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n,) mean and spread of all together, by weights (M,) or (n, M)."""
+        return pooled(self.mean, self.spread, np.broadcast_to(weights, self.mean.shape))
+
     def arrays(self) -> Mapping[str, FloatArray]:
         """All but the keys, by name."""
         return {"mean": self.mean, "spread": self.spread, "score": self.score}
@@ -104,6 +108,16 @@ def weights_of(record: Record, prior: FloatArray) -> FloatArray:
     found, _ = nnls(A, b)
     found = np.where(found < LEAST, 0.0, found)
     return np.asarray(found / found.sum(), np.float64)
+
+
+def pooled(
+    mean: FloatArray, spread: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n, M) → (n,) mean and spread of all. The spread is the geometric mean of how far off each
+    would be: one that hardly counts and is wildly unsure does not set it."""
+    together = (weight * mean).sum(axis=1)
+    off = np.where(weight > 0, spread**2 + (mean - together[:, None]) ** 2, 1.0)
+    return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
 
 
 def _within(values: FloatArray, keys: Sequence[str]) -> FloatArray:

@@ -16,7 +16,6 @@ milliseconds; members wait for the next fit. With nothing known elsewhere it is 
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -25,34 +24,21 @@ from safetensors.numpy import load, save
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, apart
-from tunerd.core.learners.blending import LEAST, Record, weights_of
+from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.left_out import LeftOut
 from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.boosted_trees import BoostedTrees
+from tunerd.core.predictors.council import MEMBERS, Council, rows_at
 from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
-from tunerd.core.predictors.gaussian_process import GaussianProcess
-from tunerd.core.predictors.neural_ensemble import NeuralEnsemble
-from tunerd.core.predictors.tree_kinds import ConfigurationTrees, RandomForest
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
     from tunerd.core.study import Study
 
-__all__ = ["MEMBERS", "Committee"]
+__all__ = ["Committee"]
 
-MEMBERS: Mapping[str, type[Predictor]] = {
-    "process": GaussianProcess,
-    "networks": NeuralEnsemble,
-    "boosted": BoostedTrees,
-    "forest": RandomForest,
-    "configuration": ConfigurationTrees,
-}
-NETWORK_ROWS = 25
-"""Rows below which networks are not asked: they take more time than all others together, for pairs
-that are few."""
 PRIOR: Mapping[str, float] = {"process": 2.0}
 """Of the members, before any job tells: on tens of jobs a process is mostly the best of them; each
 of the others counts 1."""
@@ -63,8 +49,6 @@ ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
 ALONE = 100
 """… and where there is one context only: what is known of it alone is the process's business."""
-FOLD_ROWS = 4_000
-"""Rows of a fit that leaves contexts out, at most."""
 KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
@@ -92,32 +76,14 @@ class _Said(NamedTuple):
     """(n,) what other contexts say; NaN where nobody was asked."""
 
 
-@dataclass(frozen=True)
-class _Council:
-    """Members that were fitted on the same rows."""
-
-    members: Mapping[str, Predictor]
-
-    def ask(self, rows: Rows, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, M) means and spreads, by weights (M,) or (n, M): who has none is not asked."""
-        mean, spread = np.zeros((2, len(rows), len(MEMBERS)))
-        weights = np.broadcast_to(weights, mean.shape)
-        for m, name in enumerate(MEMBERS):
-            where = np.flatnonzero(weights[:, m])
-            if len(where) and name in self.members:
-                said = self.members[name].predict(_of(rows, where))
-                mean[where, m], spread[where, m] = said.mean, said.spread
-        return mean, spread
-
-
 class Committee(Predictor):
     """See the module. Deterministic for its rows and seed."""
 
     def __init__(
         self,
         features: "FeatureMap",
-        whole: _Council,
-        parts: Sequence[_Council],
+        whole: Council,
+        parts: Sequence[Council],
         part_of: Mapping[str, int],
         own: Mapping[str, OwnJobs],
         state: Mapping[str, Any],
@@ -161,15 +127,14 @@ class Committee(Predictor):
         }
         nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
         if len(rows) < ENOUGH_ROWS or (len(own) == 1 and len(rows) < ALONE):
-            return cls(features, _Council({}), (), {}, own, state, nothing, nothing)
-        members = [n for n in MEMBERS if n != "networks" or len(rows) >= NETWORK_ROWS]
-        whole = _Council({n: MEMBERS[n].fit(study, features, rows, seed) for n in members})
+            return cls(features, Council({}), (), {}, own, state, nothing, nothing)
+        whole = Council.fit(study, features, rows, seed)
         folds = list(apart(rows, features, seed))
-        councils = [_without(whole, fold, study, features, rows, seed) for fold in folds]
+        councils = [whole.refitted(study, features, rows, fold.kept, seed) for fold in folds]
         each = list(zip(folds, councils, strict=True))
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
-        part_of = {key: i for i, (fold, _) in enumerate(strange) for key in fold.without}
+        part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         found = cls(features, whole, parts, part_of, own, state, nothing, nothing)
         found._examine(strange, [one for one in each if not one[0].without], rows, seed)
         found._tell(found._own)
@@ -248,7 +213,7 @@ class Committee(Predictor):
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
         where = np.arange(n) if everybody else np.flatnonzero(~new)
         if len(where):
-            told[where] = self._told(_of(rows, where))
+            told[where] = self._told(rows_at(rows, where))
         Z = self._places(rows.X)
         for key, where in _by_context(rows.context_key):
             own = self._own.get(key)
@@ -263,7 +228,7 @@ class Committee(Predictor):
         return _Said(mean, spread, weight, doubt, told)
 
     def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
-        mean, spread = _pooled(said.mean, said.spread, said.weight)
+        mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         owns = [self._own.get(key) for key in keys]
         new = np.array([own is None for own in owns], bool)
@@ -289,7 +254,7 @@ class Committee(Predictor):
         for i, council in ((-1, self._whole), *enumerate(self._parts)):
             where = np.flatnonzero(part == i)
             if len(where):
-                told[where] = council.ask(_of(rows, where), self._carry)[0] @ self._carry
+                told[where] = council.ask(rows_at(rows, where), self._carry)[0] @ self._carry
         return told
 
     def _known_of(self, told: FloatArray) -> FloatArray | None:
@@ -327,8 +292,8 @@ class Committee(Predictor):
 
     def _examine(
         self,
-        strange: Sequence[tuple[Fold, _Council]],
-        known: Sequence[tuple[Fold, _Council]],
+        strange: Sequence[tuple[Fold, Council]],
+        known: Sequence[tuple[Fold, Council]],
         rows: Rows,
         seed: int,
     ) -> None:
@@ -364,7 +329,7 @@ class Committee(Predictor):
         self._left_out_told = self._told_apart(far, near, tried, weights, odd)
 
     def _as_known(
-        self, council: _Council, seen: Rows, asked: Rows
+        self, council: Council, seen: Rows, asked: Rows
     ) -> tuple[tuple[FloatArray, FloatArray], BoolArray, IntArray]:
         """What members that were fitted on ``seen``, and the contexts' processes over those jobs,
         say of the rows ``asked``; which of them are of configurations seen there, and how many of
@@ -424,7 +389,7 @@ class Committee(Predictor):
         are too few to say."""
         if len(record) < FEW_ROWS:
             return None
-        mean, spread = _mixed(record, weights)
+        mean, spread = record.blended(weights)
         return float(np.clip(noise_of((record.score - mean) / spread, record.score), 0.04, 25.0))
 
     def _told_apart(
@@ -440,7 +405,7 @@ class Committee(Predictor):
         ``strange`` (n,) the context was."""
         if not len(far) and not len(near):
             return None
-        one, other = _mixed(far, self._new), _mixed(near, weights)
+        one, other = far.blended(self._new), near.blended(weights)
         wide = np.sqrt(self._noise)
         return LeftOut(
             far.keys + near.keys,
@@ -486,8 +451,7 @@ class Committee(Predictor):
         for name, record in records.items():
             blobs[name] = seal(save(dict(record.arrays())))
         for i, council in enumerate((self._whole, *self._parts)):
-            for name, member in council.members.items():
-                blobs |= {f"{i}.{name}.{part}": blob for part, blob in member.dump().items()}
+            blobs |= council.dump(f"{i}.")
         return blobs
 
     @classmethod
@@ -511,9 +475,7 @@ class Committee(Predictor):
             part = slice(at, at := at + points)
             own[key] = OwnJobs.load(told, values["X"][part], values["values"][part])
         councils = [
-            _Council(
-                {n: MEMBERS[n].load(study, features, _below(blobs, f"{i}.{n}.")) for n in names}
-            )
+            Council.load(study, features, blobs, f"{i}.", names)
             for i, names in enumerate([state["whole"], *state["parts"]])
         ]
         left_out, live = (
@@ -522,22 +484,6 @@ class Committee(Predictor):
         return cls(
             features, councils[0], councils[1:], state["part_of"], own, state, left_out, live
         )
-
-
-def _without(
-    whole: _Council, fold: Fold, study: "Study", features: "FeatureMap", rows: Rows, seed: int
-) -> _Council:
-    """Members that have not seen what a fold leaves out."""
-    kept = fold.kept
-    if len(kept) > FOLD_ROWS:
-        kept = np.sort(np.random.default_rng(seed).permutation(kept)[:FOLD_ROWS])
-    seen = rows.take(kept)
-    members = whole.members.items()
-    return _Council({name: m.roughly(study, features, seen, seed) for name, m in members})
-
-
-def _of(rows: Rows, where: IntArray) -> Rows:
-    return rows if len(where) == len(rows) else rows.take(where)
 
 
 def _own(rows: Rows) -> dict[str, OwnJobs]:
@@ -562,20 +508,6 @@ def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> 
     return Record(said[0], said[1], rows.score, keys)
 
 
-def _mixed(record: Record, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return _pooled(record.mean, record.spread, np.broadcast_to(weights, record.mean.shape))
-
-
-def _pooled(
-    mean: FloatArray, spread: FloatArray, weight: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """(n, M) → (n,) mean and spread of all. The spread is the geometric mean of how far off each
-    would be: one that hardly counts and is wildly unsure does not set it."""
-    together = (weight * mean).sum(axis=1)
-    off = np.where(weight > 0, spread**2 + (mean - together[:, None]) ** 2, 1.0)
-    return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
-
-
 def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
     """Typical size of (n,) values once each context's own mean is taken off; wild ones do not
     count."""
@@ -585,7 +517,3 @@ def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
 
 def _some(where: IntArray, rng: np.random.Generator) -> IntArray:
     return where if len(where) <= KEPT else np.sort(rng.permutation(where)[:KEPT])
-
-
-def _below(blobs: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
-    return {k[len(prefix) :]: v for k, v in blobs.items() if k.startswith(prefix)}
