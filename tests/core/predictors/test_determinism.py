@@ -10,13 +10,15 @@ import sys
 
 SCRIPT = """
 import hashlib
+from dataclasses import replace
 from tests.core.tuning import random_jobs, study
 from tunerd.core.features import FeatureMap
 from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.runs.model import RunsModel
 
 features = FeatureMap(study())
-rows = features.rows(random_jobs(60, 0))
+rows = features.rows(random_jobs(90, 0))
+rows = replace(rows, context_key=[f"{key} {i % 4}" for i, key in enumerate(rows.context_key)])
 for kind in (*map(predictor_class, PREDICTORS), RunsModel):
     blobs = kind.fit(study(), features, rows, 1).dump()
     print(kind.__name__, [(n, hashlib.sha256(blobs[n]).hexdigest()) for n in sorted(blobs)])
