@@ -90,6 +90,19 @@ def test_any_number_of_rows_gives_finite_means_and_positive_spreads(
     assert predictor.predict(Rows.empty(len(features.columns))).mean.shape == (0,)
 
 
+@pytest.mark.parametrize("count", [3, ROWS])
+def test_means_alone_are_those_of_predictions(kind: type[Predictor], count: int) -> None:
+    features, rows = rows_of(count)
+    predictor = kind.fit(TOY, features, rows, seed=1)
+    _, new = rows_of(20, seed=5)
+    for _ in range(2):
+        for n in (8, 64):
+            asked, _ = every_candidate(features, n)
+            said = predictor.predict(asked)
+            np.testing.assert_allclose(predictor.means(asked), said.mean, rtol=1e-9)
+        predictor.update(new, new)
+
+
 def test_it_ranks_what_it_has_not_seen(kind: type[Predictor]) -> None:
     features, predictor = rows_of(ROWS)[0], fitted(kind)
     for n in (8, 16, 64):  # 64 is a context without any job

@@ -155,6 +155,14 @@ class Process:
         found: FloatArray = self.alpha / np.sqrt(np.einsum("nm,nm->n", inverse, inverse))
         return found
 
+    def mean(self, Z: FloatArray) -> FloatArray:
+        """(m, D) → (m,) mean alone, at half of what :meth:`predict` costs."""
+        found = [
+            self.kernel.between(Z[start : start + CHUNK], self.Z) @ self.alpha
+            for start in range(0, len(Z), CHUNK)
+        ]
+        return np.concatenate([np.zeros(0), *found])
+
     def predict(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, D) → (m,) mean, and (m,) variance without noise, as the last rows alone have it:
         never too small, and at 1,300 rows a tenth of the work."""

@@ -60,6 +60,11 @@ class Predictor(ABC):
     def predict(self, rows: "Rows") -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
+    def means(self, rows: "Rows") -> "FloatArray":
+        """(n,) of :meth:`predict` the means, where nobody asks how sure they are: a predictor for
+        which that is less work says how."""
+        return self.predict(rows).mean
+
     def correlations(self, rows: "Rows") -> "Callable[[int], FloatArray]":
         """Of n rows of one context: a function that says of one of them how what is uncertain of
         each goes together with what is uncertain of it, (n,) from -1 to 1. Not at all, where a

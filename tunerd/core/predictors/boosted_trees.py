@@ -54,6 +54,10 @@ class _Base:
             members = members + self.forest.predict(_without(X, self.hidden))
         return Told(members, leverage)
 
+    def members(self, X: FloatArray) -> FloatArray:
+        """See :meth:`Base.members`."""
+        return self.predict(X).members
+
     def learned(self, rows: Rows, recent: Rows) -> Self:
         """Leave new rows to levels and correction."""
         del rows, recent

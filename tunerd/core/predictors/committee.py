@@ -254,7 +254,7 @@ class Committee(Predictor):
         for i, council in ((-1, self._whole), *enumerate(self._parts)):
             where = np.flatnonzero(part == i)
             if len(where):
-                told[where] = council.ask(rows_at(rows, where), self._carry)[0] @ self._carry
+                told[where] = council.means(rows_at(rows, where), self._carry)
         return told
 
     def _known_of(self, told: FloatArray) -> FloatArray | None:

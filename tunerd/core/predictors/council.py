@@ -70,6 +70,14 @@ class Council:
                 mean[where, m], spread[where, m] = said.mean, said.spread
         return mean, spread
 
+    def means(self, rows: Rows, weights: FloatArray) -> FloatArray:
+        """(n,) mean of all by weights (M,)."""
+        mean = np.zeros(len(rows))
+        for name, weight in zip(MEMBERS, weights.tolist(), strict=True):
+            if weight > 0 and name in self.members:
+                mean += weight * self.members[name].means(rows)
+        return mean
+
     def dump(self, prefix: str) -> dict[str, bytes]:
         """State as named blobs, each name beginning with ``prefix``."""
         return {

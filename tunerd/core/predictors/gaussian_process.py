@@ -68,6 +68,13 @@ class _Base:
         found, variance = self.process.predict(self.trend.design(X))
         return Told(mean + self.scale * found[:, None], leverage, self.scale**2 * variance)
 
+    def members(self, X: FloatArray) -> FloatArray:
+        """See :meth:`Base.members`."""
+        mean, _ = self.trend.predict(X)
+        if self.process is None:
+            return mean
+        return mean + self.scale * self.process.mean(self.trend.design(X))[:, None]
+
     def learned(self, rows: Rows, recent: Rows) -> Self:
         """Let rows join; of those since the fit only the latest are kept."""
         del recent
@@ -139,7 +146,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
             base = _Base(trend, process, scale, y, weight, len(y))
             # In its own standard deviations: how much wider than it thinks a band must be.
             off = process.left_out() * scale * np.sqrt(np.exp(kernel.noise))
-        found = base.predict(rows.X).members[:, 0]
+        found = base.members(rows.X)[:, 0]
         levels = Levels.fit(rows.context_key, rows.score - found, rows.weight)
         return cls.settled(features, base, levels, off, rows.score)
 

@@ -74,6 +74,10 @@ class _Base:
         expected, leverage = self.trend.predict(X)
         return Told(self.scale * self.networks.predict(self.inputs(X)) + expected, leverage)
 
+    def members(self, X: FloatArray) -> FloatArray:
+        """See :meth:`Base.members`."""
+        return self.predict(X).members
+
     def learned(self, rows: Rows, recent: Rows) -> Self:
         """Take a few steps on the recent window."""
         del rows

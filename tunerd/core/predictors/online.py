@@ -56,6 +56,9 @@ class Base(Protocol):
     def predict(self, X: FloatArray) -> Told:
         """Predict (n, F)."""
 
+    def members(self, X: FloatArray) -> FloatArray:
+        """(n, members) of :meth:`predict`, where nobody asks how sure they are."""
+
     def learned(self, rows: Rows, recent: Rows) -> Self:
         """Take in new rows, or not; all of both have a score."""
 
@@ -139,14 +142,12 @@ class OnlinePredictor(Predictor, Generic[B]):
         prediction = self.predict(rows)
         errors = np.abs(rows.score - prediction.mean) / prediction.spread
         self._noise = follow_errors(self._noise, errors)
-        self._levels.learn(
-            rows.context_key, rows.score - self._base.predict(rows.X).members.mean(1)
-        )
+        self._levels.learn(rows.context_key, rows.score - self._base.members(rows.X).mean(1))
         self._base = self._base.learned(rows, recent)
         self._correction = None
         if len(recent) >= CORRECTION_ROWS:
             level, _ = self._levels.of(recent.context_key)
-            rest = (recent.score - level)[:, None] - self._base.predict(recent.X).members
+            rest = (recent.score - level)[:, None] - self._base.members(recent.X)
             self._correction = self.correct(recent, rest)
 
     def predict(self, rows: Rows) -> Prediction:
@@ -159,6 +160,14 @@ class OnlinePredictor(Predictor, Generic[B]):
         if members.shape[1] > 1:
             variance = variance + members.var(axis=1, ddof=1)
         return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
+
+    def means(self, rows: Rows) -> FloatArray:
+        """See :meth:`Predictor.means`."""
+        members = self._base.members(rows.X)
+        if self._correction is not None:
+            members = members + self._correction.predict(rows.X)
+        level, _ = self._levels.of(rows.context_key)
+        return np.asarray(members.mean(axis=1) + level, np.float64)
 
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`. A base is the same bytes as long as it is the same."""
