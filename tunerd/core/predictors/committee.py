@@ -5,8 +5,9 @@ where what matters is the order, and the one that is best on a study may be usel
 several are asked, and weighted by how well each does here, down to 0, when they are not asked any
 more (learners/blending.py). Two sets of weights stand on jobs that the members had not seen: for
 contexts that nobody has run yet, and for those with jobs of their own. They come from fits that
-leave whole contexts and some jobs of all others out, and then from every job that arrives,
-predicted before it is learned.
+leave whole contexts out, and others that leave single jobs out, and then from every job that
+arrives, predicted before it is learned. With the jobs of a context its weights move from the ones
+to the others.
 
 In a context with jobs of its own there is one member more, a process over these jobs alone, around
 what members say that have *not* seen this context (learners/local.py): the fits that leave contexts
@@ -74,6 +75,8 @@ class _Said(NamedTuple):
     """(n,) variance of the own process, without a run's noise; 0 where there is none."""
     told: FloatArray
     """(n,) what other contexts say; NaN where nobody was asked."""
+    points: IntArray
+    """(n,) configurations tried in its context; 0 where it is new."""
 
 
 class Committee(Predictor):
@@ -154,7 +157,7 @@ class Committee(Predictor):
         if len(rows) == 0:
             return
         said = self._said(rows, everybody=True)
-        blended = self._blended(said, rows.context_key)
+        blended = self._blended(said)
         errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors))
         self._follow(said, rows)
@@ -173,7 +176,7 @@ class Committee(Predictor):
 
     def predict(self, rows: Rows) -> Prediction:
         """See :meth:`Predictor.predict`."""
-        return self._blended(self._said(rows), rows.context_key)
+        return self._blended(self._said(rows))
 
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
@@ -202,16 +205,15 @@ class Committee(Predictor):
         mean, spread, weight = np.zeros((3, n, members + 1))
         doubt, told = np.zeros(n), np.full(n, np.nan)
         owns = [self._own.get(key) for key in rows.context_key]
-        new = np.array([o is None for o in owns], bool)
+        points = np.array([len(o.points) if o else 0 for o in owns], np.int64)
         if self._whole.members:
             share = np.array([o.share if o else 1.0 for o in owns])
-            points = np.array([len(o.points) if o else 0 for o in owns])
             weight[:, :-1] = share[:, None] * self._weights(points)[:, :-1]
             asked = np.maximum(self._new, self._known[:-1]) if everybody else weight[:, :-1]
             mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
-        where = np.arange(n) if everybody else np.flatnonzero(~new)
+        where = np.arange(n) if everybody else np.flatnonzero(points)
         if len(where):
             told[where] = self._told(rows_at(rows, where))
         Z = self._places(rows.X)
@@ -225,17 +227,15 @@ class Committee(Predictor):
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
-        return _Said(mean, spread, weight, doubt, told)
+        return _Said(mean, spread, weight, doubt, told, points)
 
-    def _blended(self, said: _Said, keys: Sequence[str]) -> Prediction:
+    def _blended(self, said: _Said) -> Prediction:
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
-        owns = [self._own.get(key) for key in keys]
-        new = np.array([own is None for own in owns], bool)
-        strange = 1.0 - familiar(np.array([len(own.points) if own else 0 for own in owns]))
-        wider = self._wider ** (strange * said.weight[:, :-1].sum(axis=1))
-        spread = spread * np.sqrt(self._noise * wider)
-        return Prediction(mean, spread, np.where(new, spread, np.sqrt(said.doubt + apart)))
+        strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
+        spread = spread * np.sqrt(self._noise * self._wider**strange)
+        doubt = np.where(said.points == 0, spread, np.sqrt(said.doubt + apart))
+        return Prediction(mean, spread, doubt)
 
     def _weights(self, points: IntArray) -> FloatArray:
         """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a

@@ -46,7 +46,10 @@ the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 an
 SLOW = 20.0
 """Jobs that draw the classifier to the plain share."""
 FEW = 2.0
-"""Failures, and successes, below which a classifier would only learn which row it was."""
+"""Failures, and successes, below which a classifier would only learn which row it was …"""
+FEW_ALONE = 5.0
+"""… and in one context alone, whose outcomes speak for their neighbours without one: it is there to
+carry what they say to other contexts."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
 MARGIN_TREES = 40
@@ -77,7 +80,8 @@ class RunsModel:
         weight = model._firmness(said)
         model._ran, model._said = float(weight @ said.ran), float(weight.sum())
         usable = weight > 0
-        if min(model._ran, model._said - model._ran) >= FEW:
+        few = FEW if len(set(said.context_key)) > 1 else FEW_ALONE
+        if min(model._ran, model._said - model._ran) >= few:
             model._boundary = Boundary.fit(
                 said.X[usable],
                 said.ran[usable],
