@@ -80,8 +80,8 @@ class RunsModel:
         weight = model._firmness(said)
         model._ran, model._said = float(weight @ said.ran), float(weight.sum())
         usable = weight > 0
-        few = FEW if len(set(said.context_key)) > 1 else FEW_ALONE
-        if min(model._ran, model._said - model._ran) >= few:
+        needed = FEW if len(set(said.context_key)) > 1 else FEW_ALONE
+        if min(model._ran, model._said - model._ran) >= needed:
             model._boundary = Boundary.fit(
                 said.X[usable],
                 said.ran[usable],
