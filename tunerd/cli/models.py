@@ -93,19 +93,21 @@ def _give(file: Path | None, study: str, back: str | None, why: str) -> int:
 
 def _told(store: "Store", study: str) -> dict[str, Any]:
     """Everything about a study's versions, newest first, for a person or a program."""
+    from tunerd.store import serving
+
     row, saved = store.study(study), store.study_state(study)
     assert row is not None
     training = saved.state.get("tuner", {}).get("training", {}) if saved else {}
     kept = {one.name for one in store.checkpoints(study)}
     found = store.models(study)
-    serving = next((one.version for one in found if one.took_over), None)
+    serves = serving(found)
     rebuild = training.get("rebuild")
     return {
         "study": study,
         "generation": row.generation,
         "jobs": row.last_sequence,
         "objective": _objective(store, study),
-        "serves": serving,
+        "serves": None if serves is None else serves.version,
         "pinned": bool(training.get("pinned")),
         "rebuild": None
         if rebuild is None
@@ -113,7 +115,7 @@ def _told(store: "Store", study: str) -> dict[str, Any]:
         "versions": [
             asdict(one)
             | {
-                "serves": one.version == serving,
+                "serves": one is serves,
                 "kept": one.checkpoint in kept and one.generation == row.generation,
                 "command": _command(store, one),
             }

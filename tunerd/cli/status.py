@@ -169,9 +169,12 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
 
 def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:
     """The version that an operator went back to, while it stands."""
+    from tunerd.store import serving
+
     if not state.get("tuner", {}).get("training", {}).get("pinned"):
         return None
-    return next((one.version for one in store.models(study) if one.took_over), None)
+    serves = serving(store.models(study))
+    return None if serves is None else serves.version
 
 
 def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float | None] | None:

@@ -9,7 +9,7 @@ from tunerd.core.training import Built
 from tunerd.stages.recommended import Line
 from tunerd.store import ModelVersion, Store, Transaction, checkpoint_name
 
-__all__ = ["add_versions", "built_last", "keep_versions", "manifest_of", "parts_of", "serving"]
+__all__ = ["add_versions", "built_last", "keep_versions", "manifest_of", "parts_of"]
 
 REMEMBERED = 200
 """Versions listed; of most of them only the row is left."""
@@ -60,11 +60,6 @@ def keep_versions(tx: Transaction, study: str, generation: int, most: int) -> li
         if one.checkpoint is not None and one.generation == generation
     ]
     return kept[:most]
-
-
-def serving(versions: Iterable[ModelVersion]) -> ModelVersion | None:
-    """The one that serves, of versions newest first."""
-    return next((one for one in versions if one.took_over), None)
 
 
 def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersion | None:

@@ -16,7 +16,7 @@ from tunerd.store.learned import (
     checkpoint_name,
 )
 from tunerd.store.leases import Lease, study_lease
-from tunerd.store.models import ModelVersion
+from tunerd.store.models import ModelVersion, serving
 from tunerd.store.observations import Added
 from tunerd.store.outbox import OutboxDepth, OutboxMessage
 from tunerd.store.overview import StudyOverview
@@ -51,5 +51,6 @@ __all__ = [
     "checkpoint_name",
     "folder_guard",
     "open_store",
+    "serving",
     "study_lease",
 ]

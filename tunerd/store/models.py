@@ -1,6 +1,6 @@
 """Versions of a study's model: what was built, why, how it compared, and where it is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import models
 from tunerd.store.texts import from_json, to_json
 
-__all__ = ["ModelReads", "ModelVersion", "ModelWrites"]
+__all__ = ["ModelReads", "ModelVersion", "ModelWrites", "serving"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,11 @@ class ModelVersion:
     """``contest``: how it compared with the one before; ``of``: the version taken up again;
     ``command``: the operator's command."""
     decided_at: datetime
+
+
+def serving(versions: Iterable[ModelVersion]) -> ModelVersion | None:
+    """The one that serves, of versions newest first."""
+    return next((one for one in versions if one.took_over), None)
 
 
 class ModelReads(Reads):
