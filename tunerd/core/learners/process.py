@@ -22,17 +22,20 @@ from tunerd.core.arrays import BoolArray, FloatArray
 
 __all__ = ["Kernel", "Process", "posterior"]
 
-LENGTH_PRIOR = (0.7, 1.5)
-"""Mean and standard deviation of the logarithm of a length, in standard deviations of a column. As
-firm as in :mod:`.local` it tells 30 jobs a little better, and searches then stay around the
-incumbent: a month of `benchmarks.never_harm` gained a fifth less."""
-AMPLITUDE_PRIOR = (-0.5, 2.0)
+LENGTH_PRIOR = (1.8, 0.8)
+"""Mean and standard deviation of the logarithm of a length, in standard deviations of a column:
+believed to be smooth until jobs tell. With as many columns as jobs, short lengths explain every job
+and predict none (Hvarfner, Hellsten and Nardi, ICML 2024)."""
+AMPLITUDE_PRIOR = (-0.5, 1.0)
 NOISE_PRIOR = (-4.0, 2.0)
 START_LENGTH = 0.4
 START_AMPLITUDES = (-1.0, 0.0, 0.0, -0.5)
 START_NOISE = -4.0
-BOUND = 8.0
-"""No logarithm leaves ±BOUND: beyond it nothing changes but the condition of the matrix."""
+JITTER = 1e-8
+"""Noise that there is anyway, beside the variance of a job: a matrix must not be singular."""
+BOUND = 4.0
+"""Standard deviations of its prior that nothing chosen leaves: a search that tries its ends there
+finds no matrix that cannot be factored."""
 ITERATIONS = 40
 VARIANCE_ROWS = 300
 """Rows that the variance of a prediction is told by."""
@@ -62,12 +65,13 @@ class Kernel:
     def fitted(self, Z: FloatArray, y: FloatArray, weight: FloatArray) -> "Kernel":
         """Return the kernel of highest posterior for ``Z`` (n, D), ``y`` (n,) of unit spread and
         ``weight`` (n,): noise is e^noise / weight."""
+        mean, sd = _priors(self)
         found = minimize(
             lambda theta: posterior(self.at(theta), Z, y, weight),
             self.theta,
             jac=True,
             method="L-BFGS-B",
-            bounds=[(-BOUND, BOUND)] * (len(self.lengths) + 5),
+            bounds=np.stack([mean - BOUND * sd, mean + BOUND * sd], axis=1),
             options={"maxiter": ITERATIONS},
         )
         return self.at(found.x)
@@ -185,7 +189,7 @@ def _squares(A: FloatArray, B: FloatArray) -> FloatArray:
 
 def _covariance(kernel: Kernel, Z: FloatArray, weight: FloatArray) -> FloatArray:
     K = kernel.between(Z, Z)
-    K[np.diag_indices_from(K)] += np.exp(kernel.noise) / weight + 1e-8
+    K[np.diag_indices_from(K)] += np.exp(kernel.noise) / weight + JITTER * (1.0 + kernel.variance)
     return K
 
 
@@ -198,7 +202,7 @@ def posterior(
     kx, near_x = kernel.alike(Z, Z, ~kernel.context)
     a, noise = np.exp(kernel.amplitudes), np.exp(kernel.noise) / weight
     K = a[0] + a[1] * kc + (a[2] + a[3] * kc) * kx
-    K[np.diag_indices(n)] += noise + 1e-8
+    K[np.diag_indices(n)] += noise + JITTER * (1.0 + kernel.variance)
     factor = cho_factor(K, lower=False)
     alpha = cho_solve(factor, y)
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())

@@ -2,11 +2,14 @@
 
 What does not fit into memory is a sum that passes a limit, and a sum is what a line in the
 logarithms sees with far fewer failures than trees need. Where the boundary is crooked the forest is
-better. So both are fitted, and their weights come from rows left out.
+better, and where both say the same of many configurations the other one tells them apart. So both
+are fitted and their log odds averaged. Choosing how much each counts by rows left out does worse
+than one share for all: with few failures it is luck, and of larger jobs than any so far the rows
+left out say nothing, where the forest knows nothing and the line does.
 
-In a context that nobody has run yet they are too sure of themselves (`benchmarks.running`). So
-contexts are left out as well, and what is said of them is recalibrated (Platt 1999) by what came,
-each context counting the same.
+They are too sure of themselves, most of all in a context that nobody has run yet
+(`benchmarks.running`). So rows are left out, and contexts, and what is said of them is recalibrated
+(Platt 1999) by what came, each context counting the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +26,8 @@ __all__ = ["Boundary", "Logistic"]
 
 PENALTY = 1.0
 FOLDS = 3
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the forest in the blend to choose from."""
+FOREST = 2 / 3
+"""Share of the forest in the average. From .6 to .75 it is all the same."""
 MAX_STEPS = 30
 NEW_SLOPE = 0.7
 """By how much log odds are believed in a context that nobody has run, before any was left out."""
@@ -69,37 +72,22 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Trust:
-    """How line and forest are blended and believed: log odds = slope * blend + shift."""
+    """How far an average is believed: log odds = slope * average + shift."""
 
-    share: float
-    """Of the forest in the blend."""
-    slope: float = 1.0
-    shift: float = 0.0
+    slope: float
+    shift: float
 
-    def __call__(self, forest: FloatArray, line: FloatArray) -> FloatArray:
-        """Log odds (n,) from those of both."""
-        found: FloatArray = self.slope * (self.share * forest + (1 - self.share) * line)
-        return found + self.shift
+    def __call__(self, average: FloatArray) -> FloatArray:
+        """Log odds (n,) from the average's."""
+        return self.slope * average + self.shift
 
     @classmethod
     def learned(
-        cls, forest: FloatArray, line: FloatArray, ran: FloatArray, weight: FloatArray
+        cls, average: FloatArray, ran: FloatArray, weight: FloatArray, slope: float
     ) -> Self:
-        """The share of highest likelihood on rows that neither had seen."""
-        losses = [_log_loss(s * forest + (1 - s) * line, ran, weight) for s in SHARES]
-        return cls(SHARES[int(np.argmin(losses))])
-
-    def recalibrated(
-        self,
-        forest: FloatArray,
-        line: FloatArray,
-        ran: FloatArray,
-        weight: FloatArray,
-        slope: float = 1.0,
-    ) -> "Trust":
-        """Slope and shift of highest posterior on rows that neither had seen, around ``slope``
-        and no shift. The weights say how many independent jobs there are."""
-        Z = np.column_stack([replace(self, slope=1.0, shift=0.0)(forest, line), np.ones(len(ran))])
+        """Slope and shift of highest posterior on rows that were left out, around ``slope`` and no
+        shift. The weights say how many independent jobs there are."""
+        Z = np.column_stack([average, np.ones(len(ran))])
         prior, firm = np.array([slope, 0.0]), np.diag([1.0 / s**2 for s in SPREAD])
         at = prior
         for _ in range(MAX_STEPS):
@@ -108,12 +96,12 @@ class Trust:
             curvature = (Z * (weight * p * (1 - p))[:, None]).T @ Z + firm
             at = at - np.linalg.solve(curvature, gradient)
             at[0] = min(max(at[0], 0.05), 2.5)
-        return replace(self, slope=float(at[0]), shift=float(at[1]))
+        return cls(float(at[0]), float(at[1]))
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """Forest and line, blended by their log odds."""
+    """Forest and line, their log odds averaged."""
 
     forest: Forest
     line: Logistic
@@ -134,35 +122,34 @@ class Boundary:
     ) -> "Boundary":
         """Fit on (n, F) with outcomes 0 or 1, positive weights, and context keys (n,)."""
 
-        def left_out(folds: IntArray) -> tuple[FloatArray, FloatArray]:
-            told = np.zeros((2, len(X)))
+        def left_out(folds: IntArray) -> FloatArray:
+            told = np.zeros(len(X))
             for fold in np.unique(folds):
                 rest, there = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
                 forest = _grow(X, ran, weight, categorical, rest, seed)
                 line = Logistic.fit(X[rest], ran[rest], weight[rest], categorical)
-                told[:, there] = _logit(forest.predict(X[there])[:, 0]), line.logit(X[there])
-            return told[0], told[1]
+                told[there] = _average(forest, line, X[there])
+            return told
 
         rng = np.random.default_rng(seed)
         told = left_out(rng.permutation(len(X)) % FOLDS)
-        known = Trust.learned(*told, ran, weight).recalibrated(*told, ran, weight)
+        known = Trust.learned(told, ran, weight, 1.0)
         new = replace(known, slope=NEW_SLOPE)
         _, context = np.unique(keys, return_inverse=True)
         count = np.bincount(context, weight)
         if len(count) > 1:
             told = left_out((rng.permutation(len(count)) % FOLDS)[context])
             each = weight * (CONTEXT / np.maximum(count, CONTEXT))[context]
-            # The share stays: what another one gains on a few contexts is luck, and order is lost.
-            new = known.recalibrated(*told, ran, each, NEW_SLOPE)
+            new = Trust.learned(told, ran, each, NEW_SLOPE)
         forest = _grow(X, ran, weight, categorical, np.arange(len(X)), seed)
         return cls(forest, Logistic.fit(X, ran, weight, categorical), known, new)
 
     def predict(self, X: FloatArray, known: FloatArray) -> FloatArray:
         """(n, F) → (n,) probability to run; ``known`` (n,) says by how much, 0 to 1, a row's
         context has outcomes of its own."""
-        forest, line = _logit(self.forest.predict(X)[:, 0]), self.line.logit(X)
-        found = known * _sigmoid(self.known(forest, line))
-        return found + (1.0 - known) * _sigmoid(self.new(forest, line))
+        average = _average(self.forest, self.line, X)
+        found = known * _sigmoid(self.known(average))
+        return found + (1.0 - known) * _sigmoid(self.new(average))
 
     def dump(self) -> tuple[bytes, dict[str, Any]]:
         """The forest as a blob, the rest as JSON values; numbers survive to the last bit."""
@@ -199,6 +186,12 @@ def _grow(
     return Forest([data.grow(ran[where], options)])
 
 
+def _average(forest: Forest, line: Logistic, X: FloatArray) -> FloatArray:
+    """(n, F) → (n,) log odds."""
+    grown = _logit(forest.predict(X)[:, 0])
+    return np.asarray(FOREST * grown + (1.0 - FOREST) * line.logit(X), np.float64)
+
+
 def _sigmoid(logit: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-np.clip(logit, -30.0, 30.0)))
 
@@ -206,8 +199,3 @@ def _sigmoid(logit: FloatArray) -> FloatArray:
 def _logit(p: FloatArray) -> FloatArray:
     p = np.clip(p, 1e-3, 1 - 1e-3)
     return np.log(p / (1 - p))
-
-
-def _log_loss(logit: FloatArray, ran: FloatArray, weight: FloatArray) -> float:
-    p = np.clip(_sigmoid(logit), 1e-3, 1 - 1e-3)
-    return -float(weight @ (ran * np.log(p) + (1 - ran) * np.log(1 - p)))
