@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.learners.process import Kernel, Process, posterior
+from tunerd.core.learners.process import JITTER, Kernel, Process, posterior
 
 CONTEXT = np.array([True, True, False, False, False])
 
@@ -59,7 +59,7 @@ def test_errors_of_rows_left_out_are_those_of_leaving_them_out() -> None:
         mean, variance = Process.given(kernel, Z[others], y[others], weight[others]).predict(
             Z[i : i + 1]
         )
-        noise = np.exp(kernel.noise) / weight[i] + 1e-8
+        noise = np.exp(kernel.noise) / weight[i] + JITTER * (1.0 + kernel.variance)
         assert told[i] == pytest.approx((y[i] - mean[0]) / np.sqrt(variance[0] + noise), rel=1e-6)
 
 

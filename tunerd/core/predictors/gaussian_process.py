@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianProcess"]
 
+PENALTY = 300.0
+"""Of the trend: three times as firm as where trees follow it. A process carries slopes as well."""
 LEARN_ROWS = 400
 """Rows that the kernel is chosen by: 40 steps take half a second."""
 KEPT_ROWS = 1_000
@@ -129,7 +131,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         rows = scored(rows)
         categorical = [c.categorical for c in features.columns]
         everything = [np.ones(len(rows), bool)]
-        trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything)
+        trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]
         scale = float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
         scale = scale if scale > 1e-9 else 1.0
