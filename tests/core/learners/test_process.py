@@ -68,3 +68,18 @@ def test_state_survives_to_the_last_bit() -> None:
     again = Kernel.load(kernel.dump())
     np.testing.assert_array_equal(kernel.theta, again.theta)
     np.testing.assert_array_equal(kernel.context, again.context)
+
+
+@given(st.lists(st.booleans(), min_size=10, max_size=10), st.integers(0, 1_000))
+def test_wherever_the_search_for_a_kernel_tries_there_is_an_answer(
+    high: list[bool], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    Z = rng.integers(-2, 3, (120, 5)).astype(float) * np.array([1.0, 0.0, 2.0, 1.0, 0.5])
+    y, weight = rng.normal(size=120), rng.uniform(0.3, 1.0, 120)
+    kernel = Kernel.start(CONTEXT)
+    value, gradient = posterior(
+        kernel.at(np.where(high, kernel.ends[:, 1], kernel.ends[:, 0])), Z, y, weight
+    )
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()

@@ -20,6 +20,13 @@ def test_learns_numbers_and_categories() -> None:
     assert np.corrcoef(grown().predict(X), LABEL)[0, 1] > 0.95
 
 
+@pytest.mark.parametrize("n", [20, 39, 60, 400])
+def test_few_rows_and_rare_values_are_learned_as_well(n: int) -> None:
+    rare = np.column_stack([np.arange(n) < 6, RNG.normal(size=n)]).astype(float)
+    trees = TreesData(rare, []).grow(rare[:, 0], OPTIONS)
+    assert np.corrcoef(trees.predict(rare), rare[:, 0])[0, 1] > 0.95
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     assert grown().text == grown().text
     assert grown(1).text != grown(0).text

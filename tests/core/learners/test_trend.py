@@ -23,6 +23,13 @@ def test_a_power_law_is_carried_beyond_the_data() -> None:
     assert leverage[0] > 3 * np.median(trend.predict(X)[1])
 
 
+def test_a_clean_law_is_carried_on_by_few_jobs() -> None:
+    some = slice(0, 40)
+    trend = Trend.fit(X[some], Y[some], WEIGHT[some], CATEGORICAL, [ALL[some]])
+    found, _ = trend.predict(X)
+    assert np.abs(found[:, 0] - Y).max() < 0.2
+
+
 def test_it_pulls_no_further_than_four_standard_deviations() -> None:
     trend = Trend.fit(X, Y, WEIGHT, CATEGORICAL, [ALL])
     absurd = trend.predict(np.array([[2.0**60, 1.0, 0.0], [2.0**600, 1.0, 0.0]]))[0]

@@ -65,13 +65,12 @@ class Kernel:
     def fitted(self, Z: FloatArray, y: FloatArray, weight: FloatArray) -> "Kernel":
         """Return the kernel of highest posterior for ``Z`` (n, D), ``y`` (n,) of unit spread and
         ``weight`` (n,): noise is e^noise / weight."""
-        mean, sd = _priors(self)
         found = minimize(
             lambda theta: posterior(self.at(theta), Z, y, weight),
             self.theta,
             jac=True,
             method="L-BFGS-B",
-            bounds=np.stack([mean - BOUND * sd, mean + BOUND * sd], axis=1),
+            bounds=self.ends,
             options={"maxiter": ITERATIONS},
         )
         return self.at(found.x)
@@ -123,6 +122,12 @@ class Kernel:
     def theta(self) -> FloatArray:
         """(D + 5,) everything that is chosen: lengths, amplitudes, noise."""
         return np.concatenate([self.lengths, self.amplitudes, [self.noise]])
+
+    @property
+    def ends(self) -> FloatArray:
+        """(D + 5, 2) between which they are chosen."""
+        mean, sd = _priors(self)
+        return np.stack([mean - BOUND * sd, mean + BOUND * sd], axis=1)
 
     def at(self, theta: FloatArray) -> "Kernel":
         """Return the kernel with these choices."""
