@@ -163,11 +163,18 @@ class Boundary:
 
     @classmethod
     def load(cls, forest: bytes, state: Mapping[str, Any]) -> "Boundary":
-        """Build from what :meth:`dump` gave."""
+        """Build from what :meth:`dump` gave.
+
+        Raises:
+            ValueError: another version of tunerd gave it.
+        """
         line = state["line"]
         slopes = np.array(line["slopes"], dtype=np.float64)
         logistic = Logistic(Design.load(line["design"]), line["intercept"], slopes)
-        known, new = Trust(**state["known"]), Trust(**state["new"])
+        try:
+            known, new = Trust(**state["known"]), Trust(**state["new"])
+        except TypeError:
+            raise ValueError("this model is of another version of tunerd; fit it again") from None
         return cls(Forest.load(forest), logistic, known, new)
 
 
