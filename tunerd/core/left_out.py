@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
     from tunerd.core.predictors.base import Predictor
 
-__all__ = ["LeftOut", "left_out"]
+__all__ = ["LeftOut", "doubted", "left_out"]
 
 MOST_ROWS = 2_000
 """Rows that are used; of more a random sample, so that this costs no more than a small fit."""
+NARROWER = 40.0
+"""Jobs left out by which bands narrower than the predictor's own are half believed. With few jobs a
+fit without some of them is much less sure of itself than the real one: what is too wide there need
+not be too wide here."""
 ENOUGH_ROWS = 12
 """Rows below which nothing is left out: what is kept would say nothing."""
 
@@ -69,6 +73,11 @@ class LeftOut:
             return {}
         early = float(np.sqrt(far[0] * near[0])), far[1]
         return {"strange": far, "early": early, "new": near, "tried": again}
+
+
+def doubted(factor: float, jobs: int) -> float:
+    """A factor on spreads that so many jobs left out tell, drawn to 1 if it is below."""
+    return factor if factor >= 1.0 else factor ** (jobs / (jobs + NARROWER))
 
 
 def left_out(

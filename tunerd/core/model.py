@@ -13,6 +13,7 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import Bands, Standing
+from tunerd.core.left_out import doubted
 from tunerd.core.pooling import pooled
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
@@ -87,7 +88,7 @@ class Model:
             RunsModel.fit(study, features, rows, seed),
             fitted_at=at,
             learned=at,
-            starts=left_out.starts() if left_out else {},
+            starts=_doubted(left_out.starts()) if left_out else {},
             reach=Reach.of(features, rows),
         )
 
@@ -138,6 +139,10 @@ class Model:
             learned=at["learned"],
             reach=Reach.load(at["reach"]) if "reach" in at else None,
         )
+
+
+def _doubted(starts: Mapping[Standing, tuple[float, int]]) -> dict[Standing, tuple[float, int]]:
+    return {standing: (doubted(factor, jobs), jobs) for standing, (factor, jobs) in starts.items()}
 
 
 def _below(parts: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

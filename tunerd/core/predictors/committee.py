@@ -29,7 +29,7 @@ from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
-from tunerd.core.left_out import LeftOut
+from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
 from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
@@ -390,7 +390,8 @@ class Committee(Predictor):
         if len(record) < FEW_ROWS:
             return None
         mean, spread = record.blended(weights)
-        return float(np.clip(noise_of((record.score - mean) / spread, record.score), 0.04, 25.0))
+        off = noise_of((record.score - mean) / spread, record.score)
+        return float(np.clip(doubted(off, len(record)), 0.04, 25.0))
 
     def _told_apart(
         self,

@@ -123,26 +123,29 @@ class GaussianProcess(OnlinePredictor[_Base]):
 
     def refitted(self, features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """Fit anew on other rows, with the kernel that was chosen here. A tenth of a second."""
-        process = self._base.process
-        return self._fitted(features, rows, seed, process.kernel if process else None)
+        return self._fitted(features, rows, seed, self._base)
 
     @classmethod
-    def _fitted(cls, features: "FeatureMap", rows: Rows, seed: int, kernel: Kernel | None) -> Self:
+    def _fitted(cls, features: "FeatureMap", rows: Rows, seed: int, chosen: _Base | None) -> Self:
         rows = scored(rows)
         categorical = [c.categorical for c in features.columns]
         everything = [np.ones(len(rows), bool)]
         trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]
-        scale = float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
-        scale = scale if scale > 1e-9 else 1.0
+        context = _of_context(trend.design, features)
+        kernel = chosen.process.kernel if chosen and chosen.process else None
+        if chosen and kernel and len(kernel.context) == len(context):
+            scale = chosen.scale  # noise and amplitudes of the kernel are in this unit
+        else:
+            kernel, scale = None, float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
+            scale = scale if scale > 1e-9 else 1.0
         base = _Base(trend, None, scale, np.zeros(0), np.ones(0), 0)
         off = rest
         if len(rows) >= FEW_ROWS:
             order = np.random.default_rng(seed).permutation(len(rows))[:KEPT_ROWS]
             Z, y, weight = trend.design(rows.X[order]), rest[order] / scale, rows.weight[order]
             some = slice(0, LEARN_ROWS)
-            context = _of_context(trend.design, features)
-            if kernel is None or len(kernel.context) != len(context):
+            if kernel is None:
                 kernel = Kernel.start(context).fitted(Z[some], y[some], weight[some])
             process = Process.given(kernel, Z, y, weight)
             base = _Base(trend, process, scale, y, weight, len(y))
