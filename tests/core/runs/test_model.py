@@ -297,6 +297,32 @@ def test_across_contexts_a_few_failures_say_what_runs_in_another() -> None:
     assert np.mean(found) > 0.8  # without a classifier nothing is known of another context: .5
 
 
+def test_three_failures_of_thirty_are_seen_to_have_one_value_in_common() -> None:
+    study = parse_study(
+        ROOMY.replace("[parameters]", '[context]\nn = { type = "int" }\n[parameters]')
+    )
+    features, found = FeatureMap(study), []
+    space = Space(study, {"n": 9})
+    codes = space.table(2_000)
+    assert codes is not None
+    configs = [space.decode(code) for code in codes]
+    runs = np.array([config["a"] != 128 for config in configs])
+    for seed in range(20):
+        tried = np.random.default_rng(seed).permutation(len(configs))[:30].tolist()
+        if not 2 <= 30 - runs[tried].sum() <= 4:
+            continue
+        jobs = [
+            job({"n": turn % 6}, configs[i], {"speed": 1.0})
+            if runs[i]
+            else job({"n": turn % 6}, configs[i], {}, Status.OUT_OF_MEMORY)
+            for turn, i in enumerate(tried)
+        ]
+        model = RunsModel.fit(study, features, features.rows(jobs), 0)
+        found.append(auc(model.predict(features.candidates(space, codes)), runs))
+    assert len(found) >= 4
+    assert np.mean(found) > 0.9
+
+
 GUARDED = """
 schema = 1
 name = "guarded"
