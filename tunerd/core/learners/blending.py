@@ -22,7 +22,7 @@ DRAWN = 0.1
 more of them hardly say more."""
 FEW = 10.0
 """Jobs by which the prior counts for more."""
-LEAST = 0.08
+LEAST = 0.1
 """A weight below this is 0: it would cost a prediction and change hardly any."""
 WILD = 3.0
 """Standard deviations at which an error is cut: one wild job decides nothing."""
