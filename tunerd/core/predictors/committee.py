@@ -45,7 +45,8 @@ PRIOR: Mapping[str, float] = {"process": 2.0}
 of the others counts 1."""
 LOCAL = 0.1
 """Weight of a context's own process beside all members together, before any job tells: they have
-seen the same jobs, and those of contexts alike. As jobs come that they have not seen, it gains."""
+seen the same jobs, and those of contexts alike. As jobs come that they have not seen, it gains;
+before, :data:`LEAST` leaves it out."""
 ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
 ALONE = 100
