@@ -22,6 +22,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.learners.matern import matern, sloped, squares
 
 __all__ = ["Local"]
 
@@ -45,7 +46,6 @@ JITTER = 1e-8
 """Noise that there is anyway, beside the variance of scores: a matrix must not be singular, however
 far from all others a configuration lies."""
 CHUNK = 1024
-ROOT5 = float(np.sqrt(5.0))
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,13 @@ class Local:
 
     def _between(self, Z: FloatArray, t: FloatArray, W: FloatArray, u: FloatArray) -> FloatArray:
         A, B = self._scaled(Z), self._scaled(W)
-        product = A @ B.T
-        squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * product
         straight, amplitude = np.exp(self.theta[-3:-1])
-        k = straight * product + amplitude * _matern(np.sqrt(np.maximum(squares, 0.0)))
-        slope = np.outer(t - self.middle, u - self.middle) * self._slope**2
-        return np.asarray(LEVEL**2 + slope + k, np.float64)
+        k = matern(squares(A, B))
+        k *= amplitude
+        k += A @ (straight * B).T
+        k += np.outer(t - self.middle, (u - self.middle) * self._slope**2)
+        k += LEVEL**2
+        return k
 
     def _prior(self, Z: FloatArray, t: FloatArray) -> FloatArray:
         straight, amplitude = np.exp(self.theta[-3:-1])
@@ -176,10 +177,6 @@ class Local:
     def _slope(self) -> float:
         """There is nothing to turn around before the first job."""
         return SLOPE / self.unit if len(self.Z) else 0.0
-
-
-def _matern(r: FloatArray) -> FloatArray:
-    return np.asarray((1.0 + ROOT5 * r + (5.0 / 3.0) * r**2) * np.exp(-ROOT5 * r), np.float64)
 
 
 def _parts(Z: FloatArray, groups: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -215,12 +212,11 @@ def _posterior(
     """Negative logarithm of the posterior but for a constant, and its gradient."""
     n = len(y)
     falls = np.exp(-2.0 * theta[:-3])
-    r = np.sqrt(np.tensordot(falls, apart, axes=1))
     straight, amplitude = np.exp(theta[-3:-1])
     noise = np.exp(theta[-1]) / weight
-    fall = np.exp(-ROOT5 * r)
+    k, near = sloped(np.tensordot(falls, apart, axes=1))
+    k *= amplitude
     line = straight * np.tensordot(falls, products, axes=1)
-    k = amplitude * (1.0 + ROOT5 * r + (5.0 / 3.0) * r**2) * fall
     K = _noisy(LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + line + k, noise)
     factor = cho_factor(K, lower=True, check_finite=False)
     alpha = cho_solve(factor, y, check_finite=False)
@@ -228,7 +224,7 @@ def _posterior(
     pull = 0.5 * (cho_solve(factor, np.eye(n), check_finite=False) - np.outer(alpha, alpha))
     # dk / d log ℓ = amplitude (5/3)(1 + √5 r) e^(-√5 r) d² / ℓ²
     # and of the straight part: -2 straight (z z') / ℓ²
-    around = pull * (amplitude * (5.0 / 3.0)) * (1.0 + ROOT5 * r) * fall
+    around = pull * (amplitude * (5.0 / 3.0)) * near
     by_length = np.einsum("gnm,nm->g", apart, around)
     by_length -= 2.0 * straight * np.einsum("gnm,nm->g", products, pull)
     by_amplitude = [np.vdot(pull, line), np.vdot(pull, k)]

@@ -19,6 +19,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.learners.matern import matern, sloped, squares
 
 __all__ = ["Kernel", "Process", "posterior"]
 
@@ -41,7 +42,6 @@ VARIANCE_ROWS = 300
 """Rows that the variance of a prediction is told by."""
 CHUNK = 256
 """Rows predicted at a time: what is between them and all others stays in the cache."""
-ROOT5 = np.sqrt(5.0)
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,11 @@ class Kernel:
     def between(self, Z: FloatArray, W: FloatArray) -> FloatArray:
         """(n, D) and (m, D) → (n, m) covariance without noise."""
         one = len(Z) > 1 and bool((Z[:, self.context] == Z[0, self.context]).all())
-        kc, _ = self.alike(Z[:1] if one else Z, W, self.context)  # candidates share a context
-        kx, _ = self.alike(Z, W, ~self.context)
+        kc = matern(self.apart(Z[:1] if one else Z, W, self.context))  # candidates share a context
+        both = matern(self.apart(Z, W, ~self.context))
         a = np.exp(self.amplitudes)
-        both: FloatArray = a[0] + a[1] * kc + (a[2] + a[3] * kc) * kx
+        both *= a[2] + a[3] * kc
+        both += a[0] + a[1] * kc
         return both
 
     def dump(self) -> dict[str, Any]:
@@ -108,15 +109,10 @@ class Kernel:
         """Of a job anywhere, before anything was seen, without noise."""
         return float(np.exp(self.amplitudes).sum())
 
-    def alike(
-        self, Z: FloatArray, W: FloatArray, columns: BoolArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Matérn 5/2 of some columns, and (1 + √5 r) e^(-√5 r), which its derivatives need."""
+    def apart(self, Z: FloatArray, W: FloatArray, columns: BoolArray) -> FloatArray:
+        """(n, D) and (m, D) → (n, m) squared distances in some columns, in units of lengths."""
         scale = np.exp(-self.lengths[columns])
-        r = np.sqrt(_squares(Z[:, columns] * scale, W[:, columns] * scale))
-        fall = np.exp(-ROOT5 * r)
-        near = (1.0 + ROOT5 * r) * fall
-        return near + (5.0 / 3.0) * r**2 * fall, near
+        return squares(Z[:, columns] * scale, W[:, columns] * scale)
 
     @property
     def theta(self) -> FloatArray:
@@ -185,13 +181,6 @@ class Process:
         return mean, np.maximum(variance, 0.0)
 
 
-def _squares(A: FloatArray, B: FloatArray) -> FloatArray:
-    """(n, d) and (m, d) → (n, m) squared distances."""
-    found = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * A @ B.T
-    apart: FloatArray = np.maximum(found, 0.0)
-    return apart
-
-
 def _covariance(kernel: Kernel, Z: FloatArray, weight: FloatArray) -> FloatArray:
     K = kernel.between(Z, Z)
     K[np.diag_indices_from(K)] += np.exp(kernel.noise) / weight + JITTER * (1.0 + kernel.variance)
@@ -203,8 +192,8 @@ def posterior(
 ) -> tuple[float, FloatArray]:
     """Negative logarithm of the posterior but for a constant, and its gradient."""
     n = len(y)
-    kc, near_c = kernel.alike(Z, Z, kernel.context)
-    kx, near_x = kernel.alike(Z, Z, ~kernel.context)
+    kc, near_c = sloped(kernel.apart(Z, Z, kernel.context))
+    kx, near_x = sloped(kernel.apart(Z, Z, ~kernel.context))
     a, noise = np.exp(kernel.amplitudes), np.exp(kernel.noise) / weight
     K = a[0] + a[1] * kc + (a[2] + a[3] * kc) * kx
     K[np.diag_indices(n)] += noise + JITTER * (1.0 + kernel.variance)

@@ -17,10 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import expit
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.learners.design import Design
 from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
+from tunerd.core.runs.odds import log_odds
 
 __all__ = ["Boundary", "Logistic"]
 
@@ -56,7 +58,7 @@ class Logistic:
         penalty[0] = 1e-6
         slopes = np.zeros(Z.shape[1])
         for _ in range(MAX_STEPS):
-            p = _sigmoid(Z @ slopes)
+            p = expit(Z @ slopes)
             gradient = Z.T @ (weight * (p - ran)) + penalty * slopes
             curvature = (Z * (weight * p * (1 - p))[:, None]).T @ Z + np.diag(penalty)
             step = np.linalg.solve(curvature, gradient)
@@ -91,7 +93,7 @@ class Trust:
         prior, firm = np.array([slope, 0.0]), np.diag([1.0 / s**2 for s in SPREAD])
         at = prior
         for _ in range(MAX_STEPS):
-            p = _sigmoid(Z @ at)
+            p = expit(Z @ at)
             gradient = Z.T @ (weight * (p - ran)) + firm @ (at - prior)
             curvature = (Z * (weight * p * (1 - p))[:, None]).T @ Z + firm
             at = at - np.linalg.solve(curvature, gradient)
@@ -148,8 +150,9 @@ class Boundary:
         """(n, F) → (n,) probability to run; ``known`` (n,) says by how much, 0 to 1, a row's
         context has outcomes of its own."""
         average = _average(self.forest, self.line, X)
-        found = known * _sigmoid(self.known(average))
-        return found + (1.0 - known) * _sigmoid(self.new(average))
+        found: FloatArray = known * expit(self.known(average))
+        found += (1.0 - known) * expit(self.new(average))
+        return found
 
     def dump(self) -> tuple[bytes, dict[str, Any]]:
         """The forest as a blob, the rest as JSON values; numbers survive to the last bit."""
@@ -195,14 +198,5 @@ def _grow(
 
 def _average(forest: Forest, line: Logistic, X: FloatArray) -> FloatArray:
     """(n, F) → (n,) log odds."""
-    grown = _logit(forest.predict(X)[:, 0])
+    grown = log_odds(forest.predict(X)[:, 0])
     return np.asarray(FOREST * grown + (1.0 - FOREST) * line.logit(X), np.float64)
-
-
-def _sigmoid(logit: FloatArray) -> FloatArray:
-    return 1.0 / (1.0 + np.exp(-np.clip(logit, -30.0, 30.0)))
-
-
-def _logit(p: FloatArray) -> FloatArray:
-    p = np.clip(p, 1e-3, 1 - 1e-3)
-    return np.log(p / (1 - p))

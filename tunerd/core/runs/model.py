@@ -1,10 +1,10 @@
 """The probability that a configuration runs at all in a context.
 
 Two steps. A classifier over everything that was tried anywhere, trees and a line on the same
-columns as the predictor's, says what to expect (a smoothed constant until there are a few failures
-and a few successes). Then the context's own outcomes near the configuration correct it, at once
-and at constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job
-teaches).
+columns as the predictor's, says what to expect (the share that runs, smoothed, until there is a
+failure and a success, in one context alone a few of both). Then the context's own outcomes near the
+configuration correct it, at once and at constant cost. Failures of unknown cause are believed as
+they repeat (DESIGN: what a job teaches).
 
 A guard's metric says more than whether its bound held: how far it stayed within is learned like a
 speed, and a configuration runs at most as probably as its margin is above 0. So what comes near a
@@ -45,11 +45,12 @@ HARD = 0.001
 the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 and not .5."""
 SLOW = 20.0
 """Jobs that draw the classifier to the plain share."""
-FEW = 2.0
-"""Failures, and successes, below which a classifier would only learn which row it was …"""
+FEW = 1.0
+"""Failures, and successes, below which there is nothing to tell apart. One failure among thirty
+jobs tells in which direction it lies, and other contexts know nothing else …"""
 FEW_ALONE = 5.0
-"""… and in one context alone, whose outcomes speak for their neighbours without one: it is there to
-carry what they say to other contexts."""
+"""… and in one context alone, whose outcomes speak for their neighbours without a classifier: it is
+there to carry what they say to other contexts."""
 FEW_MARGINS = 10
 """Jobs that reported a guard's metric below which nothing is made of it."""
 MARGIN_TREES = 40
@@ -112,7 +113,7 @@ class RunsModel:
 
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
-        expected = self._expected(rows)
+        expected, share = self._expected(rows), _share(self._ran, self._said - self._ran)
         places: dict[str, list[int]] = {}
         for i, key in enumerate(rows.context_key):
             places.setdefault(key, []).append(i)
@@ -120,7 +121,7 @@ class RunsModel:
             tried = self._contexts.get(key)
             if tried is not None:
                 points = self._features.coordinates(rows.X[where])
-                expected[where] = tried.correct(points, expected[where])
+                expected[where] = tried.correct(points, expected[where], share)
         return np.clip(expected, 0.0, 1.0)
 
     def dump(self) -> dict[str, bytes]:
@@ -198,7 +199,7 @@ class RunsModel:
     def _expect(self, rows: Rows) -> None:
         """Note what the classifier says of configurations that were just tried: only what it
         does not explain is told to their neighbours."""
-        if not len(rows):
+        if not len(rows) or (self._boundary is None and self._margin is None):
             return
         expected = self._expected(rows).tolist()
         for i, point in self._points(rows):

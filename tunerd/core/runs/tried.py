@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from tunerd.core.arrays import FloatArray
+from tunerd.core.learners.matern import matern, squares
+from tunerd.core.runs.odds import log_odds
 
 __all__ = ["Outcomes", "Tried"]
 
@@ -19,14 +22,18 @@ MAX_CONFIGURATIONS = 200
 MEMORY = 0.9
 """What an older outcome of a configuration still counts beside the next one, so that a
 configuration which stopped running (or started to) is noticed after about ten jobs."""
-NEAR = 0.7
+NEAR = 0.85
 """Length over which outcomes speak for their neighbours, in units of ``FeatureMap.coordinates``:
-half of what two random configurations are apart."""
-ITS_OWN = 0.25
-"""Variance that a configuration has to itself, beside 1 that it shares with its neighbours: however
-often one ran, it says so much of them and no more."""
-ONE_JOB = 1.0 + ITS_OWN
-"""Variance of what one job says: alone it moves its own configuration half the way."""
+six tenths of what two random configurations are apart."""
+SHARED = 4.0
+"""Variance of log odds around what the classifier expects that neighbours have in common: one
+failure brings a configuration that was expected to run from .95 to about a half …"""
+ITS_OWN = 1.0
+"""… and that a configuration has to itself: however often one ran, it says so much of its
+neighbours and no more."""
+STEPS = 30
+FAR = 4.0
+"""Log odds that one step of Newton's goes at most: beyond, it would not come back."""
 BESIDE = 0.3
 """Length within which neighbours that run speak for a failure of unknown cause."""
 NEIGHBOURS = (0.3, 1.0)
@@ -44,8 +51,9 @@ class Outcomes:
     no: float = 0.0
     weak: float = 0.0
     """Failures of unknown cause. Repetition makes them believable, so these do not fade by age."""
-    expected: float = 0.5
-    """Probability to run that the classifier gave when it last saw this configuration."""
+    expected: float | None = None
+    """Probability to run that the classifier gave when it last saw this configuration; None before
+    there was one, when the share that runs is all that is expected."""
 
 
 class Tried:
@@ -54,7 +62,8 @@ class Tried:
     def __init__(self) -> None:
         self.outcomes: OrderedDict[bytes, Outcomes] = OrderedDict()
         """Coordinates as float32 bytes → outcomes, latest last."""
-        self._cache: tuple[FloatArray, FloatArray] | None = None
+        self._cache: tuple[FloatArray, FloatArray, FloatArray] | None = None
+        """(m,) expected log odds, (m, C) points, (m,) how much each moves what is like it."""
 
     def add(self, point: bytes, ran: bool, firm: bool) -> None:
         """Add one job's outcome; a weak failure is ``ran=False, firm=False``."""
@@ -90,38 +99,38 @@ class Tried:
         place = list(self.outcomes).index(point)
         return float(self._weak(self._sums(), np.array([place]))[0])
 
-    def correct(self, points: FloatArray, prior: FloatArray) -> FloatArray:
-        """Correct (n,) prior probabilities by the outcomes near (n, C) points.
+    def correct(self, points: FloatArray, prior: FloatArray, share: float) -> FloatArray:
+        """Correct (n,) prior probabilities by the outcomes near (n, C) points. ``share`` is that of
+        all configurations which runs.
 
-        A Gaussian process over what the classifier did not expect, ran − P₀ᵢ: what it explains
-        already is not counted twice, nor what several neighbours say alike. An average over
-        neighbours would let the failures all around drown the few that ran.
+        A Gaussian process in log odds around what the classifier expects (Rasmussen and Williams
+        2006, algorithms 3.1 and 3.2, the mode): what it explains already is not counted twice, nor
+        what several neighbours say alike. An average over neighbours would let the failures all
+        around drown the few that ran, and a correction of probabilities would shuffle what is
+        hopeless.
         """
-        where, pull = self._pulls()
-        similar, same = _similarity(points, where, NEAR)
-        corrected: FloatArray = prior + (similar + ITS_OWN * same) @ pull
-        return np.clip(corrected, 0.0, 1.0)
+        where, pull = self._pulls(share)
+        corrected: FloatArray = expit(log_odds(prior) + _covariance(points, where) @ pull)
+        return corrected
 
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         where = np.array([np.frombuffer(p, np.float32) for p in self.outcomes], np.float64)
         sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
         return where, sums[:, 0], sums[:, 1], sums[:, 2]
 
-    def _pulls(self) -> tuple[FloatArray, FloatArray]:
+    def _pulls(self, share: float) -> tuple[FloatArray, FloatArray]:
         """(m, C) points, (m,) how much each moves what is like it."""
-        if self._cache is None:
+        told = [share if o.expected is None else o.expected for o in self.outcomes.values()]
+        expected = log_odds(np.array(told))
+        if self._cache is None or not np.array_equal(self._cache[0], expected):
             sums = self._sums()
             where, yes, no, weak = sums
             failed = np.flatnonzero(weak)
             if len(failed):
                 no = no.copy()
                 no[failed] += weak[failed] * self._weak(sums, failed)
-            mass = np.maximum(yes + no, 1e-6)
-            expected = np.array([o.expected for o in self.outcomes.values()])
-            K, _ = _similarity(where, where, NEAR)
-            K[np.diag_indices(len(K))] += ITS_OWN + ONE_JOB / mass
-            self._cache = where, np.linalg.solve(K, yes / mass - expected)
-        return self._cache
+            self._cache = expected, where, _mode(_covariance(where, where), expected, yes, no)
+        return self._cache[1:]
 
     @staticmethod
     def _weak(sums: Sequence[FloatArray], places: NDArray[np.intp]) -> FloatArray:
@@ -138,9 +147,31 @@ class Tried:
 def _similarity(
     a: FloatArray, b: FloatArray, length: float
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Matérn-5/2 of the distances between (n, C) and (m, C), and which pairs are one point."""
-    squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2.0 * (a @ b.T)
-    same = squares < 1e-9
-    reach = np.sqrt(5.0 * np.maximum(squares, 0.0)) / length
-    similar: FloatArray = (1.0 + reach + reach * reach / 3.0) * np.exp(-reach)
-    return np.where(same, 1.0, similar), same
+    """Matérn 5/2 of the distances between (n, C) and (m, C), and which pairs are one point."""
+    apart = squares(a, b)
+    same = apart < 1e-9
+    return matern(np.where(same, 0.0, apart / length**2)), same
+
+
+def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
+    similar, same = _similarity(a, b, NEAR)
+    return SHARED * similar + ITS_OWN * same
+
+
+def _mode(K: FloatArray, expected: FloatArray, yes: FloatArray, no: FloatArray) -> FloatArray:
+    """(m,) pulls, by which the most probable log odds are ``expected`` + K pulls."""
+    mass, moved = yes + no, np.zeros(len(yes))
+    pulls = moved
+    for _ in range(STEPS):
+        p = expit(expected + moved)
+        root = np.sqrt(mass * p * (1.0 - p))
+        towards = root**2 * moved + yes - mass * p
+        inner = root[:, None] * K * root
+        inner[np.diag_indices(len(K))] += 1.0
+        new = towards - root * np.linalg.solve(inner, root * (K @ towards))
+        step = K @ new - moved
+        part = min(1.0, FAR / max(float(np.abs(step).max()), 1e-12))
+        pulls, moved = pulls + part * (new - pulls), moved + part * step
+        if part == 1.0 and float(np.abs(step).max()) < 1e-6:
+            break
+    return pulls
