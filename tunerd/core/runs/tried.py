@@ -25,9 +25,10 @@ configuration which stopped running (or started to) is noticed after about ten j
 NEAR = 0.85
 """Length over which outcomes speak for their neighbours, in units of ``FeatureMap.coordinates``:
 six tenths of what two random configurations are apart."""
-SHARED = 4.0
+SHARED = 8.0
 """Variance of log odds around what the classifier expects that neighbours have in common: one
-failure brings a configuration that was expected to run from .95 to about a half …"""
+failure brings a configuration that was expected to run from .95 to .4. With half of it closed loops
+where little runs find later what does …"""
 ITS_OWN = 1.0
 """… and that a configuration has to itself: however often one ran, it says so much of its
 neighbours and no more."""
