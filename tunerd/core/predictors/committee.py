@@ -108,6 +108,8 @@ class Committee(Predictor):
         """Score, and spread, of a job before anything is known."""
         self._noise: float = state["noise"]
         """Variance of a job in units of the members' own idea of it."""
+        self._usual: float | None = state["usual"]
+        """The members' own idea of how far off they are on the jobs that told this, if any did."""
         self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
         self._left_out, self._live = left_out, live
@@ -127,6 +129,7 @@ class Committee(Predictor):
             "typical": float(rows.score.mean()) if len(rows) else 0.0,
             "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score))),
             "noise": 1.0,
+            "usual": None,
             "wider": 1.0,
         }
         nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
@@ -234,9 +237,19 @@ class Committee(Predictor):
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
-        spread = spread * np.sqrt(self._noise * self._wider**strange)
+        spread = self._widened(spread, strange)
         doubt = np.where(said.points == 0, spread, np.sqrt(said.doubt + apart))
         return Prediction(mean, spread, doubt)
+
+    def _widened(self, spread: FloatArray, strange: FloatArray) -> FloatArray:
+        """(n,) spreads of a blend, as wide as jobs left out say, by how ``strange`` (n,) the
+        context is. That members are too cautious where jobs lie close says nothing of where they
+        know less: a spread is narrowed the less, the wider it is beside those of the jobs that
+        told it."""
+        close = np.ones(len(spread))
+        if self._usual is not None and self._noise < 1.0:
+            close = np.minimum((self._usual / spread) ** 2, 1.0)
+        return np.asarray(spread * np.sqrt(self._noise**close * self._wider**strange), np.float64)
 
     def _weights(self, points: IntArray) -> FloatArray:
         """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a
@@ -324,6 +337,9 @@ class Committee(Predictor):
         self._weigh()
         weights = self._weights(points)
         off, off_far = self._off(near, weights), self._off(far, self._new)
+        said, by = (near, weights) if off else (far, self._new)
+        if len(said):
+            self._usual = float(np.median(said.blended(by)[1]))
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
         odd = (1.0 - familiar(points)) * weights[:, :-1].sum(axis=1)
@@ -408,11 +424,11 @@ class Committee(Predictor):
         if not len(far) and not len(near):
             return None
         one, other = far.blended(self._new), near.blended(weights)
-        wide = np.sqrt(self._noise)
+        odd = np.append(np.ones(len(far)), strange)
         return LeftOut(
             far.keys + near.keys,
             np.concatenate([one[0], other[0]]),
-            wide * np.append(one[1] * self._wider**0.5, other[1] * self._wider ** (strange / 2)),
+            self._widened(np.append(one[1], other[1]), odd),
             np.concatenate([far.score, near.score]),
             np.arange(len(far) + len(near)) >= len(far),
             np.append(np.zeros(len(far), bool), tried),
@@ -441,6 +457,7 @@ class Committee(Predictor):
             "typical": self._typical,
             "unknown": self._unknown,
             "noise": self._noise,
+            "usual": self._usual,
             "wider": self._wider,
         }
         own = {
