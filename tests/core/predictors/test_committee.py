@@ -8,6 +8,7 @@ from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.predictors.committee import ALONE, Committee
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
@@ -82,6 +83,21 @@ def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> Non
     places = features.coordinates(asked.X)
     far = np.linalg.norm(places - places[0], axis=1)
     assert np.corrcoef(together, far)[0, 1] < -0.3
+
+
+def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> None:
+    features = FeatureMap(TOY)
+    rows = features.rows(random_jobs(200, 0))
+    blobs = dict(Committee.fit(TOY, features, rows, seed=1).dump())
+    state = unseal_json(blobs["committee"])
+
+    def spread(n: int, noise: float) -> FloatArray:
+        told = blobs | {"committee": seal_json(state | {"noise": noise})}
+        return Committee.load(TOY, features, told).predict(every(features, n)[0]).spread
+
+    known, far = (spread(n, 0.1) / spread(n, 1.0) for n in (8, 512))
+    assert np.median(known) < 0.35  # √.1
+    assert 0.6 < far.min() < far.max() < 1.0
 
 
 def test_members_that_do_not_help_are_not_asked() -> None:

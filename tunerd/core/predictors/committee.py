@@ -337,9 +337,8 @@ class Committee(Predictor):
         self._weigh()
         weights = self._weights(points)
         off, off_far = self._off(near, weights), self._off(far, self._new)
-        said, by = (near, weights) if off else (far, self._new)
-        if len(said):
-            self._usual = float(np.median(said.blended(by)[1]))
+        told = near.blended(weights) if off else far.blended(self._new) if off_far else None
+        self._usual = None if told is None else float(np.median(told[1]))
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
         odd = (1.0 - familiar(points)) * weights[:, :-1].sum(axis=1)
