@@ -4,10 +4,12 @@
 
     python -m benchmarks.report benchmarks/results/yardsticks          # print it
     python -m benchmarks.report benchmarks/results/yardsticks --publish
+    python -m benchmarks.report benchmarks/results/some --publish --keep     # beside what was there
     python -m benchmarks.report                                        # what is published
 
 ``--publish`` keeps a summary of the results in ``benchmarks/published.jsonl`` and writes the page
-below its mark; what stands above the mark is written by hand.
+below its mark; what stands above the mark is written by hand. With ``--keep`` what these results
+do not tell stays as it was published, and is of an earlier state: say so above the mark.
 """
 
 import argparse
@@ -29,11 +31,16 @@ MARK = "<!-- Below this line: python -m benchmarks.report. Do not edit. -->"
 
 Said = Mapping[str, Any]
 
+IDENTITY = ("what", "table", "question", "known", "known_rows", "mode", "who")
+IDENTITY += ("figure", "ours", "theirs")
+"""By which two lines of a summary tell the same."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
     parser.add_argument("results", nargs="?", type=Path, help="results.jsonl or its folder")
     parser.add_argument("--publish", action="store_true", help="keep a summary, write the page")
+    parser.add_argument("--keep", action="store_true", help="and what the results do not tell")
     options = parser.parse_args(argv)
     if options.results is None:
         said = published()
@@ -41,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = options.results.is_dir()
         file = options.results / "results.jsonl" if folder else options.results
         said = summary(read_results(file))
+        if options.keep:
+            said = kept(published(), said)
     if options.publish:
         PUBLISHED.write_text("".join(json.dumps(one) + "\n" for one in said))
         by_hand = PAGE.read_text().partition(MARK)[0].rstrip()
@@ -59,6 +68,20 @@ def published() -> list[dict[str, Any]]:
     if not PUBLISHED.exists():
         return []
     return [json.loads(line) for line in PUBLISHED.read_text().splitlines()]
+
+
+def kept(before: Sequence[Said], said: Sequence[Said]) -> list[dict[str, Any]]:
+    """The lines of ``said``, in the places of those before that tell the same, and the others."""
+    new = {_about(one): dict(one) for one in said}
+    for one in _of(before, "run"):
+        run = new.setdefault(_about(one), dict(one))
+        run["cells"] = max(run["cells"], one["cells"])
+        run["versions"] = dict(sorted((one["versions"] | run["versions"]).items()))
+    return [new.pop(_about(one), dict(one)) for one in before] + list(new.values())
+
+
+def _about(one: Said) -> tuple[Any, ...]:
+    return tuple(one.get(name) for name in IDENTITY)
 
 
 def page(said: Sequence[Said]) -> str:

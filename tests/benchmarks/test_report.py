@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from benchmarks import report
-from benchmarks.report import MARK, PAGE, page, published
+from benchmarks.report import MARK, PAGE, kept, page, published
 
 
 def prediction(who: str, tau: float | None, regret: float | None) -> dict[str, Any]:
@@ -57,3 +57,18 @@ def test_what_is_written_by_hand_stays(tmp_path: Path, monkeypatch: pytest.Monke
     assert report.main([]) == 0, "what is published can be printed"
     assert report.main([str(tmp_path), "--publish"]) == 0
     assert hand.read_text() == text
+
+
+def test_what_was_not_measured_again_stays_as_it_was() -> None:
+    def run(cells: int, **versions: str) -> dict[str, Any]:
+        return {"what": "run", "cells": cells, "versions": versions}
+
+    before = [run(9, numpy="1", torch="2"), prediction("a", 0.1, None), prediction("b", 0.2, None)]
+    said = [run(2, numpy="3"), prediction("b", 0.3, 0.01), prediction("c", 0.4, None)]
+    assert kept(before, said) == [
+        run(9, numpy="3", torch="2"),
+        prediction("a", 0.1, None),
+        prediction("b", 0.3, 0.01),
+        prediction("c", 0.4, None),
+    ]
+    assert kept([], said) == said
