@@ -31,8 +31,10 @@ MARK = "<!-- Below this line: python -m benchmarks.report. Do not edit. -->"
 
 Said = Mapping[str, Any]
 
-IDENTITY = ("what", "table", "question", "known", "known_rows", "mode", "who")
-IDENTITY += ("figure", "ours", "theirs")
+IDENTITY = [
+    *("what", "table", "question", "known", "known_rows", "mode", "who"),
+    *("figure", "ours", "theirs"),
+]
 """By which two lines of a summary tell the same."""
 
 
