@@ -237,19 +237,21 @@ class Committee(Predictor):
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
-        spread = self._widened(spread, strange)
-        doubt = np.where(said.points == 0, spread, np.sqrt(said.doubt + apart))
-        return Prediction(mean, spread, doubt)
+        caution = self._caution(spread)
+        spread = spread * caution * np.sqrt(self._noise * self._wider**strange)
+        doubt = np.minimum(caution * np.sqrt(said.doubt + apart), spread)
+        return Prediction(mean, spread, np.where(said.points == 0, spread, doubt))
 
-    def _widened(self, spread: FloatArray, strange: FloatArray) -> FloatArray:
-        """(n,) spreads of a blend, as wide as jobs left out say, by how ``strange`` (n,) the
-        context is. That members are too cautious where jobs lie close says nothing of where they
-        know less: a spread is narrowed the less, the wider it is beside those of the jobs that
-        told it."""
-        close = np.ones(len(spread))
-        if self._usual is not None and self._noise < 1.0:
-            close = np.minimum((self._usual / spread) ** 2, 1.0)
-        return np.asarray(spread * np.sqrt(self._noise**close * self._wider**strange), np.float64)
+    def _caution(self, spread: FloatArray) -> FloatArray:
+        """(n,) how much of the members' caution is kept, 1 for none, where they are this unsure.
+
+        That they are too cautious where jobs lie close says nothing of where they know less: a
+        spread is narrowed the less, the wider it is beside those of the jobs that told it.
+        """
+        if self._usual is None or self._noise >= 1.0:
+            return np.ones(len(spread))
+        close = np.minimum((self._usual / spread) ** 2, 1.0)
+        return np.asarray(self._noise ** ((close - 1.0) / 2.0), np.float64)
 
     def _weights(self, points: IntArray) -> FloatArray:
         """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a
@@ -423,11 +425,12 @@ class Committee(Predictor):
         if not len(far) and not len(near):
             return None
         one, other = far.blended(self._new), near.blended(weights)
+        spread = np.append(one[1], other[1])
         odd = np.append(np.ones(len(far)), strange)
         return LeftOut(
             far.keys + near.keys,
             np.concatenate([one[0], other[0]]),
-            self._widened(np.append(one[1], other[1]), odd),
+            spread * self._caution(spread) * np.sqrt(self._noise * self._wider**odd),
             np.concatenate([far.score, near.score]),
             np.arange(len(far) + len(near)) >= len(far),
             np.append(np.zeros(len(far), bool), tried),
