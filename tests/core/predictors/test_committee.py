@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
@@ -98,6 +99,9 @@ def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> No
     known, far = (spread(n, 0.1) / spread(n, 1.0) for n in (8, 512))
     assert np.median(known) < 0.35  # √.1
     assert 0.6 < far.min() < far.max() < 1.0
+    del state["usual"]
+    with pytest.raises(ValueError, match="usual"):  # of a tunerd that did not know this
+        spread(8, 0.1)
 
 
 def test_members_that_do_not_help_are_not_asked() -> None:

@@ -489,22 +489,22 @@ class Committee(Predictor):
                 name: Record.of(load(unseal(blobs[name])), keys)
                 for name, keys in state["keys"].items()
             }
+            own, at = {}, 0
+            for key, points, told in state["own"]:
+                part = slice(at, at := at + points)
+                own[key] = OwnJobs.load(told, values["X"][part], values["values"][part])
+            councils = [
+                Council.load(study, features, blobs, f"{i}.", names)
+                for i, names in enumerate([state["whole"], *state["parts"]])
+            ]
+            left_out, live = (
+                (records[f"{name} new"], records[f"{name} known"]) for name in ("left_out", "live")
+            )
+            return cls(
+                features, councils[0], councils[1:], state["part_of"], own, state, left_out, live
+            )
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
-        own, at = {}, 0
-        for key, points, told in state["own"]:
-            part = slice(at, at := at + points)
-            own[key] = OwnJobs.load(told, values["X"][part], values["values"][part])
-        councils = [
-            Council.load(study, features, blobs, f"{i}.", names)
-            for i, names in enumerate([state["whole"], *state["parts"]])
-        ]
-        left_out, live = (
-            (records[f"{name} new"], records[f"{name} known"]) for name in ("left_out", "live")
-        )
-        return cls(
-            features, councils[0], councils[1:], state["part_of"], own, state, left_out, live
-        )
 
 
 def _own(rows: Rows) -> dict[str, OwnJobs]:

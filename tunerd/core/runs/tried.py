@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from tunerd.core.arrays import FloatArray
@@ -35,6 +36,8 @@ neighbours and no more."""
 STEPS = 30
 FAR = 4.0
 """Log odds that one step of Newton's goes at most: beyond, it would not come back."""
+CLOSE = 0.01
+"""… and at least: what the next one would add is its square."""
 BESIDE = 0.3
 """Length within which neighbours that run speak for a failure of unknown cause."""
 NEIGHBOURS = (0.3, 1.0)
@@ -167,12 +170,15 @@ def _mode(K: FloatArray, expected: FloatArray, yes: FloatArray, no: FloatArray) 
         p = expit(expected + moved)
         root = np.sqrt(mass * p * (1.0 - p))
         towards = root**2 * moved + yes - mass * p
-        inner = root[:, None] * K * root
+        inner = K * root
+        inner *= root[:, None]
         inner[np.diag_indices(len(K))] += 1.0
-        new = towards - root * np.linalg.solve(inner, root * (K @ towards))
+        factor = cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+        new = towards - root * cho_solve(factor, root * (K @ towards), check_finite=False)
         step = K @ new - moved
-        part = min(1.0, FAR / max(float(np.abs(step).max()), 1e-12))
+        most = float(np.abs(step).max())
+        part = min(1.0, FAR / max(most, 1e-12))
         pulls, moved = pulls + part * (new - pulls), moved + part * step
-        if part == 1.0 and float(np.abs(step).max()) < 1e-6:
+        if most < CLOSE:
             break
     return pulls
