@@ -77,7 +77,7 @@ def kept(before: Sequence[Said], said: Sequence[Said]) -> list[dict[str, Any]]:
     new = {_about(one): dict(one) for one in said}
     for one in _of(before, "run"):
         run = new.setdefault(_about(one), dict(one))
-        run["cells"] = max(run["cells"], one["cells"])
+        run |= {most: max(run[most], one[most]) for most in ("cells", "seeds")}
         run["versions"] = dict(sorted((one["versions"] | run["versions"]).items()))
     return [new.pop(_about(one), dict(one)) for one in before] + list(new.values())
 

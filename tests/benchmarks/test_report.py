@@ -60,13 +60,17 @@ def test_what_is_written_by_hand_stays(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_was_not_measured_again_stays_as_it_was() -> None:
-    def run(cells: int, **versions: str) -> dict[str, Any]:
-        return {"what": "run", "cells": cells, "versions": versions}
+    def run(cells: int, seeds: int, **versions: str) -> dict[str, Any]:
+        return {"what": "run", "cells": cells, "seeds": seeds, "versions": versions}
 
-    before = [run(9, numpy="1", torch="2"), prediction("a", 0.1, None), prediction("b", 0.2, None)]
-    said = [run(2, numpy="3"), prediction("b", 0.3, 0.01), prediction("c", 0.4, None)]
+    before = [
+        run(9, 5, numpy="1", torch="2"),
+        prediction("a", 0.1, None),
+        prediction("b", 0.2, None),
+    ]
+    said = [run(2, 1, numpy="3"), prediction("b", 0.3, 0.01), prediction("c", 0.4, None)]
     assert kept(before, said) == [
-        run(9, numpy="3", torch="2"),
+        run(9, 5, numpy="3", torch="2"),
         prediction("a", 0.1, None),
         prediction("b", 0.3, 0.01),
         prediction("c", 0.4, None),

@@ -92,7 +92,6 @@ class Tried:
         outcomes = self.outcomes.get(point)
         if outcomes is not None:
             outcomes.expected = probability
-            self._cache = None
 
     def believed(self, point: bytes) -> float:
         """How firmly one weak failure of this configuration says no, 0 to 1: 1 − 2⁻ᵏ after k of
