@@ -33,8 +33,6 @@ MEMBERS: Mapping[str, type[Predictor]] = {
 NETWORK_ROWS = 25
 """Rows below which networks are not asked: they take more time than all others together, for pairs
 that are few."""
-FOLD_ROWS = 4_000
-"""Rows of a fit that leaves some out, at most."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,8 @@ class Council:
     def refitted(
         self, study: "Study", features: "FeatureMap", rows: Rows, kept: IntArray, seed: int
     ) -> "Council":
-        """The same members, roughly, as if they had seen nothing but the rows ``kept``."""
-        if len(kept) > FOLD_ROWS:
-            kept = np.sort(np.random.default_rng(seed).permutation(kept)[:FOLD_ROWS])
+        """The same members, roughly, as if they had seen nothing but the rows ``kept``: all of
+        them, for what a member is worth that needs thousands is not told by fewer."""
         seen = rows.take(kept)
         members = self.members.items()
         return Council({name: m.roughly(study, features, seen, seed) for name, m in members})

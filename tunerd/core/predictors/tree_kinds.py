@@ -34,14 +34,15 @@ class ConfigurationTrees(BoostedTrees):
 
     Where contexts have thousands of rows and are few, trees that see the context learn it by heart;
     what is good in all of them is what carries to the next one. So it can use all rows there are,
-    with more leaves the more there are.
+    with more leaves the more there are: where the same configurations ran in each, down to single
+    ones.
     """
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`."""
-        leaves = int(np.clip(n // 30, 7, 127))
-        return TreeOptions(trees, leaves, 3 if n < 500 else 10, seed, min(15.0 / trees, 0.3))
+        leaves = int(np.clip(n // 20, 7, 511))
+        return TreeOptions(trees, leaves, 3, seed, min(15.0 / trees, 0.3))
 
     @classmethod
     def hidden(cls, features: "FeatureMap") -> BoolArray:
