@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import kernels
@@ -21,6 +22,8 @@ def test_a_table_of_kernels_is_one_that_benchmarks_read(tmp_path: Path) -> None:
     ran = [one for one in table.observations if one.status is Status.SUCCEEDED]
     assert ran
     assert all(one.metrics["gflops"] > 0.01 for one in ran)
+    tiny = float(np.finfo(np.float64).tiny)
+    assert tiny / 2 > 0  # what was loaded left this process's arithmetic as it is
 
 
 def test_without_a_compiler_it_says_so(
