@@ -40,7 +40,7 @@ SLOPE = 0.5
 """… of how much more or less everything matters here than elsewhere."""
 CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
-LEARN_ROWS = 100
+LEARN_ROWS = 120
 """Rows that lengths are chosen by: the gradient costs n² per length."""
 JITTER = 1e-8
 """Noise that there is anyway, beside the variance of scores: a matrix must not be singular, however
