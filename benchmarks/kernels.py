@@ -20,8 +20,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from tunerd.cli.progress import progress_bar
 
@@ -49,6 +50,8 @@ TURNS = 3
 """A configuration's speed is that of its best turn: other processes only ever slow it down."""
 
 Configuration = Mapping[str, int]
+Kernel = Callable[[int, int, int, float], float]
+"""(m, n, k, seconds) → Gflop/s."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,42 +71,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
     random.Random(options.seed).shuffle(chosen)  # a machine that slows down hits all alike
     chosen = chosen[: options.configurations]
+    widths, ran = vectors_here(), 0
     options.folder.mkdir(parents=True, exist_ok=True)
     path = options.folder / f"{NAME}.csv"
     with path.open("w", newline="") as file, progress_bar() as bar:
         rows = csv.DictWriter(file, ["m", "n", "k", *GRID, "status", "gflops"])
         rows.writeheader()
         for one in bar.track(chosen, description="kernels"):
-            rows.writerows(measured(compiler, one))
+            kernel = built(compiler, one) if one["vector_bits"] in widths else None
+            rows.writerows(measured(kernel, one))
             file.flush()
+            ran += kernel is not None
     described = options.folder / f"{NAME}.json"
     described.write_text(json.dumps({"name": NAME, "columns": columns()}, indent=1) + "\n")
-    print(f"{path}: {len(chosen):,} configurations in {len(SIZES)} contexts")
-    return 0
+    print(f"{path}: {ran:,} of {len(chosen):,} configurations ran in {len(SIZES)} contexts")
+    return 0 if ran else 1
 
 
-def measured(compiler: str, configuration: Configuration) -> Iterator[dict[str, object]]:
-    """A row for each context. What does not compile or run here is a failure in all of them."""
+def built(compiler: str, configuration: Configuration) -> Kernel | None:
+    """The kernel that this makes, None where it does not compile."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kernel.so"
         # No -ffast-math: a library linked with it rounds tiny numbers to 0 in the whole process.
         flags = ["-O3", "-shared", "-fPIC", *VECTORS[configuration["vector_bits"]]]
         defined = [f"-D{name.upper()}={value}" for name, value in configuration.items()]
-        built = subprocess.run(
-            [compiler, *flags, *defined, str(SOURCE), "-o", str(library)],
-            capture_output=True,
-            check=False,
-        )
-        usable = built.returncode == 0 and configuration["vector_bits"] in vectors_here()
-        kernel = ctypes.CDLL(str(library)).measure if usable else None
+        command = [compiler, *flags, *defined, str(SOURCE), "-o", str(library)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+            return None
+        kernel = ctypes.CDLL(str(library)).measure
+    kernel.argtypes = [ctypes.c_int] * 3 + [ctypes.c_double]
+    kernel.restype = ctypes.c_double
+    return cast(Kernel, kernel)
+
+
+def measured(kernel: Kernel | None, configuration: Configuration) -> Iterator[dict[str, object]]:
+    """A row for each context; without a kernel a failure in all of them."""
     for size in SIZES:
         row = {**dict(zip("mnk", size, strict=True)), **configuration}
         if kernel is None:
             yield {**row, "status": "failed", "gflops": ""}
-            continue
-        kernel.restype = ctypes.c_double
-        turns = [kernel(*size, ctypes.c_double(SECONDS)) for _ in range(TURNS)]
-        yield {**row, "status": "ok", "gflops": round(max(turns), 4)}
+        else:
+            best = max(kernel(*size, SECONDS) for _ in range(TURNS))
+            yield {**row, "status": "ok", "gflops": round(best, 4)}
 
 
 def vectors_here() -> set[int]:

@@ -27,8 +27,8 @@ d = { type = "category", values = ["i", "j", "k", "l", "m"] }
 
 
 def test_what_single_configurations_did_elsewhere_carries_to_a_new_context() -> None:
-    """As with kernels: thousands of the same configurations in each context, and hardly any two
-    that are neighbours are alike."""
+    """As with kernels: hundreds of the same configurations in each context, and no two that are
+    neighbours alike."""
     features, rng = FeatureMap(KERNEL), np.random.default_rng(0)
     codes = Space(KERNEL, {"size": 1}).table(1_000)
     assert codes is not None

@@ -34,8 +34,8 @@ class ConfigurationTrees(BoostedTrees):
 
     Where contexts have thousands of rows and are few, trees that see the context learn it by heart;
     what is good in all of them is what carries to the next one. So it can use all rows there are,
-    with more leaves the more there are: where the same configurations ran in each, down to single
-    ones.
+    with more leaves the more there are, each as small as what one configuration did in three
+    contexts.
     """
 
     @classmethod
