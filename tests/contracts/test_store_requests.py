@@ -104,4 +104,9 @@ def test_who_looks_sees_whether_a_daemon_has_the_store(store: Store, store_url: 
         assert store.held()
         assert another.held()
     assert not store.held()
-    store.guard(NOW).release()
+
+
+def test_who_comes_right_after_another_has_released_a_store_finds_it_free(store: Store) -> None:
+    for _ in range(100):
+        store.guard(NOW).release()
+        assert not store.held()

@@ -4,6 +4,7 @@ A file lock is held by the open file and vanishes with its process, however that
 itself stays and names the last holder. On PostgreSQL it is an advisory lock of a connection.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -207,6 +208,11 @@ class _AdvisoryGuard(InstanceGuard):
         self._claim()
 
     def release(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._connection is None:
+            return
+        connection, self._connection = self._connection, None
+        with contextlib.closing(connection), contextlib.suppress(sa.exc.DBAPIError):
+            if not connection.invalidated:
+                # A server notices that a connection was closed only some time later: who starts
+                # next would find the store taken.
+                connection.exec_driver_sql(f"SELECT pg_advisory_unlock({self.KEY})")
