@@ -8,6 +8,7 @@ import platform
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +30,7 @@ from tunerd.evaluation.closed_loop import Optimizer, Outcome, Problem, Run, play
 from tunerd.evaluation.judging import Figures, Truth
 from tunerd.evaluation.measured import Measured, Table, measured
 from tunerd.evaluation.own import forecaster
-from tunerd.evaluation.players import Tunerd
+from tunerd.evaluation.players import PROFILING_FEASIBLE, Tunerd
 from tunerd.evaluation.predicting import Forecaster, Foretold
 from tunerd.evaluation.results import results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
@@ -108,7 +109,9 @@ def _jobs(table: str, data: Path, rows: int) -> tuple[Study, tuple[Observation, 
         jobs = tuple(
             msgspec.structs.replace(jobs[at], sequence=i + 1) for i, at in enumerate(kept.tolist())
         )
-    return study, jobs, Truth.of(study, jobs)
+    # What is predicted best is run to be looked at, as a round of a closed loop is.
+    profiling = replace(study, min_feasible=PROFILING_FEASIBLE)
+    return study, jobs, Truth.of(profiling, jobs)
 
 
 def _predict(cell: Cell, data: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.evaluation.closed_loop import EPOCH, Outcome, Problem
 from tunerd.evaluation.own import AtOnce
 
-__all__ = ["Follow", "RandomPlayer", "Tunerd"]
+__all__ = ["PROFILING_FEASIBLE", "Follow", "RandomPlayer", "Tunerd"]
 
 Follow = Literal["campaign", "shares"]
 """How jobs follow tunerd's recommendations."""
@@ -38,7 +38,8 @@ Follow = Literal["campaign", "shares"]
 STEP = 1_000
 """Jobs of history taken in at a time."""
 PROFILING_FEASIBLE = 0.02
-"""Jobs are there to find something: one that most likely fails may be worth it."""
+"""Probability to run from which a configuration may be tried: jobs are there to find something, and
+one that most likely fails may be worth it."""
 ROUNDS = 1_000_000
 """Rounds of the campaign: it ends with the jobs."""
 
