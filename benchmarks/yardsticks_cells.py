@@ -21,6 +21,7 @@ from benchmarks import peers
 from benchmarks.tables import read_table
 from benchmarks.yardsticks_plan import Cell, Description, loop_plan
 from tunerd import __version__
+from tunerd.core.campaign import MIN_FEASIBLE
 from tunerd.core.observation import Observation
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study, parse_study
@@ -30,7 +31,7 @@ from tunerd.evaluation.closed_loop import Optimizer, Outcome, Problem, Run, play
 from tunerd.evaluation.judging import Figures, Truth
 from tunerd.evaluation.measured import Measured, Table, measured
 from tunerd.evaluation.own import forecaster
-from tunerd.evaluation.players import PROFILING_FEASIBLE, Tunerd
+from tunerd.evaluation.players import Tunerd
 from tunerd.evaluation.predicting import Forecaster, Foretold
 from tunerd.evaluation.results import results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
@@ -110,7 +111,7 @@ def _jobs(table: str, data: Path, rows: int) -> tuple[Study, tuple[Observation, 
             msgspec.structs.replace(jobs[at], sequence=i + 1) for i, at in enumerate(kept.tolist())
         )
     # What is predicted best is run to be looked at, as a round of a closed loop is.
-    profiling = replace(study, min_feasible=PROFILING_FEASIBLE)
+    profiling = replace(study, min_feasible=MIN_FEASIBLE)
     return study, jobs, Truth.of(profiling, jobs)
 
 

@@ -31,6 +31,7 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
         "round_size": 5,
         "repeats": 2,
         "patience_h": 168.0,
+        "min_feasible": 0.02,
     }
     assert "campaign" in tunerd("status", "--settings", installation.file).out
 
@@ -38,6 +39,16 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
 def test_rounds_are_as_large_as_the_start(tunerd: Tunerd, installation: Installation) -> None:
     options = ("--settings", installation.file, *CONTEXT, "--jobs", 4, "--rounds", 1)
     assert "8 runs in all" in tunerd("campaign", "llm", *options).out
+
+
+def test_a_campaign_where_enough_is_known(tunerd: Tunerd, installation: Installation) -> None:
+    options = ("--jobs", 0, "--rounds", 2, "--round-size", 5, "--min-feasible", 0.5)
+    said = tunerd("campaign", "llm", "--settings", installation.file, *CONTEXT, *options)
+    assert "10 runs in all" in said.out
+    assert "Round 1 (5 jobs) waits" in said.out
+    with installation.open_store() as store:
+        (command,) = store.commands("llm")
+    assert (command.arguments["jobs"], command.arguments["min_feasible"]) == (0, 0.5)
 
 
 def test_a_campaign_that_cannot_be(tunerd: Tunerd, installation: Installation) -> None:
@@ -51,7 +62,10 @@ def test_a_campaign_that_cannot_be(tunerd: Tunerd, installation: Installation) -
     assert "should be an integer" in ask(
         "llm", "--context", "gpu=a", "--context", "n_gpus=x", "--jobs", 4, "--rounds", 1
     )
-    assert "jobs" in ask("llm", *CONTEXT, "--jobs", 0, "--rounds", 1)
+    assert "jobs" in ask("llm", *CONTEXT, "--jobs", -1, "--rounds", 1)
+    assert "--round-size" in ask("llm", *CONTEXT, "--jobs", 0, "--rounds", 1)
+    assert "--rounds" in ask("llm", *CONTEXT, "--jobs", 0, "--rounds", 0, "--round-size", 4)
+    assert "min-feasible" in ask("llm", *CONTEXT, "--jobs", 4, "--rounds", 1, "--min-feasible", 1.5)
     assert "--rounds" in ask("llm", *CONTEXT, "--jobs", 4)
     with installation.open_store() as store:
         assert store.commands() == []

@@ -9,8 +9,8 @@ import pytest
 from tests.core.tuning import START, Inline, job, random_jobs, study, true_speed
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
-from tunerd.core.observation import Observation, Status
-from tunerd.core.recommendation import Kind
+from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import MOST_GAP, PRIOR_GAPS, Tuner
 from tunerd.errors import NothingFeasibleError
@@ -206,6 +206,33 @@ def test_promises_are_held_against_what_came() -> None:
     assert tuner.gaps[-1] == pytest.approx(explored.gain.median + 1.0)  # all was lost
     gaps = [min(gap, MOST_GAP) for gap in tuner.gaps]
     assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
+
+
+def test_a_campaign_may_try_what_fails_now_and_then() -> None:
+    """Where it runs, y = c is four times as fast; half of the time it does not."""
+    jobs = []
+    for i in range(48):
+        config: dict[str, Value] = {"x": i % 8 + 1, "y": "abc"[i % 3], "z": i % 2 == 0}
+        best = config["y"] == "c"
+        ran = not best or i % 4 < 2
+        jobs.append(
+            job(
+                i + 1,
+                {"n": 8},
+                config,
+                speed=true_speed({"n": 8}, config) * (4 if best else 1) if ran else None,
+                status=Status.SUCCEEDED if ran else Status.OUT_OF_MEMORY,
+            )
+        )
+
+    def tried(campaign: Campaign) -> list[Candidate]:
+        tuner = learned(jobs)
+        key = tuner.start_campaign({"n": 8}, campaign, START)
+        return [c for c in tuner.advise(key, None).candidates if c.wanted]
+
+    bold, careful = tried(Campaign(0, 1, 6)), tried(Campaign(0, 1, 6, min_feasible=0.8))
+    assert min(c.feasible or 0.0 for c in careful) >= 0.8
+    assert {c.config["y"] for c in bold if (c.feasible or 0.0) < 0.8} == {"c"}
 
 
 def test_a_campaign_asks_for_distinct_configurations_that_are_likely_to_run() -> None:

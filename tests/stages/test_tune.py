@@ -345,6 +345,19 @@ def test_a_campaign_asks_for_runs_round_by_round(tuning: Tuning) -> None:
     assert rounds == [(0, 4, 8), (1, 2, 4), (2, 2, 4)]
 
 
+def test_a_campaign_without_a_random_start_begins_with_the_best_predicted(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tuning.run(tune)
+    tuning.command("campaign", context={"n": 8}, jobs=0, rounds=1, round_size=3, repeats=1)
+    tuning.run(tune)
+    said = tuning.said()
+    wanted = [c for c in said.candidates if c.wanted]
+    assert (said.round, len(wanted)) == (1, 3)
+    assert all(c.predicted is not None for c in wanted)
+
+
 # -- how a recommendation lives -------------------------------------------------------------
 
 

@@ -19,7 +19,12 @@ __all__ = ["campaign"]
     metavar="NAME=VALUE",
     help="The context to profile: once for each of the study's context features.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Configurations of the random start.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(0),
+    help="Configurations of the random start; 0 for none, where other contexts or earlier jobs "
+    "tell what to try.",
+)
 @click.option("--rounds", type=click.IntRange(0), help="Rounds of the best predicted that follow.")
 @click.option(
     "--round-size",
@@ -41,6 +46,15 @@ __all__ = ["campaign"]
     metavar="HOURS",
     help="A round in which no run ended for so long is closed with what it has.",
 )
+@click.option(
+    "--min-feasible",
+    type=click.FloatRange(0, 1),
+    default=0.02,
+    show_default=True,
+    metavar="P",
+    help="Rounds try nothing that is less likely to run while there is something else. What is "
+    "recommended goes by the study's own min_feasible.",
+)
 @click.option("--cancel", is_flag=True, help="End the campaign that is under way there instead.")
 @why_option
 def campaign(
@@ -52,6 +66,7 @@ def campaign(
     round_size: int | None,
     repeats: int,
     patience: float,
+    min_feasible: float,
     cancel: bool,
     why: str,
 ) -> int:
@@ -65,6 +80,8 @@ def campaign(
         raise click.UsageError("--cancel ends a campaign: leave out --jobs and --rounds")
     if not cancel and (jobs is None or rounds is None):
         raise click.UsageError("say how many --jobs, and how many --rounds after them")
+    if jobs == 0 and not (rounds and round_size):
+        raise click.UsageError("without a random start say how many --rounds of what --round-size")
     with giving(file, why) as giver:
         parsed = giver.study(study)
         from tunerd.cli.contexts import parse_context
@@ -77,6 +94,7 @@ def campaign(
         assert jobs is not None
         assert rounds is not None
         size = round_size or jobs
+        number, first = (0, jobs) if jobs else (1, size)
         wanted = {
             "context_key": key,
             "context": values,
@@ -85,21 +103,23 @@ def campaign(
             "round_size": size,
             "repeats": repeats,
             "patience_h": patience,
+            "min_feasible": min_feasible,
         }
         giver.give([(study, "campaign", wanted)])
         click.echo(f"{(jobs + rounds * size) * repeats} runs in all under {key}.")
         topic = giver.settings.topics.recommendations
-        click.echo(_what_happens(parsed.mode, topic, jobs, repeats))
+        click.echo(_what_happens(parsed.mode, topic, number, first, repeats))
         return giver.follow()
 
 
-def _what_happens(mode: str, topic: str, jobs: int, repeats: int) -> str:
+def _what_happens(mode: str, topic: str, number: int, jobs: int, repeats: int) -> str:
     first = f"{jobs} configurations, each wanted {repeats} times" if repeats > 1 else f"{jobs} jobs"
+    first = f"Round {number} ({first})"
     if mode == "observe":
         return (
             "The study is in mode observe: nothing will be published. Set its mode to approve or "
             "publish, and reload the daemon, for schedulers to see the rounds."
         )
     if mode == "approve":
-        return f"Round 0 ({first}) waits for `tunerd approve` and then goes out on {topic}."
-    return f"Round 0 ({first}) goes out on {topic}; the next follows when all of it has been run."
+        return f"{first} waits for `tunerd approve` and then goes out on {topic}."
+    return f"{first} goes out on {topic}; the next follows when all of it has been run."

@@ -7,11 +7,15 @@ from datetime import datetime, timedelta
 
 from tunerd.core.observation import Value
 
-__all__ = ["PATIENCE_H", "Ask", "Campaign"]
+__all__ = ["MIN_FEASIBLE", "PATIENCE_H", "Ask", "Campaign"]
 
 PATIENCE_H = 168.0
 """Hours that a round waits for its next run, unless said otherwise: as long as a recommendation is
 valid by default."""
+MIN_FEASIBLE = 0.02
+"""Probability to run below which a round wants nothing while there is anything else, unless said
+otherwise. Far below a study's: a profiling job is there to find something and may fail, and where
+most of a space does not run, being careful finds nothing."""
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class Campaign:
     """Where one context's campaign stands. Round 0 is the random start."""
 
     jobs: int
-    """Configurations of the random start."""
+    """Configurations of the random start; none where enough is known to go by."""
     rounds: int
     """Rounds of best predicted configurations that follow."""
     round_size: int
@@ -38,14 +42,15 @@ class Campaign:
     patience_h: float = PATIENCE_H
     """Hours without a run of the round after which it is closed with what it has: a job that was
     lost must not hold up the rest for ever."""
-    min_feasible: float | None = None
-    """Probability to run below which nothing is wanted, where anything else is; None for the
-    study's. A profiling job may fail: where most of a space does not run, being careful finds
-    nothing."""
+    min_feasible: float = MIN_FEASIBLE
     round: int = -1
     asks: list[Ask] = field(default_factory=list)
     waits_since: str | None = None
     """When the round was seen to wait for its next run, ISO 8601."""
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            self.round = max(self.round, 0)
 
     @property
     def round_done(self) -> bool:
@@ -101,4 +106,6 @@ class Campaign:
         values = dict(state)
         asks = values.pop("asks")
         assert isinstance(asks, list)
+        if values["min_feasible"] is None:  # begun when there was no such choice
+            del values["min_feasible"]
         return cls(**values, asks=[Ask(**ask) for ask in asks])  # type: ignore[arg-type]

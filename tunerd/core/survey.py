@@ -86,8 +86,7 @@ class Survey:
     def _least(self) -> float:
         """Probability to run below which nothing is tried if anything else can be."""
         campaign = self.state.campaign
-        own = None if campaign is None else campaign.min_feasible
-        return self.study.min_feasible if own is None else own
+        return self.study.min_feasible if campaign is None else campaign.min_feasible
 
     @cached_property
     def _known(self) -> frozenset[bytes]:

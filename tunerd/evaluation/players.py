@@ -30,16 +30,13 @@ from tunerd.core.tuner import Tuner
 from tunerd.evaluation.closed_loop import EPOCH, Outcome, Problem
 from tunerd.evaluation.own import AtOnce
 
-__all__ = ["PROFILING_FEASIBLE", "Follow", "RandomPlayer", "Tunerd"]
+__all__ = ["Follow", "RandomPlayer", "Tunerd"]
 
 Follow = Literal["campaign", "shares"]
 """How jobs follow tunerd's recommendations."""
 
 STEP = 1_000
 """Jobs of history taken in at a time."""
-PROFILING_FEASIBLE = 0.02
-"""Probability to run from which a configuration may be tried: jobs are there to find something, and
-one that most likely fails may be worth it."""
 ROUNDS = 1_000_000
 """Rounds of the campaign: it ends with the jobs."""
 
@@ -225,11 +222,10 @@ class _TunerdRun:
         if state is not None and state.campaign is not None:
             state.campaign.round_size = n
         elif self._follow == "campaign":
-            campaign = Campaign(n, ROUNDS, round_size=n, min_feasible=PROFILING_FEASIBLE)
-            campaign.round = 0 if self.tuner.sequence else -1
+            campaign = Campaign(0 if self.tuner.sequence else n, ROUNDS, round_size=n)
             self.tuner.start_campaign(self._problem.context, campaign, self._now)
         elif state is None:
-            self.tuner.start_campaign(self._problem.context, Campaign(0, 0, 0, round=0), self._now)
+            self.tuner.start_campaign(self._problem.context, Campaign(0, 0, 0), self._now)
 
     def _unclaimed(self, n: int) -> list[int]:
         """What n jobs run that no candidate claims: the incumbent, else the baseline, else what

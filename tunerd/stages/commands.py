@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tunerd.core.campaign import PATIENCE_H, Campaign
+from tunerd.core.campaign import MIN_FEASIBLE, PATIENCE_H, Campaign
 from tunerd.core.orders import Order, Orders
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.books import Books, Changes
@@ -191,6 +191,7 @@ class Desk:
             round_size=wanted["round_size"],
             repeats=wanted["repeats"],
             patience_h=wanted.get("patience_h", PATIENCE_H),
+            min_feasible=wanted.get("min_feasible", MIN_FEASIBLE),
         )
         try:
             key = self.books.tuner.start_campaign(wanted["context"], campaign, self.now)
