@@ -283,7 +283,11 @@ class StudyFile(Table):
         description="Share of a context's jobs for everything new together.",
     )
     min_feasible: float = Field(
-        default=0.8, ge=0, le=1, description="Below this probability to run nothing is recommended."
+        default=0.8,
+        ge=0,
+        le=1,
+        description="Below this probability to run nothing is recommended. "
+        "A campaign may try more: `tunerd campaign --min-feasible`.",
     )
     objective: ObjectiveTable = Field(description="What to make better.")
     guards: dict[str, GuardTable] = Field(
