@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, places_of
 
 __all__ = [
     "MIN_ROWS",
@@ -90,7 +90,7 @@ def within_contexts(
     context where they differ counts as 0 there. NaN when no context counts.
     """
     total = weight = 0.0
-    for rows in _groups(contexts):
+    for rows in places_of(contexts).values():
         if len(rows) < MIN_ROWS or np.ptp(actual[rows]) == 0:
             continue
         value = score(predicted[rows], actual[rows])
@@ -184,10 +184,3 @@ def ranks(values: FloatArray) -> FloatArray:
     last = np.cumsum(counts)
     mean_rank: FloatArray = (last - (counts - 1) / 2)[group]
     return mean_rank
-
-
-def _groups(keys: Sequence[str]) -> list[IntArray]:
-    rows: dict[str, list[int]] = {}
-    for i, key in enumerate(keys):
-        rows.setdefault(key, []).append(i)
-    return [np.array(group) for group in rows.values()]

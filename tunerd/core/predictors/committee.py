@@ -15,24 +15,23 @@ out serve for that, each context in exactly one of them. It learns a job at once
 milliseconds; members wait for the next fit. With nothing known elsewhere it is all there is.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray, places_of
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
-from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
 from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
+from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -58,9 +57,6 @@ LIVE = 200
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
-MAX_CONTEXTS = 2_000
-MOST_PROCESSES = 64
-"""Processes of single contexts that are kept ready."""
 
 
 class _Said(NamedTuple):
@@ -87,22 +83,12 @@ class Committee(Predictor):
         self,
         features: "FeatureMap",
         whole: Council,
-        parts: Sequence[Council],
-        part_of: Mapping[str, int],
-        own: Mapping[str, OwnJobs],
+        own: OwnProcesses,
         state: Mapping[str, Any],
         left_out: tuple[Record, Record],
         live: tuple[Record, Record],
     ) -> None:
-        self._features, self._whole, self._parts = features, whole, tuple(parts)
-        self._part_of = dict(part_of)
-        """Context key → which of the parts has not seen it."""
-        self._own = OrderedDict(own)
-        self._carry = np.array(state["carry"])
-        """(M,) weights of what other contexts say, as they were at the fit: the process around it
-        would mistake a change of them for news."""
-        self._left: float | None = state["left"]
-        """What that leaves within a context, standard deviation."""
+        self._features, self._whole, self._own = features, whole, own
         self._typical: float = state["typical"]
         self._unknown: float = state["unknown"]
         """Score, and spread, of a job before anything is known."""
@@ -114,7 +100,6 @@ class Committee(Predictor):
         """How much more that is in contexts that nobody has run yet."""
         self._left_out, self._live = left_out, live
         """In contexts that are new, and in known ones."""
-        self._ready: OrderedDict[str, Local] = OrderedDict()
         self._left_out_told: LeftOut | None = None
         self._weigh()
 
@@ -122,10 +107,8 @@ class Committee(Predictor):
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About twice what its members cost."""
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-        own = _own(rows)
+        jobs = own_jobs(rows)
         state = {
-            "carry": [0.0] * len(MEMBERS),
-            "left": None,
             "typical": float(rows.score.mean()) if len(rows) else 0.0,
             "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score))),
             "noise": 1.0,
@@ -133,8 +116,11 @@ class Committee(Predictor):
             "wider": 1.0,
         }
         nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
-        if len(rows) < ENOUGH_ROWS or (len(own) == 1 and len(rows) < ALONE):
-            return cls(features, Council({}), (), {}, own, state, nothing, nothing)
+        carry = np.zeros(len(MEMBERS))
+        if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
+            whole = Council({})
+            own = OwnProcesses(features, whole, (), {}, jobs, carry, None)
+            return cls(features, whole, own, state, nothing, nothing)
         whole = Council.fit(study, features, rows, seed)
         folds = list(apart(rows, features, seed))
         councils = [whole.refitted(study, features, rows, fold.kept, seed) for fold in folds]
@@ -142,9 +128,10 @@ class Committee(Predictor):
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
-        found = cls(features, whole, parts, part_of, own, state, nothing, nothing)
+        own = OwnProcesses(features, whole, parts, part_of, jobs, carry, None)
+        found = cls(features, whole, own, state, nothing, nothing)
         found._examine(strange, [one for one in each if not one[0].without], rows, seed)
-        found._tell(found._own)
+        own.tell(own.jobs)
         return found
 
     @property
@@ -165,17 +152,7 @@ class Committee(Predictor):
         errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors))
         self._follow(said, rows)
-        for key in dict.fromkeys(rows.context_key):
-            if key in self._own:
-                self._own[key].keep(self._process(key).theta)
-        for i, key in enumerate(rows.context_key):
-            own = self._own.pop(key, None) or OwnJobs()
-            self._own[key] = own
-            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(said.told[i]))
-            own.expect([float(errors[i])] if own.jobs > 1 else [])
-            self._ready.pop(key, None)
-        while len(self._own) > MAX_CONTEXTS:
-            self._own.popitem(last=False)
+        self._own.add(rows, said.told, errors)
         self._weigh()
 
     def predict(self, rows: Rows) -> Prediction:
@@ -184,15 +161,7 @@ class Committee(Predictor):
 
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
-        process = self._process(rows.context_key[0])
-        told, Z = self._known_of(self._told(rows)), self._places(rows.X)
-        sd = np.sqrt(process.predict(Z, told)[1])
-
-        def with_one(row: int) -> FloatArray:
-            found = process.covariance(Z, told, row) / (sd * sd[row])
-            return np.asarray(found.clip(-1.0, 1.0), np.float64)
-
-        return with_one
+        return self._own.correlations(rows)
 
     def left_out(
         self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
@@ -208,7 +177,8 @@ class Committee(Predictor):
         n, members = len(rows), len(MEMBERS)
         mean, spread, weight = np.zeros((3, n, members + 1))
         doubt, told = np.zeros(n), np.full(n, np.nan)
-        owns = [self._own.get(key) for key in rows.context_key]
+        jobs = self._own.jobs
+        owns = [jobs.get(key) for key in rows.context_key]
         points = np.array([len(o.points) if o else 0 for o in owns], np.int64)
         if self._whole.members:
             share = np.array([o.share if o else 1.0 for o in owns])
@@ -219,28 +189,36 @@ class Committee(Predictor):
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
         where = np.arange(n) if everybody else np.flatnonzero(points)
         if len(where):
-            told[where] = self._told(rows_at(rows, where))
-        Z = self._places(rows.X)
-        for key, where in _by_context(rows.context_key):
-            own = self._own.get(key)
-            if own is None and (self._whole.members or len(self._own) != 1):
+            told[where] = self._own.told(rows_at(rows, where))
+        Z = self._own.places(rows.X)
+        for key, where in places_of(rows.context_key).items():
+            own = jobs.get(key)
+            if own is None and (self._whole.members or len(jobs) != 1):
                 continue
             # Where no member is there yet, the only context known speaks for others too.
-            process = self._process(key if own else next(iter(self._own)))
-            mean[where, -1], doubt[where] = process.predict(Z[where], self._known_of(told[where]))
+            process = self._own.of(key if own else next(iter(jobs)))
+            found = self._own.predict(process, Z[where], told[where])
+            mean[where, -1], doubt[where] = found
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
-                spread[where, -1] = np.maximum(spread[where, -1], self._first_spread())
+                first = self._unknown if self._own.left is None else self._own.left
+                spread[where, -1] = np.maximum(spread[where, -1], first)
         return _Said(mean, spread, weight, doubt, told, points)
 
     def _blended(self, said: _Said) -> Prediction:
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
-        caution = self._caution(spread)
-        spread = spread * caution * np.sqrt(self._noise * self._wider**strange)
-        doubt = np.minimum(caution * np.sqrt(said.doubt + apart), spread)
-        return Prediction(mean, spread, np.where(said.points == 0, spread, doubt))
+        doubt = self._caution(spread) * np.sqrt(said.doubt + apart)
+        spread = self._widened(spread, strange)
+        doubt = np.where(said.points == 0, spread, np.minimum(doubt, spread))
+        return Prediction(mean, spread, doubt)
+
+    def _widened(self, spread: FloatArray, strange: FloatArray) -> FloatArray:
+        """(n,) the members' spreads, made as wide as the blend was seen to be off, in contexts so
+        ``strange`` (n,)."""
+        scale = np.sqrt(self._noise * self._wider**strange)
+        return np.asarray(spread * self._caution(spread) * scale, np.float64)
 
     def _caution(self, spread: FloatArray) -> FloatArray:
         """(n,) how much of the members' caution is kept, 1 for none, where they are this unsure.
@@ -261,49 +239,6 @@ class Committee(Predictor):
         mixed = np.where(mixed < LEAST, 0.0, mixed)
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
 
-    def _told(self, rows: Rows) -> FloatArray:
-        """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
-        told = np.full(len(rows), np.nan)
-        if not self._whole.members or self._left is None:
-            return told
-        part = np.array([self._part_of.get(key, -1) for key in rows.context_key], np.int64)
-        for i, council in ((-1, self._whole), *enumerate(self._parts)):
-            where = np.flatnonzero(part == i)
-            if len(where):
-                told[where] = council.means(rows_at(rows, where), self._carry)
-        return told
-
-    def _known_of(self, told: FloatArray) -> FloatArray | None:
-        """What a process takes: None where nothing is known elsewhere."""
-        return told if self._whole.members and self._left is not None else None
-
-    def _process(self, key: str) -> Local:
-        """The process over a context's own jobs, of which there may be none."""
-        process = self._ready.get(key)
-        if process is None:
-            own = self._own.get(key) or OwnJobs()
-            process = self._around(own, None if own.theta is None else np.array(own.theta))
-            self._ready[key] = process
-            if len(self._ready) > MOST_PROCESSES:
-                self._ready.popitem(last=False)
-        self._ready.move_to_end(key)
-        return process
-
-    def _around(self, own: OwnJobs, theta: FloatArray | None = None) -> Local:
-        """A process over some jobs around what other contexts say of them."""
-        X, score, weight, told = own.arrays(len(self._features.columns))
-        groups = self._features.coordinate_groups
-        about = self._known_of(told)
-        return Local.fit(groups, self._places(X), score, weight, about, self._left, theta)
-
-    def _first_spread(self) -> float:
-        return self._unknown if self._left is None else self._left
-
-    def _places(self, X: FloatArray) -> FloatArray:
-        """(n, F) → (n, C) coordinates, in which each parameter has unit variance."""
-        count = len(self._features.study.parameters)
-        return np.asarray(self._features.coordinates(X) * np.sqrt(count), np.float64)
-
     # -- what each is worth -----------------------------------------------------------------
 
     def _examine(
@@ -323,11 +258,12 @@ class Committee(Predictor):
             far = far.joined(_record(said, asked, f"{i} "))
         self._left_out = far, self._left_out[1]
         self._weigh()
-        self._carry = self._new.copy()
+        own = self._own
+        own.carry = self._new.copy()
         if len(far):
-            left = _within_sd(far.score - far.mean @ self._carry, far.keys)
+            left = _within_sd(far.score - far.mean @ own.carry, far.keys)
             usual = _within_sd(rows.score, rows.context_key)
-            self._left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
+            own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
         near = Record.empty(len(MEMBERS) + 1)
         tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
         for i, (fold, council) in enumerate(known):
@@ -354,29 +290,18 @@ class Committee(Predictor):
         those there are."""
         mean, spread = np.zeros((2, len(asked), len(MEMBERS) + 1))
         mean[:, :-1], spread[:, :-1] = council.ask(asked, np.ones(len(MEMBERS)))
-        told, Z = self._told(asked), self._places(asked.X)
-        owns = _own(seen)
-        self._tell(owns)
+        told, Z = self._own.told(asked), self._own.places(asked.X)
+        jobs = own_jobs(seen)
+        self._own.tell(jobs)
         again, points = np.zeros(len(asked), bool), np.zeros(len(asked), np.int64)
-        for key, where in _by_context(asked.context_key):
-            own = owns.get(key) or OwnJobs()
-            process = self._around(own)
-            mean[where, -1], variance = process.predict(Z[where], self._known_of(told[where]))
+        for key, where in places_of(asked.context_key).items():
+            own = jobs.get(key) or OwnJobs()
+            process = self._own.around(own)
+            mean[where, -1], variance = self._own.predict(process, Z[where], told[where])
             spread[where, -1] = np.sqrt(variance + process.noise)
             again[where] = [asked.X[at].tobytes() in own.points for at in where.tolist()]
             points[where] = len(own.points)
         return (mean, spread), again, points
-
-    def _tell(self, owns: Mapping[str, OwnJobs]) -> None:
-        """Note what other contexts say of points: it stays as it is until the next fit, and takes
-        more time than all the rest."""
-        keys = [key for key, own in owns.items() for _ in own.points]
-        X = b"".join(b"".join(own.points) for own in owns.values())
-        width = len(self._features.columns)
-        told = self._told(Rows.asked(np.frombuffer(X).reshape(len(keys), width), keys))
-        points = (point for own in owns.values() for point in own.points.values())
-        for point, said in zip(points, told.tolist(), strict=True):
-            point.told = said
 
     def _weigh(self) -> None:
         there = self._whole.members
@@ -390,7 +315,7 @@ class Committee(Predictor):
         """Note what was said of rows before they are learned."""
         if not self._whole.members:
             return
-        seen = [self._own.get(key) for key in rows.context_key]
+        seen = [self._own.jobs.get(key) for key in rows.context_key]
         new = np.array([own is None for own in seen], bool)
         known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
         one, other = self._live
@@ -430,7 +355,7 @@ class Committee(Predictor):
         return LeftOut(
             far.keys + near.keys,
             np.concatenate([one[0], other[0]]),
-            spread * self._caution(spread) * np.sqrt(self._noise * self._wider**odd),
+            self._widened(spread, odd),
             np.concatenate([far.score, near.score]),
             np.arange(len(far) + len(near)) >= len(far),
             np.append(np.zeros(len(far), bool), tried),
@@ -445,33 +370,26 @@ class Committee(Predictor):
             for name, pair in (("left_out", self._left_out), ("live", self._live))
             for kind, record in zip(("new", "known"), pair, strict=True)
         }
-        width = len(self._features.columns)
-        points = [own.arrays(width) for own in self._own.values()]
+        jobs, points = self._own.dump()
         state = {
             "columns": [column.name for column in self._features.columns],
-            "part_of": self._part_of,
-            "parts": [list(council.members) for council in self._parts],
+            "part_of": self._own.part_of,
+            "parts": [list(council.members) for council in self._own.parts],
             "whole": list(self._whole.members),
-            "own": [[key, len(own.points), own.dump()] for key, own in self._own.items()],
+            "own": jobs,
             "keys": {name: list(record.keys) for name, record in records.items()},
-            "carry": self._carry.tolist(),
-            "left": self._left,
+            "carry": self._own.carry.tolist(),
+            "left": self._own.left,
             "typical": self._typical,
             "unknown": self._unknown,
             "noise": self._noise,
             "usual": self._usual,
             "wider": self._wider,
         }
-        own = {
-            "X": np.concatenate([np.zeros((0, width)), *(X for X, *_ in points)]),
-            "values": np.concatenate(
-                [np.zeros((0, 3)), *(np.stack(three, axis=1) for _, *three in points)]
-            ),
-        }
-        blobs = {"committee": seal_json(state), "own": seal(save(own))}
+        blobs = {"committee": seal_json(state), "own": points}
         for name, record in records.items():
             blobs[name] = seal(save(dict(record.arrays())))
-        for i, council in enumerate((self._whole, *self._parts)):
+        for i, council in enumerate((self._whole, *self._own.parts)):
             blobs |= council.dump(f"{i}.")
         return blobs
 
@@ -484,15 +402,10 @@ class Committee(Predictor):
                 raise ValueError(
                     f"this model is of another generation of {study.name}; fit it again"
                 )
-            values = load(unseal(blobs["own"]))
             records = {
                 name: Record.of(load(unseal(blobs[name])), keys)
                 for name, keys in state["keys"].items()
             }
-            own, at = {}, 0
-            for key, points, told in state["own"]:
-                part = slice(at, at := at + points)
-                own[key] = OwnJobs.load(told, values["X"][part], values["values"][part])
             councils = [
                 Council.load(study, features, blobs, f"{i}.", names)
                 for i, names in enumerate([state["whole"], *state["parts"]])
@@ -500,28 +413,19 @@ class Committee(Predictor):
             left_out, live = (
                 (records[f"{name} new"], records[f"{name} known"]) for name in ("left_out", "live")
             )
-            return cls(
-                features, councils[0], councils[1:], state["part_of"], own, state, left_out, live
+            whole, *parts = councils
+            own = OwnProcesses(
+                features,
+                whole,
+                parts,
+                state["part_of"],
+                load_jobs(state["own"], blobs["own"]),
+                np.array(state["carry"]),
+                state["left"],
             )
+            return cls(features, whole, own, state, left_out, live)
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
-
-
-def _own(rows: Rows) -> dict[str, OwnJobs]:
-    own: dict[str, OwnJobs] = {}
-    for i, key in enumerate(rows.context_key):
-        own.setdefault(key, OwnJobs()).add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
-    for jobs in own.values():
-        jobs.fitted = jobs.jobs
-    latest = Counter({key: i for i, key in enumerate(rows.context_key)}).most_common(MAX_CONTEXTS)
-    return {key: own[key] for key, _ in reversed(latest)}
-
-
-def _by_context(keys: Sequence[str]) -> Iterable[tuple[str, IntArray]]:
-    places: dict[str, list[int]] = {}
-    for i, key in enumerate(keys):
-        places.setdefault(key, []).append(i)
-    return [(key, np.array(where, np.int64)) for key, where in places.items()]
 
 
 def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> Record:
@@ -532,7 +436,7 @@ def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> 
 def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
     """Typical size of (n,) values once each context's own mean is taken off; wild ones do not
     count."""
-    rest = np.concatenate([values[where] - values[where].mean() for _, where in _by_context(keys)])
+    rest = np.concatenate([values[at] - values[at].mean() for at in places_of(keys).values()])
     return max(float(np.quantile(np.abs(rest), 0.68)), 1e-6)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import betaln, ndtr, softmax
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_jobs import familiar
@@ -114,10 +114,7 @@ class RunsModel:
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
         expected, share = self._expected(rows), _share(self._ran, self._said - self._ran)
-        places: dict[str, list[int]] = {}
-        for i, key in enumerate(rows.context_key):
-            places.setdefault(key, []).append(i)
-        for key, where in places.items():
+        for key, where in places_of(rows.context_key).items():
             tried = self._contexts.get(key)
             if tried is not None:
                 points = self._features.coordinates(rows.X[where])

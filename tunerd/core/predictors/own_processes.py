@@ -1,0 +1,176 @@
+"""Each context's own jobs, and a process over them around what other contexts say
+(learners/local.py).
+
+What they say must come from members that have *not* seen the context, or it would hold its jobs
+already: the fits that leave contexts out serve for that, each context in exactly one of them. A
+process learns a job at once and in milliseconds, and is made when it is asked for.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal, unseal
+from tunerd.core.learners.local import Local
+from tunerd.core.learners.own_jobs import OwnJobs
+from tunerd.core.predictors.council import Council, rows_at
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+
+__all__ = ["OwnProcesses", "load_jobs", "own_jobs"]
+
+MAX_CONTEXTS = 2_000
+MOST_PROCESSES = 64
+"""Processes of single contexts that are kept ready."""
+
+
+class OwnProcesses:
+    """See the module."""
+
+    def __init__(
+        self,
+        features: "FeatureMap",
+        whole: Council,
+        parts: Sequence[Council],
+        part_of: Mapping[str, int],
+        jobs: Mapping[str, OwnJobs],
+        carry: FloatArray,
+        left: float | None,
+    ) -> None:
+        self._features, self._whole, self.parts = features, whole, tuple(parts)
+        self.part_of = dict(part_of)
+        """Context key → which of the parts has not seen it."""
+        self.jobs = OrderedDict(jobs)
+        """Context key → its jobs, the context that had the last one last."""
+        self.carry = carry
+        """(M,) weights of what other contexts say, as they were at the fit: the process around it
+        would mistake a change of them for news."""
+        self.left = left
+        """What that leaves within a context, standard deviation; None before it was seen."""
+        self._ready: OrderedDict[str, Local] = OrderedDict()
+
+    @property
+    def knows(self) -> bool:
+        """Whether other contexts say anything."""
+        return bool(self._whole.members) and self.left is not None
+
+    def told(self, rows: Rows) -> FloatArray:
+        """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
+        told = np.full(len(rows), np.nan)
+        if not self.knows:
+            return told
+        part = np.array([self.part_of.get(key, -1) for key in rows.context_key], np.int64)
+        for i, council in ((-1, self._whole), *enumerate(self.parts)):
+            where = np.flatnonzero(part == i)
+            if len(where):
+                told[where] = council.means(rows_at(rows, where), self.carry)
+        return told
+
+    def tell(self, jobs: Mapping[str, OwnJobs]) -> None:
+        """Note at the points of ``jobs`` what other contexts say of them: it stays as it is until
+        the next fit, and takes more time than all the rest."""
+        keys = [key for key, own in jobs.items() for _ in own.points]
+        X = b"".join(b"".join(own.points) for own in jobs.values())
+        told = self.told(Rows.asked(np.frombuffer(X).reshape(len(keys), self._width), keys))
+        points = (point for own in jobs.values() for point in own.points.values())
+        for point, said in zip(points, told.tolist(), strict=True):
+            point.told = said
+
+    def of(self, key: str) -> Local:
+        """The process over a context's own jobs, of which there may be none."""
+        process = self._ready.get(key)
+        if process is None:
+            own = self.jobs.get(key) or OwnJobs()
+            process = self.around(own, None if own.theta is None else np.array(own.theta))
+            self._ready[key] = process
+            if len(self._ready) > MOST_PROCESSES:
+                self._ready.popitem(last=False)
+        self._ready.move_to_end(key)
+        return process
+
+    def around(self, own: OwnJobs, theta: FloatArray | None = None) -> Local:
+        """A process over some jobs around what other contexts say of them."""
+        X, score, weight, told = own.arrays(self._width)
+        groups, about = self._features.coordinate_groups, told if self.knows else None
+        return Local.fit(groups, self.places(X), score, weight, about, self.left, theta)
+
+    def predict(
+        self, process: Local, places: FloatArray, told: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) means and (n,) variances of one of them, without the noise of a run, at
+        :meth:`places` of which other contexts say ``told`` (n,)."""
+        return process.predict(places, told if self.knows else None)
+
+    def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
+        """See :meth:`Predictor.correlations`."""
+        process = self.of(rows.context_key[0])
+        told, Z = self.told(rows), self.places(rows.X)
+        about = told if self.knows else None
+        sd = np.sqrt(process.predict(Z, about)[1])
+
+        def with_one(row: int) -> FloatArray:
+            found = process.covariance(Z, about, row) / (sd * sd[row])
+            return np.asarray(found.clip(-1.0, 1.0), np.float64)
+
+        return with_one
+
+    def add(self, rows: Rows, told: FloatArray, errors: FloatArray) -> None:
+        """Learn jobs of which other contexts say ``told`` (n,), and whose scores are ``errors``
+        (n,) standard deviations off what was expected."""
+        for key in dict.fromkeys(rows.context_key):
+            if key in self.jobs:
+                self.jobs[key].keep(self.of(key).theta)
+        for i, key in enumerate(rows.context_key):
+            own = self.jobs.pop(key, None) or OwnJobs()
+            self.jobs[key] = own
+            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(told[i]))
+            own.expect([float(errors[i])] if own.jobs > 1 else [])
+            self._ready.pop(key, None)
+        while len(self.jobs) > MAX_CONTEXTS:
+            self.jobs.popitem(last=False)
+
+    def places(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n, C) coordinates, in which each parameter has unit variance."""
+        count = len(self._features.study.parameters)
+        return np.asarray(self._features.coordinates(X) * np.sqrt(count), np.float64)
+
+    @property
+    def _width(self) -> int:
+        return len(self._features.columns)
+
+    def dump(self) -> tuple[list[Any], bytes]:
+        """The jobs, as JSON values and a blob."""
+        points = [own.arrays(self._width) for own in self.jobs.values()]
+        none = np.zeros((0, self._width)), np.zeros((0, 3))
+        blob = {
+            "X": np.concatenate([none[0], *(X for X, *_ in points)]),
+            "values": np.concatenate([none[1], *(np.stack(v, axis=1) for _, *v in points)]),
+        }
+        told = [[key, len(own.points), own.dump()] for key, own in self.jobs.items()]
+        return told, seal(save(blob))
+
+
+def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
+    """Jobs by context, of the contexts that had one last."""
+    own: dict[str, OwnJobs] = {}
+    for i, key in enumerate(rows.context_key):
+        own.setdefault(key, OwnJobs()).add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
+    for jobs in own.values():
+        jobs.fitted = jobs.jobs
+    latest = Counter({key: i for i, key in enumerate(rows.context_key)}).most_common(MAX_CONTEXTS)
+    return {key: own[key] for key, _ in reversed(latest)}
+
+
+def load_jobs(told: Sequence[Any], blob: bytes) -> dict[str, OwnJobs]:
+    """Build from what :meth:`OwnProcesses.dump` gave."""
+    values, own, at = load(unseal(blob)), {}, 0
+    for key, points, state in told:
+        part = slice(at, at := at + points)
+        own[key] = OwnJobs.load(state, values["X"][part], values["values"][part])
+    return own
