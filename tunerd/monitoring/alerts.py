@@ -217,6 +217,25 @@ def _moving(t: Times) -> tuple[Alert, ...]:
             "`tune.max_contexts` bound what it searches beside new jobs.",
         ),
         Alert(
+            "TunerdRequestsUnanswered",
+            "warning",
+            f"{BY} ({of(d.UNANSWERED)})",
+            "> 0",
+            "{{ $labels.instance }}: {{ $value | humanize }} requests wait, and none is answered",
+            "Somebody asked what to launch in a context and has had no answer for minutes; two "
+            "seconds are what is meant. Requests are kept and answered when that is possible again.",
+            (
+                "[TunerdStalled](#tunerdstalled), [TunerdUnreachable](#tunerdunreachable) and "
+                "[TunerdStudySetAside](#tunerdstudysetaside), if one of them fires as well.",
+                "`tunerd status` says how many wait, by study. A new generation of a study with a "
+                "very long history is learned anew first; the log says `study loaded` when that is "
+                "done.",
+            ),
+            only_if=f"({BY} (increase({of(d.ANSWERED)}[{span(t.stalled)}])) or "
+            f"{BY} (0 * {of(d.UNANSWERED)})) == 0",
+            hold=t.stalled,
+        ),
+        Alert(
             "TunerdRejects",
             "warning",
             f"{rejected} / {BY} (rate({of(d.RECORDS)}[{window}]))",
