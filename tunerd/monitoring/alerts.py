@@ -223,7 +223,7 @@ def _moving(t: Times) -> tuple[Alert, ...]:
             "> 0",
             "{{ $labels.instance }}: {{ $value | humanize }} requests wait, and none is answered",
             "Somebody asked what to launch in a context and has had no answer for minutes; two "
-            "seconds are what is meant. Requests are kept and answered when that is possible again.",
+            "seconds are what is meant. Requests are kept, and answered when that is possible.",
             (
                 "[TunerdStalled](#tunerdstalled), [TunerdUnreachable](#tunerdunreachable) and "
                 "[TunerdStudySetAside](#tunerdstudysetaside), if one of them fires as well.",
