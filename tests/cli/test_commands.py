@@ -44,6 +44,7 @@ def test_rounds_are_as_large_as_the_start(tunerd: Tunerd, installation: Installa
 def test_a_campaign_where_enough_is_known(tunerd: Tunerd, installation: Installation) -> None:
     options = ("--jobs", 0, "--rounds", 2, "--round-size", 5, "--min-feasible", 0.5)
     said = tunerd("campaign", "llm", "--settings", installation.file, *CONTEXT, *options)
+    assert "campaign of 2 rounds of 5 in llm|" in said.out
     assert "10 runs in all" in said.out
     assert "Round 1 (5 jobs) waits" in said.out
     with installation.open_store() as store:

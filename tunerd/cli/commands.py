@@ -60,9 +60,9 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
         case "approve" | "decline":
             return f"{command} {arguments['recommendation_id']} for {arguments['context_key']}"
         case "campaign":
+            start = f"{arguments['jobs']} jobs and " if arguments["jobs"] else ""
             rounds = f"{arguments['rounds']} rounds of {arguments['round_size']}"
-            key = arguments["context_key"]
-            return f"campaign of {arguments['jobs']} jobs and {rounds} in {key}"
+            return f"campaign of {start}{rounds} in {arguments['context_key']}"
         case "cancel":
             return f"cancel the campaign in {arguments['context_key']}"
         case "lift":
