@@ -35,7 +35,7 @@ from tunerd.core.study import parse_study
 from tunerd.monitoring.alerts import Alert, Times, groups
 from tunerd.monitoring.dashboard import dashboard
 from tunerd.monitoring.rules import rule_file
-from tunerd.simulation.shipped import shipped_study
+from tunerd.simulation.shipped import demo_contexts, shipped_study
 
 STUDY = "llm-pretrain"
 EVERY_S = 0.5
@@ -93,6 +93,18 @@ class Rig:
             told = patterns[i % len(patterns)] | {"event_id": new, "job_id": new}
             made.append(json.dumps(told | {"finished_at": now}).encode())
         return made
+
+    def ask(self) -> None:
+        """Ask what to launch in a context."""
+        request = {
+            "schema": "tunerd.request/1",
+            "source": "bench",
+            "event_id": f"asked-{next(self._copies)}",
+            "study": STUDY,
+            "context": dict(demo_contexts(STUDY)[0]),
+        }
+        with (self.stream / f"{self.daemon.requests}.jsonl").open("ab") as file:
+            file.write(json.dumps(request).encode() + b"\n")
 
     @contextmanager
     def causing(self, what: str, names: Collection[str], timeout_s: float) -> Iterator[None]:
@@ -257,6 +269,7 @@ def fill(rig: Rig, queries: dict[str, str]) -> dict[str, str]:
     left = dict.fromkeys(queries, "not asked")
     deadline = time.monotonic() + PANELS_S
     while left and time.monotonic() < deadline:
+        rig.ask()
         for name in list(left):
             told = nothing(rig.prometheus, queries[name])
             if told:
@@ -314,13 +327,15 @@ def fed_rubbish(rig: Rig) -> None:
 
 
 def starved(rig: Rig) -> None:
-    """Jobs come in, and the tuner process stands still."""
+    """Jobs come in, somebody asks, and the tuner process stands still."""
     tuner = rig.daemon.tuner_pid
     assert tuner is not None
     try:
-        with rig.causing("tuner stopped", ["TunerdStalled", "TunerdBehindHistory"], 60):
+        stuck = ["TunerdStalled", "TunerdBehindHistory", "TunerdRequestsUnanswered"]
+        with rig.causing("tuner stopped", stuck, 60):
             os.kill(tuner, signal.SIGSTOP)
             rig.send(rig.jobs(FLOOD))
+            rig.ask()
     finally:
         os.kill(tuner, signal.SIGCONT)
 
@@ -335,7 +350,16 @@ def cut_off(rig: Rig) -> None:
     finally:
         rig.stream.unlink()
         away.rename(rig.stream)
-    rest(rig, ["TunerdUnreachable", "TunerdOutboxOld", "TunerdStalled", "TunerdBehindHistory"])
+    rest(
+        rig,
+        [
+            "TunerdUnreachable",
+            "TunerdOutboxOld",
+            "TunerdStalled",
+            "TunerdBehindHistory",
+            "TunerdRequestsUnanswered",
+        ],
+    )
 
 
 def rest(rig: Rig, names: Collection[str]) -> None:
@@ -377,7 +401,7 @@ def left_alone(rig: Rig) -> None:
     command = [sys.executable, "-m", "tunerd", "pause", STUDY, "--why", "a look", "--yes"]
     command += ["--settings", str(rig.daemon.file)]
     rig.send(rig.jobs(5))
-    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 30):
+    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 60):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
