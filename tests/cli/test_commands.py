@@ -31,7 +31,7 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
         "round_size": 5,
         "repeats": 2,
         "patience_h": 168.0,
-        "min_feasible": 0.02,
+        "min_feasible": 0.3,
     }
     assert "campaign" in tunerd("status", "--settings", installation.file).out
 

@@ -49,7 +49,7 @@ __all__ = ["campaign"]
 @click.option(
     "--min-feasible",
     type=click.FloatRange(0, 1),
-    default=0.02,
+    default=0.3,
     show_default=True,
     metavar="P",
     help="Rounds try nothing that is less likely to run while there is something else. What is "
