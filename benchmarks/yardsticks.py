@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.yardsticks                       # everything, three quarters of an hour
+    python -m benchmarks.yardsticks                       # everything, an hour on two cores
     python -m benchmarks.yardsticks --resume              # where the last run was killed
     python -m benchmarks.yardsticks --resume --again committee --best committee --check
     python -m benchmarks.yardsticks --data FOLDER         # any tables: NAME.csv[.gz], NAME.json
