@@ -208,6 +208,14 @@ def test_promises_are_held_against_what_came() -> None:
     assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
 
 
+def test_a_campaign_that_began_before_its_bound_could_be_chosen_goes_on() -> None:
+    begun = Campaign(3, 1, 2)
+    assert Campaign.load(begun.dump()) == begun
+    assert Campaign.load(begun.dump() | {"min_feasible": None}) == begun
+    older = {name: value for name, value in begun.dump().items() if name != "min_feasible"}
+    assert Campaign.load(older) == begun
+
+
 def test_a_campaign_may_try_what_fails_now_and_then() -> None:
     """Where it runs, y = c is four times as fast; half of the time it does not."""
     jobs = []

@@ -107,6 +107,6 @@ class Campaign:
         values = dict(state)
         asks = values.pop("asks")
         assert isinstance(asks, list)
-        if values["min_feasible"] is None:  # begun when there was no such choice
-            del values["min_feasible"]
+        if values.get("min_feasible") is None:  # begun when there was no such choice
+            values["min_feasible"] = MIN_FEASIBLE
         return cls(**values, asks=[Ask(**ask) for ask in asks])  # type: ignore[arg-type]
