@@ -401,7 +401,7 @@ def left_alone(rig: Rig) -> None:
     command = [sys.executable, "-m", "tunerd", "pause", STUDY, "--why", "a look", "--yes"]
     command += ["--settings", str(rig.daemon.file)]
     rig.send(rig.jobs(5))
-    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 60):
+    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 30):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -12,7 +12,7 @@ from benchmarks.yardsticks_plan import CHECKS, Cell
 
 __all__ = ["against", "area_values", "hold_all", "loop_values", "predict_values"]
 
-QUICK_S, WHOLE_S = 180.0, 4_500.0
+QUICK_S, WHOLE_S = 180.0, 2_700.0
 CORES = 2
 NEAR_ZERO = 0.05
 """As good as nothing, should chance put 0 just outside the interval."""

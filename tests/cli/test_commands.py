@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.cli.conftest import STUDY, Installation, Said
 from tests.cli.test_status import VALUE, recommend
+from tunerd.core.campaign import MIN_FEASIBLE
 
 Tunerd = Callable[..., Said]
 
@@ -31,7 +32,7 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
         "round_size": 5,
         "repeats": 2,
         "patience_h": 168.0,
-        "min_feasible": 0.3,
+        "min_feasible": MIN_FEASIBLE,
     }
     assert "campaign" in tunerd("status", "--settings", installation.file).out
 
