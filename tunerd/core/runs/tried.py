@@ -36,7 +36,7 @@ neighbours and no more."""
 STEPS = 30
 FAR = 4.0
 """Log odds that one step of Newton's goes at most: beyond, it would not come back."""
-CLOSE = 0.01
+CLOSE = 0.1
 """… and at least: what the next one would add is its square."""
 BESIDE = 0.3
 """Length within which neighbours that run speak for a failure of unknown cause."""
@@ -117,7 +117,8 @@ class Tried:
         return corrected
 
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        where = np.array([np.frombuffer(p, np.float32) for p in self.outcomes], np.float64)
+        points = np.frombuffer(b"".join(self.outcomes), np.float32)
+        where = points.reshape(len(self.outcomes), -1).astype(np.float64)
         sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
         return where, sums[:, 0], sums[:, 1], sums[:, 2]
 
@@ -172,7 +173,7 @@ def _mode(K: FloatArray, expected: FloatArray, yes: FloatArray, no: FloatArray) 
         inner = K * root
         inner *= root[:, None]
         inner[np.diag_indices(len(K))] += 1.0
-        factor = cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+        factor = cho_factor(inner.T, lower=True, overwrite_a=True, check_finite=False)
         new = towards - root * cho_solve(factor, root * (K @ towards), check_finite=False)
         step = K @ new - moved
         most = float(np.abs(step).max())
