@@ -1,10 +1,11 @@
 """``boosted_trees``: the paper's tabular predictor (CubicML, arXiv 2409.04585, A.1.2), online.
 
-A prediction is a sum of four parts, from coarse to fine::
+A prediction is a sum of five parts, from coarse to fine::
 
     trend(context, configuration)     ridge over logarithms: carries to unseen contexts
     + level[context]                  shrunken mean of the context's own residuals
     + trees(context, configuration)   LightGBM on what is left; categories as categories
+    + effect[configuration]           what still repeats from context to context
     + correction(…)                   a few trees on the recent window alone
 
 A fit makes the first three from a bounded sample. Learning a job then costs the same at any age:
@@ -109,7 +110,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
             )
             rest = rest - forest.predict(seen.X)
         off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
-        return cls.settled(features, _Base(trend, forest, hidden, seed), levels, off, rows.score)
+        base = _Base(trend, forest, hidden, seed)
+        return cls.settled(features, base, levels, rows, rest.mean(axis=1), off)
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
@@ -147,7 +149,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
         """What each column adds to predictions (n, F), and what the context's own level does (n,).
 
         Trend: slope times distance from the mean of the data, which is the Shapley value of a
-        line. Trees: LightGBM's. Rows sum to the prediction but for one constant.
+        line. Trees: LightGBM's. What is special about a configuration belongs to all its
+        parameters alike. Rows sum to the prediction but for one constant.
         """
         trend = self._base.trend
         parts = trend.design(rows.X) * trend.slopes.mean(axis=1)
@@ -160,6 +163,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
         ):
             if isinstance(forest, Forest):
                 found += forest.contributions(X)[:, :-1]
+        special = self._effects.columns
+        found[:, special] += self._effects.of(rows.X)[:, None] / max(len(special), 1)
         level, _ = self._levels.of(rows.context_key)
         return found, level
 

@@ -151,9 +151,10 @@ class GaussianProcess(OnlinePredictor[_Base]):
             base = _Base(trend, process, scale, y, weight, len(y))
             # In its own standard deviations: how much wider than it thinks a band must be.
             off = process.left_out() * scale * np.sqrt(np.exp(kernel.noise))
-        found = base.members(rows.X)[:, 0]
-        levels = Levels.fit(rows.context_key, rows.score - found, rows.weight)
-        return cls.settled(features, base, levels, off, rows.score)
+        rest = rows.score - base.members(rows.X)[:, 0]
+        levels = Levels.fit(rows.context_key, rest, rows.weight)
+        level, _ = levels.of(rows.context_key)
+        return cls.settled(features, base, levels, rows, rest - level, off)
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:

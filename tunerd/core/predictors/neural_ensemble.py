@@ -156,10 +156,11 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         levels = Levels.fit(rows.context_key, rest.mean(axis=1), rows.weight)
         level, jobs = levels.of(rows.context_key)
         held = np.flatnonzero(folds < members)
-        left_out = (rest - level[:, None])[held, folds[held]]
+        rest = rest - level[:, None]
+        left_out = rest[held, folds[held]]
         off = left_out / np.sqrt(widening(leverage, jobs)[held])
         base = _Base(design, few, scale, trend, networks, seed)
-        return cls.settled(features, base, levels, off, rows.score)
+        return cls.settled(features, base, levels, rows, rest.mean(axis=1), off)
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:

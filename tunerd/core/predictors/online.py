@@ -4,6 +4,7 @@ A prediction is a sum::
 
     base(context, configuration)      the mean of its members
     + level[context]                  shrunken mean of the context's own residuals
+    + effect[configuration]           of those that were run in several contexts (.effects)
     + correction(…)                   what the recent window alone says of the rest
 
 Learning a job costs the same at any age: its context's level moves at once, the base may take it
@@ -24,6 +25,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.base import Prediction, Predictor
+from tunerd.core.predictors.effects import Effects
 from tunerd.core.predictors.errors import follow_errors, noise_of, widening
 from tunerd.core.predictors.levels import Levels
 
@@ -113,12 +115,14 @@ class OnlinePredictor(Predictor, Generic[B]):
         columns: Columns,
         base: B,
         levels: Levels,
+        effects: Effects,
         noise: float,
         correction: Correction | None = None,
     ) -> None:
         self._columns = tuple(columns)
         self._base = base
         self._levels = levels
+        self._effects = effects
         self._noise = noise
         """Variance of a job's score around its prediction, on the data."""
         self._correction = correction
@@ -126,13 +130,22 @@ class OnlinePredictor(Predictor, Generic[B]):
 
     @classmethod
     def settled(
-        cls, features: "FeatureMap", base: B, levels: Levels, off: FloatArray, score: FloatArray
+        cls,
+        features: "FeatureMap",
+        base: B,
+        levels: Levels,
+        rows: Rows,
+        rest: FloatArray,
+        off: FloatArray,
     ) -> Self:
-        """What a fit ends with: ``off`` (n,) errors on jobs left out, in units of how much wider
-        than on the data a prediction of them was to be."""
-        noise = noise_of(off, score)
+        """What a fit ends with: ``rest`` (n,) is what base and levels leave of its rows, ``off``
+        errors on jobs left out, in units of how much wider than on the data a prediction of them
+        was to be."""
+        effects = Effects.fit(features, rows, rest)
+        noise = noise_of(off * np.sqrt(effects.left), rows.score)
         levels.expect(noise)
-        return cls([(c.name, c.categorical) for c in features.columns], base, levels, noise)
+        columns = [(c.name, c.categorical) for c in features.columns]
+        return cls(columns, base, levels, effects, noise)
 
     def update(self, rows: Rows, recent: Rows) -> None:
         """See :meth:`Predictor.update`."""
@@ -142,12 +155,12 @@ class OnlinePredictor(Predictor, Generic[B]):
         prediction = self.predict(rows)
         errors = np.abs(rows.score - prediction.mean) / prediction.spread
         self._noise = follow_errors(self._noise, errors)
-        self._levels.learn(rows.context_key, rows.score - self._base.members(rows.X).mean(1))
+        self._levels.learn(rows.context_key, rows.score - self._members(rows.X).mean(axis=1))
         self._base = self._base.learned(rows, recent)
         self._correction = None
         if len(recent) >= CORRECTION_ROWS:
             level, _ = self._levels.of(recent.context_key)
-            rest = (recent.score - level)[:, None] - self._base.members(recent.X)
+            rest = (recent.score - level)[:, None] - self._members(recent.X)
             self._correction = self.correct(recent, rest)
 
     def predict(self, rows: Rows) -> Prediction:
@@ -159,20 +172,25 @@ class OnlinePredictor(Predictor, Generic[B]):
         variance = own + self._noise * widening(leverage, jobs)
         if members.shape[1] > 1:
             variance = variance + members.var(axis=1, ddof=1)
-        return Prediction(members.mean(axis=1) + level, np.sqrt(variance))
+        mean = members.mean(axis=1) + level + self._effects.of(rows.X)
+        return Prediction(mean, np.sqrt(variance))
 
     def means(self, rows: Rows) -> FloatArray:
         """See :meth:`Predictor.means`."""
-        members = self._base.members(rows.X)
+        members = self._members(rows.X)
         if self._correction is not None:
             members = members + self._correction.predict(rows.X)
         level, _ = self._levels.of(rows.context_key)
         return np.asarray(members.mean(axis=1) + level, np.float64)
 
+    def _members(self, X: FloatArray) -> FloatArray:
+        """(n, members) of all that a context has no part of its own in, but for the correction."""
+        return self._base.members(X) + self._effects.of(X)[:, None]
+
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`. A base is the same bytes as long as it is the same."""
         if self._dumped is None or self._dumped[0] is not self._base:
-            self._dumped = self._base, self._base.dump()
+            self._dumped = self._base, self._base.dump() | self._effects.dump()
         live = {
             "columns": [list(column) for column in self._columns],
             "levels": self._levels.dump(),
@@ -195,10 +213,12 @@ class OnlinePredictor(Predictor, Generic[B]):
                     f"this model is of another generation of {study.name}; fit it again"
                 )
             base = cls.load_base(features, blobs)
+            effects = Effects.load(blobs)
             correction = cls.load_correction(blobs["correction"]) if live["corrected"] else None
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
-        return cls(columns, base, Levels.load(live["levels"]), live["noise"], correction)
+        levels = Levels.load(live["levels"])
+        return cls(columns, base, levels, effects, live["noise"], correction)
 
     @classmethod
     @abstractmethod

@@ -33,16 +33,15 @@ class ConfigurationTrees(BoostedTrees):
     """Boosted trees that see no context, on what trend and levels leave.
 
     Where contexts have thousands of rows and are few, trees that see the context learn it by heart;
-    what is good in all of them is what carries to the next one. So it can use all rows there are,
-    with more leaves the more there are, each as small as what one configuration did in three
-    contexts.
+    what is good in all of them is what carries to the next one. These stay small: what is special
+    about a configuration is left to its effect, which asks contexts alike first.
     """
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`."""
-        leaves = int(np.clip(n // 20, 7, 511))
-        return TreeOptions(trees, leaves, 3, seed, min(15.0 / trees, 0.3))
+        del n
+        return TreeOptions(trees, 7, 3, seed, min(15.0 / trees, 0.3))
 
     @classmethod
     def hidden(cls, features: "FeatureMap") -> BoolArray:

@@ -1,0 +1,182 @@
+"""What is special about single configurations, and repeats from context to context."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
+from tunerd.core.predictors.base import Predictor
+from tunerd.core.predictors.council import MEMBERS
+from tunerd.core.predictors.effects import MOST, Effects
+from tunerd.core.scores import kendall
+from tunerd.core.space import Space
+from tunerd.core.study import parse_study
+
+KERNEL = parse_study("""
+schema = 1
+name = "kernel"
+[objective]
+metric = "speed"
+goal = "maximize"
+[context]
+size = { type = "int", scale = "log" }
+generation = { type = "int" }
+[parameters]
+a = { type = "int", values = [1, 2, 4, 8, 16, 32] }
+b = { type = "int", values = [1, 2, 4, 8, 16, 32] }
+c = { type = "int", values = [1, 2, 4, 8, 16] }
+d = { type = "category", values = ["i", "j", "k", "l", "m"] }
+""")
+FEATURES = FeatureMap(KERNEL)
+COUNT = 900
+"""Configurations of it."""
+
+
+def rows(size: int, score: FloatArray, generation: int = 1, first: int = 0) -> Rows:
+    """One job of each configuration, or of as many as there are scores, beginning with one."""
+    space = Space(KERNEL, {"size": size, "generation": generation})
+    codes = space.table(COUNT)
+    assert codes is not None
+    assert len(codes) == COUNT
+    found = FEATURES.candidates(space, codes[first : first + len(score)])
+    return replace(found, score=score)
+
+
+def joined(*parts: Rows) -> Rows:
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.joined(part)
+    return found
+
+
+def fitted(known: Rows) -> Effects:
+    return Effects.fit(FEATURES, known, known.score)
+
+
+def share_told(found: Effects, asked: Rows) -> float:
+    rest = asked.score - asked.score.mean()
+    return 1.0 - float(np.mean((rest - found.of(asked.X)) ** 2) / np.mean(rest**2))
+
+
+HEART = {"networks": 0.6}
+"""They learn by heart what they see, the noise of a run as well."""
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_what_single_configurations_did_elsewhere_carries_to_a_new_context(name: str) -> None:
+    """As with kernels: hundreds of the same configurations in each context, and no two that are
+    neighbours alike."""
+    rng = np.random.default_rng(0)
+    special = rng.normal(size=COUNT)
+    *known, asked = (
+        rows(size, np.log(size) + special + 0.3 * rng.normal(size=COUNT))
+        for size in (64, 128, 256, 512)
+    )
+    member: type[Predictor] = MEMBERS[name]
+    found = member.fit(KERNEL, FEATURES, joined(*known), 1)
+    assert kendall(found.predict(asked).mean, asked.score) > HEART.get(name, 0.72)
+    again = member.load(KERNEL, FEATURES, found.dump())
+    assert (again.predict(asked).mean == found.predict(asked).mean).all()
+
+
+def test_it_is_drawn_to_nothing_by_how_little_it_repeats() -> None:
+    rng = np.random.default_rng(1)
+    special = rng.normal(size=COUNT)
+    for noise, most in ((0.1, 1.0), (1.0, 0.8)):
+        *known, asked = (rows(n, special + noise * rng.normal(size=COUNT)) for n in (8, 16, 32, 64))
+        found = fitted(joined(*known))
+        told = share_told(found, replace(asked, score=special))
+        assert 0.6 < told < most
+        # What is said is as large as it should be: neither noise taken for news, nor timid.
+        said = found.of(asked.X)
+        assert 0.85 < float(said @ special / (said @ said)) < 1.25
+
+
+def test_contexts_alike_are_asked_first() -> None:
+    rng = np.random.default_rng(2)
+    on = {generation: rng.normal(size=COUNT) for generation in (1, 2)}
+    known = [rows(n, on[g] + 0.1 * rng.normal(size=COUNT), g) for n in (8, 16, 32, 64) for g in on]
+    found = fitted(joined(*known))
+    for generation, special in on.items():
+        assert share_told(found, rows(24, special, generation)) > 0.9
+
+
+@given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 60))
+def test_where_nothing_repeats_there_is_hardly_ever_any(
+    seed: int, contexts: int, jobs: int
+) -> None:
+    """Luck may look like an effect, but then of a size that does little harm."""
+    rng = np.random.default_rng(seed)
+    known = joined(*(rows(2**n, rng.normal(size=jobs)) for n in range(contexts)))
+    found = fitted(known)
+    asked = rows(2**20, rng.normal(size=jobs))
+    assert float(np.mean(found.of(asked.X) ** 2)) < 0.5
+
+
+def test_of_fifty_studies_without_effects_few_are_told_one() -> None:
+    told = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        known = joined(*(rows(2**n, rng.normal(size=40)) for n in range(5)))
+        told += fitted(known).left < 1.0
+    assert told <= 5
+
+
+def test_configurations_that_are_met_once_have_none() -> None:
+    rng = np.random.default_rng(3)
+    known = joined(*(rows(2**n, rng.normal(size=100), first=100 * n) for n in range(8)))
+    found = fitted(known)
+    assert found.left == 1.0
+    assert not found.of(known.X).any()
+
+
+def test_jobs_of_one_context_count_as_one() -> None:
+    """A recommendation that ran a hundred times in its context says nothing of others."""
+    rng = np.random.default_rng(4)
+    special = rng.normal(size=COUNT)
+    known = [rows(n, special + 0.3 * rng.normal(size=COUNT)) for n in (8, 16, 32)]
+    once = fitted(joined(*known))
+    often = fitted(joined(*known, *[known[0].take(np.arange(5))] * 100))
+    asked = rows(64, special)
+    assert np.allclose(once.of(asked.X), often.of(asked.X))
+
+
+def test_what_it_costs_does_not_grow_with_the_contexts_of_one_configuration() -> None:
+    rng = np.random.default_rng(5)
+    special = rng.normal(size=3)
+    known = [rows(n, special + 0.1 * rng.normal(size=3)) for n in range(1, 300)]
+    found = fitted(joined(*known))
+    assert len(found.rest) == 3 * MOST
+    assert np.abs(found.of(rows(1_000, special).X) - (special - special.mean())).max() < 0.1
+
+
+def test_the_same_bits_after_loading_and_damage_is_noticed() -> None:
+    rng = np.random.default_rng(6)
+    special = rng.normal(size=COUNT)
+    found = fitted(joined(*(rows(n, special + rng.normal(size=COUNT)) for n in (8, 16))))
+    asked = rows(32, special)
+    blobs: Mapping[str, bytes] = found.dump()
+    assert Effects.load(blobs).of(asked.X).tobytes() == found.of(asked.X).tobytes()
+    for name in blobs:
+        with pytest.raises(KeyError):
+            Effects.load({k: v for k, v in blobs.items() if k != name})
+        with pytest.raises(ValueError, match="damaged"):
+            Effects.load({**blobs, name: blobs[name][:-1] + b"?"})
+
+
+def test_a_missing_value_is_a_value() -> None:
+    rng = np.random.default_rng(7)
+    special = rng.normal(size=COUNT)
+    known = joined(*(rows(n, special + 0.1 * rng.normal(size=COUNT)) for n in (8, 16)))
+    X = known.X.copy()
+    column = [c.name for c in FEATURES.columns].index("b")
+    X[X[:, column] == 32, column] = np.nan
+    found = fitted(replace(known, X=X))
+    missing = np.isnan(X[:COUNT, column])
+    assert float(np.corrcoef(found.of(X[:COUNT])[missing], special[missing])[0, 1]) > 0.9

@@ -1,0 +1,176 @@
+"""How far each configuration lies above or below what its columns explain, wherever it runs.
+
+Trees and processes smooth over configurations that are alike. Where the same ones ran in several
+contexts, what is left of one in some of them repeats in others: a random effect per configuration
+(Henderson 1975), drawn to 0 by how little it repeats, to which contexts alike contribute most. How
+much it takes to be alike, and how firmly effects are drawn, is chosen by what would have told each
+context from the others. Where that is nothing, as in spaces in which hardly any configuration is
+met twice, there are none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load, save
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features.rows import Rows
+from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.design import Design
+
+if TYPE_CHECKING:
+    from tunerd.core.features import FeatureMap
+
+__all__ = ["Effects"]
+
+FALLS = (0.0, 0.5, 2.0, 8.0)
+"""How fast contexts count less the less alike they are, one of these: e^(-fall d²), with d² in
+units of its mean over pairs of contexts."""
+DRAWN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Contexts that an effect of 0 counts as, one of these."""
+CLEAR = 2.0
+"""Share of the variance that has to be told so, times the root of the number of jobs that say it:
+less is luck."""
+ASKED = 4_000
+"""Pairs of a configuration and a context that this is chosen by, at most."""
+MOST = 64
+"""Contexts kept of one configuration: what is asked of it costs as many."""
+NUMBERS = ("unit", "fall", "drawn", "left")
+ARRAYS = ("columns", "around", "names", "begin", "context", "rest", "places")
+STIR = np.uint64(0x9E3779B97F4A7C15)
+
+Names = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Of C configurations in K contexts, P of the pairs; of nothing where there are none."""
+
+    columns: IntArray
+    """Of X, that make a configuration."""
+    around: IntArray
+    """Of X, that make a context."""
+    design: Design
+    """Of those of a context: how alike two are …"""
+    unit: float
+    """… with that of its distances."""
+    names: Names
+    """(C,) ascending."""
+    begin: IntArray
+    """(C + 1,) where the pairs of each begin."""
+    context: IntArray
+    """(P,)"""
+    rest: FloatArray
+    """(P,) mean of what was left, less that of the context."""
+    places: FloatArray
+    """(K, d)"""
+    fall: float = 0.0
+    drawn: float = 0.0
+    left: float = 1.0
+    """Share of the variance that effects leave; 1 where there are none."""
+
+    @classmethod
+    def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray) -> Self:
+        """Learn from ``rest`` (n,), what everything else leaves of some rows."""
+        groups = np.array([column.group for column in features.columns])
+        columns = np.flatnonzero(groups == "parameter")
+        around = np.flatnonzero((groups == "context") | (groups == "lookup"))
+        categorical = [features.columns[i].categorical for i in around.tolist()]
+        keys, first, context = np.unique(rows.context_key, return_index=True, return_inverse=True)
+        design = Design.fit(rows.X[:, around], categorical)
+        places = design(rows.X[np.ix_(first, around)])
+        unit = float(np.sqrt(max(2.0 * places.var(axis=0).sum(), 1e-12)))
+        names, place = np.unique(_names(rows.X[:, columns]), return_inverse=True)
+        pairs, pair = np.unique(place * len(keys) + context, return_inverse=True)
+        mean = np.bincount(pair, rows.weight * rest) / np.bincount(pair, rows.weight)
+        place, context = np.divmod(pairs, len(keys))
+        mean -= (np.bincount(context, mean) / np.bincount(context))[context]
+        kept = _few(place)
+        place, context, mean = place[kept], context[kept], mean[kept]
+        begin = np.searchsorted(place, np.arange(len(names) + 1))
+        everything = cls(columns, around, design, unit, names, begin, context, mean, places / unit)
+        return everything._chosen(place)
+
+    def _chosen(self, place: IntArray) -> Self:
+        """The same with what tells pairs best from other contexts; ``place`` (P,) is which
+        configuration each is of. None where nothing does."""
+        often = np.flatnonzero(np.diff(self.begin)[place] > 1)
+        some = often[np.linspace(0, len(often) - 1, min(len(often), ASKED)).astype(np.int64)]
+        true, context = self.rest[some], self.context[some]
+        best = 1.0 - CLEAR / np.sqrt(max(len(some), 1)), 0.0, 0.0
+        for fall in FALLS if len(some) else ():
+            total, count = self._gathered(place[some], self.places[context], fall, context)
+            for drawn in DRAWN:
+                off = true - total / (count + drawn)
+                best = min(best, (float(off @ off) / max(float(true @ true), 1e-24), fall, drawn))
+        left, fall, drawn = best
+        if drawn:
+            return replace(self, fall=fall, drawn=drawn, left=left)
+        nothing = {name: getattr(self, name)[:0] for name in ("names", "context", "rest", "places")}
+        return replace(self, begin=self.begin[:1], **nothing)
+
+    def of(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n,)."""
+        found = np.zeros(len(X))
+        if len(self.names) and len(X):
+            names = _names(X[:, self.columns])
+            place = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
+            known = np.flatnonzero(self.names[place] == names)
+            where = self.design(X[np.ix_(known, self.around)]) / self.unit
+            total, count = self._gathered(place[known], where, self.fall)
+            found[known] = total / (count + self.drawn)
+        return found
+
+    def _gathered(
+        self, place: IntArray, where: FloatArray, fall: float, but: IntArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Of n configurations, asked of at (n, d) contexts' places: (n,) sums of what was left of
+        them, and (n,) what these count as; that of the context ``but`` (n,) takes no part."""
+        many = np.diff(self.begin)[place]
+        row = np.repeat(np.arange(len(place)), many)
+        pair = np.arange(len(row)) + np.repeat(self.begin[place] - np.cumsum(many) + many, many)
+        context = self.context[pair]
+        counts = np.exp(-fall * ((where[row] - self.places[context]) ** 2).sum(axis=1))
+        if but is not None:
+            counts[context == but[row]] = 0.0
+        total = np.bincount(row, counts * self.rest[pair], len(place)).astype(np.float64)
+        return total, np.bincount(row, counts, len(place)).astype(np.float64)
+
+    def dump(self) -> dict[str, bytes]:
+        """State as named blobs that notice damage."""
+        state = {name: getattr(self, name) for name in NUMBERS} | {"design": self.design.dump()}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        return {"effects": seal_json(state), "effects of": seal(save(arrays))}
+
+    @classmethod
+    def load(cls, blobs: Mapping[str, bytes]) -> Self:
+        """Build from what :meth:`dump` gave, which may be among other blobs.
+
+        Raises:
+            KeyError: one is missing.
+            ValueError: one is damaged.
+        """
+        state, arrays = unseal_json(blobs["effects"]), load(unseal(blobs["effects of"]))
+        return cls(**arrays | state | {"design": Design.load(state["design"])})
+
+
+def _few(place: IntArray) -> IntArray:
+    """Of ascending numbers, where to find at most :data:`MOST` of each, spread evenly."""
+    _, begin, inverse, many = np.unique(
+        place, return_index=True, return_inverse=True, return_counts=True
+    )
+    turn, many = np.arange(len(place)) - begin[inverse], many[inverse]
+    return np.flatnonzero((turn + 1) * MOST // many > turn * MOST // many)
+
+
+def _names(X: FloatArray) -> Names:
+    """(n, F) → (n,) one number per configuration: two that differ have the same once in 10^19."""
+    bits = np.ascontiguousarray(np.where(np.isnan(X), np.nan, X + 0.0).T).view(np.uint64)
+    found = np.zeros(len(X), np.uint64)
+    for column in bits:
+        found = (found ^ column) * STIR
+        found ^= found >> np.uint64(29)
+    return found
