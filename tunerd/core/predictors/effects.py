@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Effects"]
 
-FALLS = (0.0, 0.5, 2.0, 8.0)
-"""How fast contexts count less the less alike they are, one of these: e^(-fall d²), with d² in
-units of its mean over pairs of contexts."""
+FALLS = (0.5, 2.0, 8.0)
+"""How fast contexts count less the less alike they are, one of these: e^(-fall (d² - d₁²)), with d²
+in units of its mean over pairs of contexts, and d₁ that of the nearest in which the configuration
+ran, which counts 1. Never 0: what three contexts say of each other would often choose it, and a
+fourth is told better by those that it is like."""
 DRAWN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Contexts that an effect of 0 counts as, one of these."""
 CLEAR = 2.0
@@ -133,9 +135,12 @@ class Effects:
         row = np.repeat(np.arange(len(place)), many)
         pair = np.arange(len(row)) + np.repeat(self.begin[place] - np.cumsum(many) + many, many)
         context = self.context[pair]
-        counts = np.exp(-fall * ((where[row] - self.places[context]) ** 2).sum(axis=1))
+        apart = ((where[row] - self.places[context]) ** 2).sum(axis=1)
         if but is not None:
-            counts[context == but[row]] = 0.0
+            apart[context == but[row]] = np.inf
+        nearest = np.full(len(place), np.inf)
+        np.minimum.at(nearest, row, apart)
+        counts = np.exp(-fall * (apart - nearest[row]))
         total = np.bincount(row, counts * self.rest[pair], len(place)).astype(np.float64)
         return total, np.bincount(row, counts, len(place)).astype(np.float64)
 
