@@ -12,6 +12,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.predictors.base import Predictor
+from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.council import MEMBERS
 from tunerd.core.predictors.effects import MOST, Effects
 from tunerd.core.scores import kendall
@@ -61,7 +62,7 @@ def fitted(known: Rows) -> Effects:
 
 def share_told(found: Effects, asked: Rows) -> float:
     rest = asked.score - asked.score.mean()
-    return 1.0 - float(np.mean((rest - found.of(asked.X)) ** 2) / np.mean(rest**2))
+    return 1.0 - float(np.mean((rest - found.of(asked.X)[0]) ** 2) / np.mean(rest**2))
 
 
 HEART = {"networks": 0.6}
@@ -85,6 +86,18 @@ def test_what_single_configurations_did_elsewhere_carries_to_a_new_context(name:
     assert (again.predict(asked).mean == found.predict(asked).mean).all()
 
 
+def test_what_is_special_is_told_of_all_parameters_of_a_configuration() -> None:
+    rng = np.random.default_rng(8)
+    special = rng.normal(size=COUNT)
+    known = joined(*(rows(n, special + 0.1 * rng.normal(size=COUNT)) for n in (8, 16, 32)))
+    trees = BoostedTrees.fit(KERNEL, FEATURES, known, 1)
+    asked = rows(64, special)
+    added, level = trees.contributions(asked)
+    constant = trees.predict(asked).mean - added.sum(axis=1) - level
+    assert np.ptp(constant) < 1e-9
+    assert np.std(added[:, 2:], axis=0).min() > 0.1
+
+
 def test_it_is_drawn_to_nothing_by_how_little_it_repeats() -> None:
     rng = np.random.default_rng(1)
     special = rng.normal(size=COUNT)
@@ -94,7 +107,7 @@ def test_it_is_drawn_to_nothing_by_how_little_it_repeats() -> None:
         told = share_told(found, replace(asked, score=special))
         assert 0.6 < told < most
         # What is said is as large as it should be: neither noise taken for news, nor timid.
-        said = found.of(asked.X)
+        said, _ = found.of(asked.X)
         assert 0.85 < float(said @ special / (said @ said)) < 1.25
 
 
@@ -116,7 +129,7 @@ def test_where_nothing_repeats_there_is_hardly_ever_any(
     known = joined(*(rows(2**n, rng.normal(size=jobs)) for n in range(contexts)))
     found = fitted(known)
     asked = rows(2**20, rng.normal(size=jobs))
-    assert float(np.mean(found.of(asked.X) ** 2)) < 0.5
+    assert float(np.mean(found.of(asked.X)[0] ** 2)) < 0.5
 
 
 def test_of_fifty_studies_without_effects_few_are_told_one() -> None:
@@ -133,7 +146,9 @@ def test_configurations_that_are_met_once_have_none() -> None:
     known = joined(*(rows(2**n, rng.normal(size=100), first=100 * n) for n in range(8)))
     found = fitted(known)
     assert found.left == 1.0
-    assert not found.of(known.X).any()
+    effects, wider = found.of(known.X)
+    assert not effects.any()
+    assert (wider == 1.0).all()
 
 
 def test_jobs_of_one_context_count_as_one() -> None:
@@ -144,7 +159,7 @@ def test_jobs_of_one_context_count_as_one() -> None:
     once = fitted(joined(*known))
     often = fitted(joined(*known, *[known[0].take(np.arange(5))] * 100))
     asked = rows(64, special)
-    assert np.allclose(once.of(asked.X), often.of(asked.X))
+    assert np.allclose(once.of(asked.X)[0], often.of(asked.X)[0])
 
 
 def test_what_it_costs_does_not_grow_with_the_contexts_of_one_configuration() -> None:
@@ -153,7 +168,8 @@ def test_what_it_costs_does_not_grow_with_the_contexts_of_one_configuration() ->
     known = [rows(n, special + 0.1 * rng.normal(size=3)) for n in range(1, 300)]
     found = fitted(joined(*known))
     assert len(found.rest) == 3 * MOST
-    assert np.abs(found.of(rows(1_000, special).X) - (special - special.mean())).max() < 0.1
+    told, _ = found.of(rows(1_000, special).X)
+    assert np.abs(told - (special - special.mean())).max() < 0.1
 
 
 def test_the_same_bits_after_loading_and_damage_is_noticed() -> None:
@@ -162,12 +178,26 @@ def test_the_same_bits_after_loading_and_damage_is_noticed() -> None:
     found = fitted(joined(*(rows(n, special + rng.normal(size=COUNT)) for n in (8, 16))))
     asked = rows(32, special)
     blobs: Mapping[str, bytes] = found.dump()
-    assert Effects.load(blobs).of(asked.X).tobytes() == found.of(asked.X).tobytes()
+    assert np.array_equal(Effects.load(blobs).of(asked.X), found.of(asked.X))
     for name in blobs:
         with pytest.raises(KeyError):
             Effects.load({k: v for k, v in blobs.items() if k != name})
         with pytest.raises(ValueError, match="damaged"):
             Effects.load({**blobs, name: blobs[name][:-1] + b"?"})
+
+
+def test_a_configuration_that_nobody_has_run_is_told_with_less_certainty() -> None:
+    rng = np.random.default_rng(9)
+    special = rng.normal(size=COUNT)
+    known = joined(*(rows(n, special[:600] + 0.1 * rng.normal(size=600)) for n in (8, 16, 32)))
+    asked = rows(24, special)
+    effects, wider = fitted(known).of(asked.X)
+    assert not effects[600:].any()
+    assert (wider[:600] == 1.0).all()
+    assert (wider[600:] > 5.0).all()
+    trees = BoostedTrees.fit(KERNEL, FEATURES, known, 1)
+    spread = trees.predict(asked).spread
+    assert spread[600:].min() > 2.0 * np.median(spread[:600])
 
 
 def test_a_missing_value_is_a_value() -> None:
@@ -179,4 +209,4 @@ def test_a_missing_value_is_a_value() -> None:
     X[X[:, column] == 32, column] = np.nan
     found = fitted(replace(known, X=X))
     missing = np.isnan(X[:COUNT, column])
-    assert float(np.corrcoef(found.of(X[:COUNT])[missing], special[missing])[0, 1]) > 0.9
+    assert float(np.corrcoef(found.of(X[:COUNT])[0][missing], special[missing])[0, 1]) > 0.9

@@ -8,7 +8,7 @@ A prediction is a sum of five parts, from coarse to fine::
     + effect[configuration]           what still repeats from context to context
     + correction(…)                   a few trees on the recent window alone
 
-A fit makes the first three from a bounded sample. Learning a job then costs the same at any age:
+A fit makes all but the last from a bounded sample. Learning a job then costs the same at any age:
 its context's level moves at once, and the correction is grown from scratch on the recent window
 (after a shift as good as training on new data only, and nothing grows). Each of a few members is
 fitted without its own share of the rows. Those rows tell how far off predictions are; with the
@@ -164,7 +164,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
             if isinstance(forest, Forest):
                 found += forest.contributions(X)[:, :-1]
         special = self._effects.columns
-        found[:, special] += self._effects.of(rows.X)[:, None] / max(len(special), 1)
+        found[:, special] += self._effects.of(rows.X)[0][:, None] / max(len(special), 1)
         level, _ = self._levels.of(rows.context_key)
         return found, level
 

@@ -33,11 +33,12 @@ ran, which counts 1. Never 0: what three contexts say of each other would often 
 fourth is told better by those that it is like."""
 DRAWN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Contexts that an effect of 0 counts as, one of these."""
-CLEAR = 2.0
-"""Share of the variance that has to be told so, times the root of the number of jobs that say it:
-less is luck."""
 ASKED = 4_000
-"""Pairs of a configuration and a context that this is chosen by, at most."""
+"""Pairs of a configuration and a context that this is chosen by, at most: n of them."""
+CLEAR = 2.0
+"""Effects that tell less than CLEAR / √n of the variance are luck."""
+LEAST_LEFT = 0.04
+"""Share of the variance that is taken to be left, at least."""
 MOST = 64
 """Contexts kept of one configuration: what is asked of it costs as many."""
 NUMBERS = ("unit", "fall", "drawn", "left")
@@ -72,7 +73,7 @@ class Effects:
     fall: float = 0.0
     drawn: float = 0.0
     left: float = 1.0
-    """Share of the variance that effects leave; 1 where there are none."""
+    """Share of the variance that they leave; 1 where there are none."""
 
     @classmethod
     def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray) -> Self:
@@ -102,29 +103,31 @@ class Effects:
         often = np.flatnonzero(np.diff(self.begin)[place] > 1)
         some = often[np.linspace(0, len(often) - 1, min(len(often), ASKED)).astype(np.int64)]
         true, context = self.rest[some], self.context[some]
+        size = float(true @ true)
         best = 1.0 - CLEAR / np.sqrt(max(len(some), 1)), 0.0, 0.0
-        for fall in FALLS if len(some) else ():
+        for fall in FALLS if size > 0.0 else ():
             total, count = self._gathered(place[some], self.places[context], fall, context)
             for drawn in DRAWN:
                 off = true - total / (count + drawn)
-                best = min(best, (float(off @ off) / max(float(true @ true), 1e-24), fall, drawn))
+                best = min(best, (max(float(off @ off) / size, LEAST_LEFT), fall, drawn))
         left, fall, drawn = best
         if drawn:
             return replace(self, fall=fall, drawn=drawn, left=left)
         nothing = {name: getattr(self, name)[:0] for name in ("names", "context", "rest", "places")}
         return replace(self, begin=self.begin[:1], **nothing)
 
-    def of(self, X: FloatArray) -> FloatArray:
-        """(n, F) → (n,)."""
-        found = np.zeros(len(X))
+    def of(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, F) → (n,) effects, and (n,) variance in multiples of what they leave where a
+        configuration ran: 1 there, and more where nobody has run it."""
+        found, wider = np.zeros(len(X)), np.full(len(X), 1.0 / self.left)
         if len(self.names) and len(X):
             names = _names(X[:, self.columns])
             place = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
             known = np.flatnonzero(self.names[place] == names)
             where = self.design(X[np.ix_(known, self.around)]) / self.unit
             total, count = self._gathered(place[known], where, self.fall)
-            found[known] = total / (count + self.drawn)
-        return found
+            found[known], wider[known] = total / (count + self.drawn), 1.0
+        return found, wider
 
     def _gathered(
         self, place: IntArray, where: FloatArray, fall: float, but: IntArray | None = None
@@ -132,15 +135,14 @@ class Effects:
         """Of n configurations, asked of at (n, d) contexts' places: (n,) sums of what was left of
         them, and (n,) what these count as; that of the context ``but`` (n,) takes no part."""
         many = np.diff(self.begin)[place]
+        first = np.cumsum(many) - many
         row = np.repeat(np.arange(len(place)), many)
-        pair = np.arange(len(row)) + np.repeat(self.begin[place] - np.cumsum(many) + many, many)
+        pair = np.arange(len(row)) + (self.begin[place] - first)[row]
         context = self.context[pair]
         apart = ((where[row] - self.places[context]) ** 2).sum(axis=1)
         if but is not None:
             apart[context == but[row]] = np.inf
-        nearest = np.full(len(place), np.inf)
-        np.minimum.at(nearest, row, apart)
-        counts = np.exp(-fall * (apart - nearest[row]))
+        counts = np.exp(-fall * (apart - np.minimum.reduceat(apart, first)[row]))
         total = np.bincount(row, counts * self.rest[pair], len(place)).astype(np.float64)
         return total, np.bincount(row, counts, len(place)).astype(np.float64)
 

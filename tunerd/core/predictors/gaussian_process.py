@@ -1,10 +1,11 @@
 """``gaussian_process``: a trend, and a Gaussian process on what it leaves.
 
-A prediction is a sum of four parts::
+A prediction is a sum of five parts::
 
     trend(context, configuration)       ridge over logarithms: carries to unseen contexts
     + process(context, configuration)   what jobs alike have shown beyond it (learners/process.py)
     + level[context]                    shrunken mean of the context's own residuals
+    + effect[configuration]             what still repeats from context to context
     + correction(…)                     ridge on what is left in the recent window alone
 
 Of many rows a random sample is kept: what a process costs grows with their cube. New rows join it

@@ -1,10 +1,11 @@
 """``neural_ensemble``: the paper's neural predictor (CubicML, arXiv 2409.04585, A.1.1), online.
 
-A prediction is a sum of four parts::
+A prediction is a sum of five parts::
 
     scale * networks(context, configuration)   which is better within a context, learned from pairs
     + trend(context, configuration)            ridge over logarithms on what is left: the level
     + level[context]                           shrunken mean of the context's own residuals
+    + effect[configuration]                    what still repeats from context to context
     + correction(context, configuration)       ridge on what is left in the recent window alone
 
 The ranking loss says nothing about how fast a context is as a whole; the trend and the levels do.

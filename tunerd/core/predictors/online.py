@@ -169,11 +169,11 @@ class OnlinePredictor(Predictor, Generic[B]):
         if self._correction is not None:
             members = members + self._correction.predict(rows.X)
         level, jobs = self._levels.of(rows.context_key)
-        variance = own + self._noise * widening(leverage, jobs)
+        special, wider = self._effects.of(rows.X)
+        variance = own + self._noise * widening(leverage, jobs) * wider
         if members.shape[1] > 1:
             variance = variance + members.var(axis=1, ddof=1)
-        mean = members.mean(axis=1) + level + self._effects.of(rows.X)
-        return Prediction(mean, np.sqrt(variance))
+        return Prediction(members.mean(axis=1) + level + special, np.sqrt(variance))
 
     def means(self, rows: Rows) -> FloatArray:
         """See :meth:`Predictor.means`."""
@@ -185,7 +185,7 @@ class OnlinePredictor(Predictor, Generic[B]):
 
     def _members(self, X: FloatArray) -> FloatArray:
         """(n, members) of all that a context has no part of its own in, but for the correction."""
-        return self._base.members(X) + self._effects.of(X)[:, None]
+        return self._base.members(X) + self._effects.of(X)[0][:, None]
 
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`. A base is the same bytes as long as it is the same."""
