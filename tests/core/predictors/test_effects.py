@@ -186,6 +186,12 @@ def test_the_same_bits_after_loading_and_damage_is_noticed() -> None:
             Effects.load({**blobs, name: blobs[name][:-1] + b"?"})
 
 
+def test_of_no_jobs_there_are_none() -> None:
+    effects, wider = fitted(rows(8, np.zeros(0))).of(rows(8, np.zeros(3)).X)
+    assert not effects.any()
+    assert (wider == 1.0).all()
+
+
 def test_a_configuration_that_nobody_has_run_is_told_with_less_certainty() -> None:
     rng = np.random.default_rng(9)
     special = rng.normal(size=COUNT)

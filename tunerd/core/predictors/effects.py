@@ -85,7 +85,8 @@ class Effects:
         keys, first, context = np.unique(rows.context_key, return_index=True, return_inverse=True)
         design = Design.fit(rows.X[:, around], categorical)
         places = design(rows.X[np.ix_(first, around)])
-        unit = float(np.sqrt(max(2.0 * places.var(axis=0).sum(), 1e-12)))
+        apart = 2.0 * float(places.var(axis=0).sum()) if len(places) else 0.0
+        unit = float(np.sqrt(max(apart, 1e-12)))
         names, place = np.unique(_names(rows.X[:, columns]), return_inverse=True)
         pairs, pair = np.unique(place * len(keys) + context, return_inverse=True)
         mean = np.bincount(pair, rows.weight * rest) / np.bincount(pair, rows.weight)
