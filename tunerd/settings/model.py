@@ -225,7 +225,7 @@ class TuneSettings(Section):
     """Observations between two checkpoints of what was learned."""
     keep_models: Count = 12
     """Versions of a study's model kept whole, to which ``tunerd models --back`` can go back; of
-    ``committee`` each takes 3 to 13 MB, of ``boosted_trees`` 1."""
+    ``committee`` each takes 3 to 17 MB, of ``boosted_trees`` 1."""
     keep_predictions_days: Days = 400.0
     """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
     max_crashes: Count = 3

@@ -47,7 +47,7 @@ STEPS_PER_CHECKPOINT = 25
 costs up to a tenth of a second."""
 KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. Each holds
-about 0.2 MB of its own; a fit, of ``committee`` 3 to 13 MB, is shared until the next one."""
+about 0.2 MB of its own; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
 MANIFEST_BYTES = 4096
