@@ -6,12 +6,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "BoolArray", "Codes", "FloatArray", "IntArray", "places_of"]
+__all__ = [
+    "Array",
+    "BoolArray",
+    "Codes",
+    "FloatArray",
+    "IntArray",
+    "Words",
+    "places_of",
+    "stirred",
+]
 
 Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.int32]
 """Configurations as choice indices: (n, dimensions), or (dimensions,) for one."""
 
@@ -22,3 +32,12 @@ def places_of(keys: Iterable[str]) -> dict[str, IntArray]:
     for i, key in enumerate(keys):
         places.setdefault(key, []).append(i)
     return {key: np.array(where, np.int64) for key, where in places.items()}
+
+
+def stirred(words: Words) -> Words:
+    """Mix 64 bits each, so that what differs in few of them looks evenly spread (SplitMix64's
+    finalizer). One to one: no two ever become the same."""
+    z = words * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)

@@ -121,10 +121,7 @@ def test_contexts_alike_are_asked_first() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 60))
-def test_where_nothing_repeats_there_is_hardly_ever_any(
-    seed: int, contexts: int, jobs: int
-) -> None:
-    """Luck may look like an effect, but then of a size that does little harm."""
+def test_where_nothing_repeats_luck_does_little_harm(seed: int, contexts: int, jobs: int) -> None:
     rng = np.random.default_rng(seed)
     known = joined(*(rows(2**n, rng.normal(size=jobs)) for n in range(contexts)))
     found = fitted(known)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.context import ValueType
 from tunerd.core.expressions import Column as Values
 from tunerd.core.features.columns import Column, Source, Vocabulary
@@ -61,6 +61,11 @@ class FeatureMap:
     def sources(self) -> tuple[Source, ...]:
         """What the columns come from: context features, lookups, parameters, derived values."""
         return tuple(self._sources)
+
+    @property
+    def of_context(self) -> BoolArray:
+        """(F,) which columns say something of the context and not of the configuration."""
+        return np.array([column.group in ("context", "lookup") for column in self.columns], bool)
 
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories as JSON values, for the constructor."""

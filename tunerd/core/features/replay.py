@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray, stirred
 from tunerd.core.features.rows import Rows
 
 __all__ = ["LATEST", "SAMPLED", "Replay", "Sample", "sequences_at"]
@@ -114,11 +114,5 @@ def _unpack(kept: Sequence[_Kept]) -> Sample:
 
 
 def _hash(sequences: IntArray) -> IntArray:
-    """Mix 64 bits so that any run of sequences looks evenly spread (SplitMix64's finalizer).
-
-    One to one, so that no two sequences ever tie.
-    """
-    z = sequences.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))).view(np.int64)
+    """Numbers by which any run of sequences looks evenly spread; no two ever tie."""
+    return stirred(sequences.astype(np.uint64)).view(np.int64)

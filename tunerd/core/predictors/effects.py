@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray, Words, stirred
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
@@ -43,9 +42,6 @@ MOST = 64
 """Contexts kept of one configuration: what is asked of it costs as many."""
 NUMBERS = ("unit", "fall", "drawn", "left")
 ARRAYS = ("columns", "around", "names", "begin", "context", "rest", "places")
-STIR = np.uint64(0x9E3779B97F4A7C15)
-
-Names = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class Effects:
     """Of those of a context: how alike two are …"""
     unit: float
     """… with that of its distances."""
-    names: Names
+    names: Words
     """(C,) ascending."""
     begin: IntArray
     """(C + 1,) where the pairs of each begin."""
@@ -78,9 +74,8 @@ class Effects:
     @classmethod
     def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray) -> Self:
         """Learn from ``rest`` (n,), what everything else leaves of some rows."""
-        groups = np.array([column.group for column in features.columns])
-        columns = np.flatnonzero(groups == "parameter")
-        around = np.flatnonzero((groups == "context") | (groups == "lookup"))
+        columns = np.flatnonzero([column.group == "parameter" for column in features.columns])
+        around = np.flatnonzero(features.of_context)
         categorical = [features.columns[i].categorical for i in around.tolist()]
         keys, first, context = np.unique(rows.context_key, return_index=True, return_inverse=True)
         design = Design.fit(rows.X[:, around], categorical)
@@ -174,11 +169,10 @@ def _few(place: IntArray) -> IntArray:
     return np.flatnonzero((turn + 1) * MOST // many > turn * MOST // many)
 
 
-def _names(X: FloatArray) -> Names:
-    """(n, F) → (n,) one number per configuration: two that differ have the same once in 10^19."""
+def _names(X: FloatArray) -> Words:
+    """(n, F) → (n,) one number per configuration: of a million, two share one in 10^-7 of cases."""
     bits = np.ascontiguousarray(np.where(np.isnan(X), np.nan, X + 0.0).T).view(np.uint64)
     found = np.zeros(len(X), np.uint64)
     for column in bits:
-        found = (found ^ column) * STIR
-        found ^= found >> np.uint64(29)
+        found = stirred(found ^ column)
     return found

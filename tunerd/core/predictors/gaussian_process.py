@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
-from tunerd.core.learners.design import Design
 from tunerd.core.learners.process import Kernel, Process
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS
@@ -133,7 +132,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         everything = [np.ones(len(rows), bool)]
         trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]
-        context = _of_context(trend.design, features)
+        context = features.of_context[trend.design.origins]
         kernel = chosen.process.kernel if chosen and chosen.process else None
         if chosen and kernel and len(kernel.context) == len(context):
             scale = chosen.scale  # noise and amplitudes of the kernel are in this unit
@@ -169,9 +168,3 @@ class GaussianProcess(OnlinePredictor[_Base]):
             process = Process.given(Kernel.load(state["kernel"]), rows["Z"], y, weight)
         trend = Trend.load(state["trend"])
         return _Base(trend, process, state["scale"], y, weight, state["fitted"])
-
-
-def _of_context(design: Design, features: "FeatureMap") -> BoolArray:
-    """(D,) which columns of a design belong to the context."""
-    groups = [column.group in ("context", "lookup") for column in features.columns]
-    return np.array([groups[i] for i in design.origins.tolist()], bool)

@@ -46,4 +46,4 @@ class ConfigurationTrees(BoostedTrees):
     @classmethod
     def hidden(cls, features: "FeatureMap") -> BoolArray:
         """(F,) the columns of the context."""
-        return np.array([c.group in ("context", "lookup") for c in features.columns], bool)
+        return features.of_context

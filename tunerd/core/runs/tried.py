@@ -37,7 +37,7 @@ STEPS = 30
 FAR = 4.0
 """Log odds that one step of Newton's goes at most: beyond, it would not come back."""
 CLOSE = 0.1
-"""… and at least: what the next one would add is its square."""
+"""… and at least: what the next one would add is its square, which moves no probability by .001."""
 BESIDE = 0.3
 """Length within which neighbours that run speak for a failure of unknown cause."""
 NEIGHBOURS = (0.3, 1.0)

@@ -1,0 +1,32 @@
+"""What was tried in one context, as evidence for configurations near it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.runs import tried
+from tunerd.core.runs.tried import Tried
+
+
+def corrected(seed: int, jobs: int) -> FloatArray:
+    """Probabilities of a context with some jobs, expected well or badly."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(jobs, 4), scale=rng.choice([0.1, 0.35, 1.0])).astype(np.float32)
+    found, runs = Tried(), rng.random()
+    for _ in range(int(rng.integers(1, 4))):
+        for point in points:
+            found.add(point.tobytes(), bool(rng.random() < runs), bool(rng.random() < 0.7))
+            found.expect(point.tobytes(), float(rng.beta(0.3, 0.3)))
+    asked = rng.normal(size=(50, 4), scale=0.5)
+    return found.correct(asked, rng.random(50), runs)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 120))
+def test_it_stops_where_further_steps_would_change_nothing(seed: int, jobs: int) -> None:
+    said = corrected(seed, jobs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tried, "CLOSE", 1e-9)
+        exactly = corrected(seed, jobs)
+    assert np.abs(said - exactly).max() < 0.001
