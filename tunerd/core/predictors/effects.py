@@ -35,8 +35,8 @@ DRAWN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 ASKED = 4_000
 """Pairs of a configuration and a context that this is chosen by, at most: n of them."""
 CLEAR = 3.0
-"""Effects that tell less than CLEAR / √n of the variance are luck: one study in five hundred that has
-none is told some."""
+"""Effects that tell less than CLEAR / √n of the variance are luck. One study in five hundred that
+has none is told some."""
 LEAST_LEFT = 0.04
 """Share of the variance that is taken to be left, at least."""
 MOST = 64
