@@ -131,6 +131,21 @@ def test_predicting_and_dumping_change_nothing(kind: type[Predictor]) -> None:
     assert predictor.dump() == before
 
 
+def test_it_learns_the_same_whatever_was_asked_before(kind: type[Predictor]) -> None:
+    features, asked, silent = rows_of(ROWS)[0], fitted(kind), fitted(kind)
+    for seed in (5, 6):
+        new = rows_of(10, seed=seed)[1]
+        asked.predict(new)
+        for some in (new.take(np.arange(2, 10)), new):  # what was said before is no longer true
+            asked.update(some, new)
+            silent.update(some, new)
+    for n in (8, 16, 64):
+        candidates, _ = every_candidate(features, n)
+        one, other = asked.predict(candidates), silent.predict(candidates)
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-9)
+        np.testing.assert_allclose(one.spread, other.spread, rtol=1e-9)
+
+
 def test_it_knows_less_far_from_the_data(kind: type[Predictor]) -> None:
     features, rows = rows_of(150)
     predictor = kind.fit(TOY, features, rows, seed=1)

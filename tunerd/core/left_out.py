@@ -99,16 +99,12 @@ def left_out(
         asked, kept = rows.take(fold.held), rows.take(fold.kept)
         said = fit(kept, seed).predict(asked)
         known = np.full(len(asked), not fold.without)
-        seen = set(_names(kept))
-        tried = np.array([name in seen for name in _names(asked)])
+        seen = set(kept.names)
+        tried = np.array([name in seen for name in asked.names])
         keys = tuple(f"{i} {key}" for key in asked.context_key)
         one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried)
         found = one if found is None else found.joined(one)
     return found
-
-
-def _names(rows: Rows) -> list[tuple[str, bytes]]:
-    return [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]
 
 
 def _quantile(sizes: FloatArray, groups: Sequence[str] | None = None) -> tuple[float, int] | None:

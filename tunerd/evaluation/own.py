@@ -11,7 +11,6 @@ import numpy as np
 from tunerd.core.bands import BAND, HALF, Bands
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
-from tunerd.core.features.rows import Rows
 from tunerd.core.judged import Outcome
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation
@@ -56,8 +55,8 @@ class Own:
         bands.learn(rows.context_key, None, None, rows.score, np.zeros(len(rows), np.bool_))
         bands.start(model.starts)
         told = features.rows(asked)
-        seen = set(_names(rows))
-        tried = np.array([name in seen for name in _names(told)], np.bool_)
+        seen = set(rows.names)
+        tried = np.array([name in seen for name in told.names], np.bool_)
         outlook = model.outlook(told).adjusted(told.context_key, tried, bands)
         reach = HALF * outlook.spread
         return Foretold(
@@ -129,7 +128,3 @@ def _with(study: Study, predictor: str, seed: int) -> Study:
     """The study with this predictor; seed 0 is its own."""
     options = replace(study.predictor, name=predictor, seed=study.predictor.seed + seed)
     return replace(study, predictor=options)
-
-
-def _names(rows: Rows) -> list[tuple[str, bytes]]:
-    return [(key, x.tobytes()) for key, x in zip(rows.context_key, rows.X, strict=True)]

@@ -33,6 +33,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.context_key)
 
+    @property
+    def names(self) -> list[tuple[str, bytes]]:
+        """n names, by which a configuration in its context is known again."""
+        return [(key, x.tobytes()) for key, x in zip(self.context_key, self.X, strict=True)]
+
     def take(self, where: IntArray) -> "Rows":
         """Return the rows at these places, in this order."""
         return Rows(

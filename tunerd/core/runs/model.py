@@ -114,11 +114,11 @@ class RunsModel:
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
         expected, share = self._expected(rows), _share(self._ran, self._said - self._ran)
+        points = self._features.coordinates(rows.X)
         for key, where in places_of(rows.context_key).items():
             tried = self._contexts.get(key)
             if tried is not None:
-                points = self._features.coordinates(rows.X[where])
-                expected[where] = tried.correct(points, expected[where], share)
+                expected[where] = tried.correct(points[where], expected[where], share)
         return np.clip(expected, 0.0, 1.0)
 
     def dump(self) -> dict[str, bytes]:

@@ -159,7 +159,9 @@ def _similarity(
 
 def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
     similar, same = _similarity(a, b, NEAR)
-    return SHARED * similar + ITS_OWN * same
+    similar *= SHARED
+    similar[same] += ITS_OWN
+    return similar
 
 
 def _mode(K: FloatArray, expected: FloatArray, yes: FloatArray, no: FloatArray) -> FloatArray:
