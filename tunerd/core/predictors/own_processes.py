@@ -97,21 +97,20 @@ class OwnProcesses:
     def around(self, own: OwnJobs, theta: FloatArray | None = None) -> Local:
         """A process over some jobs around what other contexts say of them."""
         X, score, weight, told = own.arrays(self._width)
-        groups, about = self._features.coordinate_groups, told if self.knows else None
-        return Local.fit(groups, self.places(X), score, weight, about, self.left, theta)
+        groups, Z = self._features.coordinate_groups, self.places(X)
+        return Local.fit(groups, Z, score, weight, self._about(told), self.left, theta)
 
     def predict(
         self, process: Local, places: FloatArray, told: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) means and (n,) variances of one of them, without the noise of a run, at
         :meth:`places` of which other contexts say ``told`` (n,)."""
-        return process.predict(places, told if self.knows else None)
+        return process.predict(places, self._about(told))
 
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`."""
         process = self.of(rows.context_key[0])
-        told, Z = self.told(rows), self.places(rows.X)
-        about = told if self.knows else None
+        about, Z = self._about(self.told(rows)), self.places(rows.X)
         sd = np.sqrt(process.predict(Z, about)[1])
 
         def with_one(row: int) -> FloatArray:
@@ -139,6 +138,10 @@ class OwnProcesses:
         """(n, F) → (n, C) coordinates, in which each parameter has unit variance."""
         count = len(self._features.study.parameters)
         return np.asarray(self._features.coordinates(X) * np.sqrt(count), np.float64)
+
+    def _about(self, told: FloatArray) -> FloatArray | None:
+        """What a process is built around: (n,) what other contexts say, if they say anything."""
+        return told if self.knows else None
 
     @property
     def _width(self) -> int:
