@@ -57,7 +57,8 @@ def joined(*parts: Rows) -> Rows:
 
 
 def fitted(known: Rows) -> Effects:
-    return Effects.fit(FEATURES, known, known.score)
+    """Of one member, which saw every row."""
+    return Effects.fit(FEATURES, known, known.score[:, None], np.ones(len(known), np.int64))
 
 
 def share_told(found: Effects, asked: Rows) -> float:
@@ -109,6 +110,30 @@ def test_it_is_drawn_to_nothing_by_how_little_it_repeats() -> None:
         # What is said is as large as it should be: neither noise taken for news, nor timid.
         said, _ = found.of(asked.X)
         assert 0.85 < float(said @ special / (said @ said)) < 1.25
+
+
+def test_members_that_learned_by_heart_hide_no_effect() -> None:
+    """Each tells a configuration by most of its mean over the contexts in which it saw it. What
+    that leaves in those sums to next to nothing, and only where it was not seen does anybody see
+    that it repeats."""
+    rng = np.random.default_rng(9)
+    special = rng.normal(size=COUNT)
+    *known, asked = (special + np.sqrt(0.1) * rng.normal(size=COUNT) for _ in range(4))
+    score, members, by_heart = np.stack(known), 5, 0.8
+    unseen = rng.integers(members, size=score.shape)
+    said = [
+        by_heart * np.average(score, axis=0, weights=(unseen != m) + 1e-9) for m in range(members)
+    ]
+    rest = score - np.stack(said)[:, None]
+    jobs = joined(*(rows(size, one) for size, one in zip((2, 64, 2048), score, strict=True)))
+    each = rest.reshape(members, -1).T
+    blind = Effects.fit(FEATURES, jobs, each, np.full(len(jobs), members))
+    seeing = Effects.fit(FEATURES, jobs, each, unseen.ravel())
+    assert blind.left == 1.0
+    assert seeing.left < 0.95
+    later = rows(65_536, asked)
+    off = asked - np.mean(said, axis=0)
+    assert np.mean((off - seeing.of(later.X)[0]) ** 2) < 0.95 * np.mean(off**2)
 
 
 def test_contexts_alike_are_asked_first() -> None:

@@ -111,7 +111,8 @@ class BoostedTrees(OnlinePredictor[_Base]):
             rest = rest - forest.predict(seen.X)
         off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
         base = _Base(trend, forest, hidden, seed)
-        return cls.settled(features, base, levels, rows, rest.mean(axis=1), off)
+        unseen = folds if members > 1 else np.ones(len(rows), np.int64)
+        return cls.settled(features, base, levels, rows, rest, unseen, off)
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:

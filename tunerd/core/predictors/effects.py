@@ -73,8 +73,14 @@ class Effects:
     """Share of the variance that they leave; 1 where there are none."""
 
     @classmethod
-    def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray) -> Self:
-        """Learn from ``rest`` (n,), what everything else leaves of some rows."""
+    def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray, unseen: IntArray) -> Self:
+        """Learn from ``rest`` (n, M), what each of M members leaves of some rows.
+
+        ``unseen`` (n,) is which member has not seen a row, M where every one has. A member that
+        saw a configuration in all contexts leaves what sums to nothing over them, as if they had
+        nothing in common: how alike contexts are is asked where one was not seen, if there is such
+        a row.
+        """
         columns = np.flatnonzero([column.group == "parameter" for column in features.columns])
         around = np.flatnonzero(features.of_context)
         categorical = [features.columns[i].categorical for i in around.tolist()]
@@ -85,25 +91,37 @@ class Effects:
         unit = float(np.sqrt(max(apart, 1e-12)))
         names, place = np.unique(_names(rows.X[:, columns]), return_inverse=True)
         pairs, pair = np.unique(place * len(keys) + context, return_inverse=True)
-        mean = np.bincount(pair, rows.weight * rest) / np.bincount(pair, rows.weight)
+        weight = np.bincount(pair, rows.weight)
+        left = [np.bincount(pair, rows.weight * member) / weight for member in rest.T]
+        each = np.stack(left, axis=1)
+        which = np.full(len(pairs), rest.shape[1])
+        np.minimum.at(which, pair, unseen)
         place, context = np.divmod(pairs, len(keys))
-        mean -= (np.bincount(context, mean) / np.bincount(context))[context]
+        count = np.bincount(context)
+        for m in range(rest.shape[1]):
+            each[:, m] -= (np.bincount(context, each[:, m]) / count)[context]
         kept = _few(place)
-        place, context, mean = place[kept], context[kept], mean[kept]
+        place, context, each, which = place[kept], context[kept], each[kept], which[kept]
         begin = np.searchsorted(place, np.arange(len(names) + 1))
+        mean = each.mean(axis=1)
         everything = cls(columns, around, design, unit, names, begin, context, mean, places / unit)
-        return everything._chosen(place)
+        if (which == rest.shape[1]).all():
+            each, which = mean[:, None], np.zeros(len(which), np.int64)
+        return everything._chosen(place, each, which)
 
-    def _chosen(self, place: IntArray) -> Self:
+    def _chosen(self, place: IntArray, each: FloatArray, which: IntArray) -> Self:
         """The same with what tells pairs best from other contexts; ``place`` (P,) is which
-        configuration each is of. None where nothing does."""
-        often = np.flatnonzero(np.diff(self.begin)[place] > 1)
+        configuration each is of, ``each`` (P, M) what members leave, and ``which`` (P,) is to be
+        asked. None where nothing does."""
+        often = np.flatnonzero((np.diff(self.begin)[place] > 1) & (which < each.shape[1]))
         some = often[np.linspace(0, len(often) - 1, min(len(often), ASKED)).astype(np.int64)]
-        true, context = self.rest[some], self.context[some]
+        true, context = each[some, which[some]], self.context[some]
         size = float(true @ true)
         best = 1.0 - CLEAR / np.sqrt(max(len(some), 1)), 0.0, 0.0
         for fall in FALLS if size > 0.0 else ():
-            total, count = self._gathered(place[some], self.places[context], fall, context)
+            total, count = self._gathered(
+                place[some], self.places[context], fall, context, each, which[some]
+            )
             for drawn in DRAWN:
                 off = true - total / (count + drawn)
                 best = min(best, (max(float(off @ off) / size, LEAST_LEFT), fall, drawn))
@@ -122,15 +140,22 @@ class Effects:
             place = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
             known = np.flatnonzero(self.names[place] == names)
             where = self.design(X[np.ix_(known, self.around)]) / self.unit
-            total, count = self._gathered(place[known], where, self.fall)
+            total, count = self._gathered(place[known], where, self.fall, None, self.rest[:, None])
             found[known], wider[known] = total / (count + self.drawn), 1.0
         return found, wider
 
     def _gathered(
-        self, place: IntArray, where: FloatArray, fall: float, but: IntArray | None = None
+        self,
+        place: IntArray,
+        where: FloatArray,
+        fall: float,
+        but: IntArray | None,
+        each: FloatArray,
+        which: IntArray | int = 0,
     ) -> tuple[FloatArray, FloatArray]:
         """Of n configurations, asked of at (n, d) contexts' places: (n,) sums of what was left of
-        them, and (n,) what these count as; that of the context ``but`` (n,) takes no part."""
+        them, ``each`` (P, M) by the members ``which`` (n,), and (n,) what these count as; that of
+        the context ``but`` (n,) takes no part."""
         many = np.diff(self.begin)[place]
         first = np.cumsum(many) - many
         row = np.repeat(np.arange(len(place)), many)
@@ -140,7 +165,8 @@ class Effects:
         if but is not None:
             apart[context == but[row]] = np.inf
         counts = np.exp(-fall * (apart - np.minimum.reduceat(apart, first)[row]))
-        total = np.bincount(row, counts * self.rest[pair], len(place)).astype(np.float64)
+        left = each[pair, np.broadcast_to(which, len(place))[row]]
+        total = np.bincount(row, counts * left, len(place)).astype(np.float64)
         return total, np.bincount(row, counts, len(place)).astype(np.float64)
 
     def dump(self) -> dict[str, bytes]:

@@ -140,9 +140,11 @@ class GaussianProcess(OnlinePredictor[_Base]):
             kernel, scale = None, float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
             scale = scale if scale > 1e-9 else 1.0
         base = _Base(trend, None, scale, np.zeros(0), np.ones(0), 0)
-        off = rest
+        off, unseen = rest, np.ones(len(rows), np.int64)
         if len(rows) >= FEW_ROWS:
-            order = np.random.default_rng(seed).permutation(len(rows))[:KEPT_ROWS]
+            order = np.random.default_rng(seed).permutation(len(rows))
+            unseen[order[KEPT_ROWS:]] = 0
+            order = order[:KEPT_ROWS]
             Z, y, weight = trend.design(rows.X[order]), rest[order] / scale, rows.weight[order]
             some = slice(0, LEARN_ROWS)
             if kernel is None:
@@ -154,7 +156,8 @@ class GaussianProcess(OnlinePredictor[_Base]):
         rest = rows.score - base.members(rows.X)[:, 0]
         levels = Levels.fit(rows.context_key, rest, rows.weight)
         level, _ = levels.of(rows.context_key)
-        return cls.settled(features, base, levels, rows, rest - level, off)
+        rest = (rest - level)[:, None]
+        return cls.settled(features, base, levels, rows, rest, unseen, off)
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:

@@ -161,7 +161,8 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         left_out = rest[held, folds[held]]
         off = left_out / np.sqrt(widening(leverage, jobs)[held])
         base = _Base(design, few, scale, trend, networks, seed)
-        return cls.settled(features, base, levels, rows, rest.mean(axis=1), off)
+        unseen = np.minimum(folds if shares > 1 else folds + 1, members)
+        return cls.settled(features, base, levels, rows, rest, unseen, off)
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:

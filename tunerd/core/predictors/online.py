@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Type
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trend import Trend
@@ -136,12 +136,13 @@ class OnlinePredictor(Predictor, Generic[B]):
         levels: Levels,
         rows: Rows,
         rest: FloatArray,
+        unseen: IntArray,
         off: FloatArray,
     ) -> Self:
-        """What a fit ends with: ``rest`` (n,) is what base and levels leave of its rows, ``off``
-        errors on jobs left out, in units of how much wider than on the data a prediction of them
-        was to be."""
-        effects = Effects.fit(features, rows, rest)
+        """What a fit ends with: ``rest`` (n, members) is what base and levels leave of its rows,
+        ``unseen`` (n,) which member has not seen each, ``off`` errors on jobs left out, in units of
+        how much wider than on the data a prediction of them was to be."""
+        effects = Effects.fit(features, rows, rest, unseen)
         noise = noise_of(off * np.sqrt(effects.left), rows.score)
         levels.expect(noise)
         columns = [(c.name, c.categorical) for c in features.columns]
