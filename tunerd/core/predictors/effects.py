@@ -91,21 +91,17 @@ class Effects:
         unit = float(np.sqrt(max(apart, 1e-12)))
         names, place = np.unique(_names(rows.X[:, columns]), return_inverse=True)
         pairs, pair = np.unique(place * len(keys) + context, return_inverse=True)
-        weight = np.bincount(pair, rows.weight)
-        left = [np.bincount(pair, rows.weight * member) / weight for member in rest.T]
-        each = np.stack(left, axis=1)
-        which = np.full(len(pairs), rest.shape[1])
-        np.minimum.at(which, pair, unseen)
+        each, members, which = _means(pair, rest, rows.weight), rest.shape[1], np.empty_like(pairs)
+        which[pair] = unseen
+        which[pair[which[pair] != unseen]] = members
         place, context = np.divmod(pairs, len(keys))
-        count = np.bincount(context)
-        for m in range(rest.shape[1]):
-            each[:, m] -= (np.bincount(context, each[:, m]) / count)[context]
+        each -= _means(context, each, np.ones(len(each)))[context]
         kept = _few(place)
         place, context, each, which = place[kept], context[kept], each[kept], which[kept]
         begin = np.searchsorted(place, np.arange(len(names) + 1))
         mean = each.mean(axis=1)
         everything = cls(columns, around, design, unit, names, begin, context, mean, places / unit)
-        if (which == rest.shape[1]).all():
+        if (which == members).all():
             each, which = mean[:, None], np.zeros(len(which), np.int64)
         return everything._chosen(place, each, which)
 
@@ -187,6 +183,12 @@ class Effects:
         """
         state, arrays = unseal_json(blobs["effects"]), load(unseal(blobs["effects of"]))
         return cls(**arrays | state | {"design": Design.load(state["design"])})
+
+
+def _means(group: IntArray, values: FloatArray, weight: FloatArray) -> FloatArray:
+    """(n, M) → (k, M) means over groups 0 to k - 1, ``weight`` (n,)."""
+    total = np.bincount(group, weight)
+    return np.stack([np.bincount(group, weight * one) / total for one in values.T], axis=1)
 
 
 def _few(place: IntArray) -> IntArray:
