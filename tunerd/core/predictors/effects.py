@@ -35,8 +35,9 @@ DRAWN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 ASKED = 4_000
 """Pairs of a configuration and a context that this is chosen by, at most: n of them."""
 CLEAR = 3.0
-"""Standard errors that the gain of telling effects must be above nothing: less is luck, or a wild
-job or two. One study in four hundred that has none is told some."""
+"""Effects that tell less than CLEAR / √n of the variance are luck: that is its size where pairs are
+shuffled. A gain measured against its own standard error would be blind where few configurations are
+special, and is deceived more often where none is."""
 LEAST_LEFT = 0.04
 """Share of the variance that is taken to be left, at least."""
 MOST = 64
@@ -113,19 +114,17 @@ class Effects:
         some = often[np.linspace(0, len(often) - 1, min(len(often), ASKED)).astype(np.int64)]
         true, context = each[some, which[some]], self.context[some]
         size = float(true @ true)
-        best = size, 0.0, 0.0
+        best = 1.0 - CLEAR / np.sqrt(max(len(some), 1)), 0.0, 0.0
         for fall in FALLS if size > 0.0 else ():
             total, count = self._gathered(
                 place[some], self.places[context], fall, context, each, which[some]
             )
             for drawn in DRAWN:
                 off = true - total / (count + drawn)
-                gain = true**2 - off**2
-                if gain.sum() > CLEAR * np.sqrt(gain @ gain):
-                    best = min(best, (float(off @ off), fall, drawn))
+                best = min(best, (max(float(off @ off) / size, LEAST_LEFT), fall, drawn))
         left, fall, drawn = best
         if drawn:
-            return replace(self, fall=fall, drawn=drawn, left=max(left / size, LEAST_LEFT))
+            return replace(self, fall=fall, drawn=drawn, left=left)
         nothing = {name: getattr(self, name)[:0] for name in ("names", "context", "rest", "places")}
         return replace(self, begin=self.begin[:1], **nothing)
 
