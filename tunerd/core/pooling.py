@@ -43,8 +43,8 @@ def pooled(rows: Rows) -> Rows:
     context."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
     runs: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for i, (key, x) in enumerate(zip(rows.context_key, rows.X, strict=True)):
-        runs[key, x.tobytes()].append(i)
+    for i, name in enumerate(rows.names):
+        runs[name].append(i)
     score, weight = rows.score.copy(), rows.weight.copy()
     kept = np.ones(len(rows), bool)
     for places in runs.values():

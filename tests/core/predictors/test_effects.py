@@ -131,6 +131,10 @@ def test_members_that_learned_by_heart_hide_no_effect() -> None:
     seeing = Effects.fit(FEATURES, jobs, each, unseen.ravel())
     assert blind.left == 1.0
     assert seeing.left < 0.95
+    # Who has seen one of two runs of a configuration has seen it.
+    other = (unseen.ravel() + 1) % members
+    runs = joined(jobs, jobs), np.tile(each, (2, 1)), np.append(other, unseen.ravel())
+    assert Effects.fit(FEATURES, *runs).left == 1.0
     later = rows(65_536, asked)
     off = asked - np.mean(said, axis=0)
     assert np.mean((off - seeing.of(later.X)[0]) ** 2) < 0.95 * np.mean(off**2)

@@ -142,9 +142,9 @@ class GaussianProcess(OnlinePredictor[_Base]):
         base = _Base(trend, None, scale, np.zeros(0), np.ones(0), 0)
         off, unseen = rest, np.ones(len(rows), np.int64)
         if len(rows) >= FEW_ROWS:
-            order = np.random.default_rng(seed).permutation(len(rows))
-            unseen[order[KEPT_ROWS:]] = 0
-            order = order[:KEPT_ROWS]
+            shuffled = np.random.default_rng(seed).permutation(len(rows))
+            order, others = np.split(shuffled, [KEPT_ROWS])
+            unseen[others] = 0
             Z, y, weight = trend.design(rows.X[order]), rest[order] / scale, rows.weight[order]
             some = slice(0, LEARN_ROWS)
             if kernel is None:
