@@ -27,6 +27,14 @@ def test_few_rows_and_rare_values_are_learned_as_well(n: int) -> None:
     assert np.corrcoef(trees.predict(rare), rare[:, 0])[0, 1] > 0.95
 
 
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_single_row_is_enough(n: int, *, averaged: bool) -> None:
+    options = TreeOptions(trees=5, leaves=4, min_rows=1, seed=0, averaged=averaged)
+    trees = TreesData(X[:n], [1], np.ones(n)).grow(np.full(n, 0.5), options)
+    assert np.isfinite(trees.predict(X)).all()
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     assert grown().text == grown().text
     assert grown(1).text != grown(0).text

@@ -133,6 +133,9 @@ class TreesData:
             raise ValueError("trees need at least one row and no infinities")
         if weight is not None and not (np.isfinite(weight).all() and (weight > 0).all()):
             raise ValueError("weights must be positive and finite")
+        self._copies = 2 if len(X) == 1 else 1
+        """A single row is told twice: a tree's share of it would be none, and LightGBM raises."""
+        X, weight = self._told(X), None if weight is None else self._told(weight)
         self._set = lightgbm.Dataset(
             X,
             np.zeros(len(X)),
@@ -147,12 +150,15 @@ class TreesData:
         if not np.isfinite(label).all():
             raise ValueError("labels must be finite: LightGBM learns from NaN without a word")
         self._set.construct()
-        self._set.set_label(label)
+        self._set.set_label(self._told(label))
         booster = lightgbm.Booster(options.parameters(), self._set)
         for _ in range(options.trees):
             if booster.update():
                 break  # no split left that gains anything
         return Trees(booster.model_to_string())
+
+    def _told(self, values: FloatArray) -> FloatArray:
+        return values if self._copies == 1 else np.repeat(values, self._copies, axis=0)
 
 
 class Trees:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import expit
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -35,6 +36,8 @@ NEW_SLOPE = 0.7
 """By how much log odds are believed in a context that nobody has run, before any was left out."""
 SPREAD = (0.3, 0.7)
 """How far slope and shift may be from that, as standard deviations."""
+SLOPES = (0.05, 2.5)
+"""Between which a slope is chosen."""
 CONTEXT = 30.0
 """Jobs that one context counts as: more of them say more of it and not of the next one."""
 
@@ -90,15 +93,16 @@ class Trust:
         """Slope and shift of highest posterior on rows that were left out, around ``slope`` and no
         shift. The weights say how many independent jobs there are."""
         Z = np.column_stack([average, np.ones(len(ran))])
-        prior, firm = np.array([slope, 0.0]), np.diag([1.0 / s**2 for s in SPREAD])
-        at = prior
-        for _ in range(MAX_STEPS):
-            p = expit(Z @ at)
-            gradient = Z.T @ (weight * (p - ran)) + firm @ (at - prior)
-            curvature = (Z * (weight * p * (1 - p))[:, None]).T @ Z + firm
-            at = at - np.linalg.solve(curvature, gradient)
-            at[0] = min(max(at[0], 0.05), 2.5)
-        return cls(float(at[0]), float(at[1]))
+        prior, firm = np.array([slope, 0.0]), np.array(SPREAD) ** -2
+
+        def off(at: FloatArray) -> tuple[float, FloatArray]:
+            told, away = Z @ at, at - prior
+            loss = weight @ (np.logaddexp(0.0, told) - ran * told) + 0.5 * firm @ away**2
+            return float(loss), Z.T @ (weight * (expit(told) - ran)) + firm * away
+
+        # Not by Newton's method: where all that was said is wrong, its steps go ever farther.
+        found = minimize(off, prior, jac=True, method="L-BFGS-B", bounds=(SLOPES, (None, None)))
+        return cls(float(found.x[0]), float(found.x[1]))
 
 
 @dataclass(frozen=True)
