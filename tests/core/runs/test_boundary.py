@@ -1,19 +1,36 @@
 """Where configurations stop running, recalibrated by contexts that were left out."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from tunerd.core.arrays import FloatArray
 from tunerd.core.runs.boundary import Boundary
 
+FAR = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 
-def test_contexts_that_say_nothing_of_each_other_say_little_of_another() -> None:
-    """One job of a second context gets all of the first wrong: neither is believed of a third."""
-    X = np.random.default_rng(0).normal(size=(39, 3))
-    ran = (X[:, 0] > 0).astype(float)
-    keys = ["first"] * 38 + ["second"]
-    boundary = Boundary.fit(X, ran, np.ones(39), [False] * 3, keys, 0)
-    far = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
-    runs, fails = boundary.predict(far, np.ones(2))
-    assert runs > 0.95
-    assert fails < 0.05
-    runs, fails = boundary.predict(far, np.zeros(2))
-    assert 0.05 < fails < runs < 0.95
+
+def told_of_a_third(contexts: Mapping[str, tuple[int, float]]) -> FloatArray:
+    """Probability to run far on either side in a context without jobs; ``contexts`` says how many
+    each has, and on which side what runs lies."""
+    rng = np.random.default_rng(0)
+    keys = [key for key, (jobs, _) in contexts.items() for _ in range(jobs)]
+    X = rng.normal(size=(len(keys), 3))
+    side = np.array([contexts[key][1] for key in keys])
+    ran = (side * X[:, 0] > 0).astype(float)
+    boundary = Boundary.fit(X, ran, np.ones(len(keys)), [False] * 3, keys, 0)
+    return boundary.predict(FAR, np.zeros(2))
+
+
+def test_contexts_that_agree_are_believed_and_those_that_contradict_each_other_are_not() -> None:
+    runs, fails = told_of_a_third({"one": (40, 1.0), "other": (40, 1.0)})
+    assert fails < 0.05 < 0.95 < runs
+    runs, fails = told_of_a_third({"one": (40, 1.0), "other": (40, -1.0)})
+    assert 0.3 < fails < 0.7
+    assert 0.3 < runs < 0.7
+
+
+def test_the_first_job_of_a_second_context_leaves_most_trust_in_what_was_known() -> None:
+    for side in (-1.0, 1.0):
+        runs, fails = told_of_a_third({"one": (38, 1.0), "other": (1, side)})
+        assert fails < 0.2 < 0.8 < runs

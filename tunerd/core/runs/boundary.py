@@ -39,7 +39,12 @@ SPREAD = (0.3, 0.7)
 SLOPES = (0.05, 2.5)
 """Between which a slope is chosen."""
 CONTEXT = 30.0
-"""Jobs that one context counts as: more of them say more of it and not of the next one."""
+"""Jobs that one context counts as: more of them say more of it and not of the next one. Nor does it
+count as more than the jobs by which it was told."""
+SUREST = 2.0
+"""Odds at which n jobs are heard of another context, at most: n + 1 to this power. Trees that saw
+one job are as sure of all others as can be. Heard as sure as that, the first job of a second
+context, which gets the first one wrong, took all trust from what that one says of others."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +149,13 @@ class Boundary:
         _, context = np.unique(keys, return_inverse=True)
         count = np.bincount(context, weight)
         if len(count) > 1:
-            told = left_out((rng.permutation(len(count)) % FOLDS)[context])
-            each = weight * (CONTEXT / np.maximum(count, CONTEXT))[context]
-            new = Trust.learned(told, ran, each, NEW_SLOPE)
+            folds = rng.permutation(len(count)) % FOLDS
+            told = left_out(folds[context])
+            behind = float(count.sum()) - np.bincount(folds, count)[folds]
+            counts_as = np.minimum(np.minimum(count, behind), CONTEXT)
+            each = weight * (counts_as / count)[context]
+            surest = SUREST * np.log1p(behind)[context]
+            new = Trust.learned(np.clip(told, -surest, surest), ran, each, NEW_SLOPE)
         forest = _grow(X, ran, weight, categorical, np.arange(len(X)), seed)
         return cls(forest, Logistic.fit(X, ran, weight, categorical), known, new)
 
