@@ -383,19 +383,6 @@ def test_margins_are_kept_and_learned_on() -> None:
     assert again.dump() == model.dump()
 
 
-@pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.OUT_OF_MEMORY])
-def test_what_one_job_of_a_second_context_says_of_the_first_is_not_believed_of_a_third(
-    status: Status,
-) -> None:
-    fp8 = [i for i, config in enumerate(CONFIGS) if config["precision"] == "fp8"]
-    bf16 = [i for i, config in enumerate(CONFIGS) if config["precision"] == "bf16"]
-    jobs = outcomes(fp8[:20], Status.OUT_OF_MEMORY) + outcomes(bf16[:20])
-    model, features = model_of(jobs + outcomes([0], status, n_gpus=128))
-    third = Space(CONTRACT, CONTEXT | {"n_gpus": 256})
-    found = model.predict(features.candidates(third, CODES[[*fp8[20:], *bf16[20:]]]))
-    assert 0.05 < found.min() <= found.max() < 0.95
-
-
 def test_in_a_context_that_nobody_has_run_it_is_less_sure() -> None:
     """Where contexts differ in what runs, what others say is believed less there."""
     rng = np.random.default_rng(0)
