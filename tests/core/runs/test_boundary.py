@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.runs.boundary import Boundary
+from tunerd.core.runs.boundary import Boundary, Trust
 
 FAR = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 
@@ -34,3 +34,9 @@ def test_the_first_job_of_a_second_context_leaves_most_trust_in_what_was_known()
     for side in (-1.0, 1.0):
         runs, fails = told_of_a_third({"one": (38, 1.0), "other": (1, side)})
         assert fails < 0.2 < 0.8 < runs
+
+
+def test_what_was_told_as_surely_as_can_be_and_was_wrong_is_not_believed_any_more() -> None:
+    told, ran = np.full(38, -13.8), np.tile([0.0, 1.0], 19)
+    trust = Trust.learned(told, ran, np.ones(38), 0.7)
+    assert -0.5 < float(trust(told)[0]) < 0.5
