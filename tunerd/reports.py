@@ -155,6 +155,8 @@ class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
     contexts_searched: int = 0
     rebuilt: bool = False
     """Whether a newly fitted model was put in place."""
+    rebuilds_failed: int = 0
+    """Rebuilds that ended with an error."""
     issued: int = 0
     renewed: int = 0
     withdrawn: int = 0

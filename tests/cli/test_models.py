@@ -85,6 +85,25 @@ def test_the_list_for_a_person(tunerd: Tunerd, installation: Installation) -> No
     assert "turned down" not in short.out
 
 
+def test_a_rebuild_that_failed_is_listed_with_its_error(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    stands(installation)
+    trace = "Traceback (most recent call last):\n  ...\nLinAlgError: not positive definite"
+    with installation.open_store() as store, store.transaction() as tx:
+        failed = replace(FIRST, version=5, took_over=False, detail={"failed": trace})
+        tx.add_model("llm", failed)
+    said = tunerd("models", "llm", "--settings", installation.file)
+    assert "version 4 serves" in said.out
+    assert "LinAlgError: not positive definite" in said.out
+    assert "Traceback" not in said.out
+    told = json.loads(tunerd("models", "llm", "--settings", installation.file, "--json").out)
+    assert told["versions"][0]["detail"]["failed"] == trace
+    back = tunerd("models", "llm", "--settings", installation.file, "--back", 5)
+    assert back.code == 2
+    assert "version 5 could not be built" in back.err
+
+
 def test_the_list_for_a_program(tunerd: Tunerd, installation: Installation) -> None:
     names = stands(
         installation,

@@ -145,6 +145,47 @@ def renumbered(jobs: Sequence[Observation], first: int) -> list[Observation]:
     ]
 
 
+@pytest.mark.parametrize("jobs", [100, 310], ids=["on the spot", "aside"])
+def test_a_rebuild_that_fails_leaves_the_model_that_serves(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner = Tuner(study(), Inline())
+    learn(tuner, JOBS[:jobs])
+    while under_way(tuner) is not None:  # that one was fitted before the trouble began
+        learn(tuner, JOBS[tuner.sequence : tuner.sequence + 10])
+    serving = model_of(tuner)
+
+    def broken(*_: object) -> Model:
+        raise np.linalg.LinAlgError("not positive definite")
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(Model, "fit", broken)
+        failed: list[Built] = []
+        while not failed:
+            failed = learn(tuner, JOBS[tuner.sequence : tuner.sequence + 10])
+    assert [one.took_over for one in failed] == [False]
+    assert failed[0].failed is not None
+    assert failed[0].failed.endswith("LinAlgError: not positive definite")
+    assert model_of(tuner) is serving
+    assert model_of(tuner).learned == tuner.sequence
+    again = restored(tuner, serving.dump(), JOBS)
+    assert saved(again) == saved(tuner)
+    later = learn(tuner, renumbered(random_jobs(300, seed=3), tuner.sequence + 1))
+    assert later[0].failed is None  # in its turn, when history has grown again, and not at once
+    assert later[0].fitted_at >= failed[0].fitted_at * 1.2
+
+
+def test_without_a_model_a_fit_that_fails_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> Model:
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(Model, "fit", broken)
+    with pytest.raises(np.linalg.LinAlgError):
+        learn(Tuner(study(), Inline()), JOBS[:40])
+
+
 # -- an operator's word ------------------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, random_jobs
+from tunerd.core.model import Model
+from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings
 from tunerd.store import ModelVersion, Store, open_store
 
@@ -149,6 +151,30 @@ def test_only_so_many_are_kept(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) 
     number = tuning.command("back", version=newest - 2)
     tuning.run(tuning.start())
     assert "serves from here on" in (tuning.result(number) or "")
+
+
+def test_a_rebuild_that_fails_is_told_and_the_model_that_serves_goes_on(
+    tuning: Tuning, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned(tuning, 60)
+    before = serving(tuning)
+
+    def broken(*_: object) -> Model:
+        raise ArithmeticError("no number")
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(Model, "fit", broken)
+        learned(tuning, 30)
+    newest = tuning.store.models("toy")[0]
+    assert (newest.took_over, newest.checkpoint) == (False, None)
+    assert "Traceback" in newest.detail["failed"]
+    assert newest.detail["failed"].endswith("ArithmeticError: no number")
+    (line,) = tuning.lines.of("rebuild failed")
+    assert line["problem"] == newest.detail["failed"]
+    assert sum(one.rebuilds_failed for one in heard.of(Stepped)) == 1
+    assert serving(tuning) == before
+    learned(tuning, 60)
+    assert serving(tuning).version > newest.version
 
 
 def test_what_another_tunerd_saved_in_its_own_way_is_learned_anew(tuning: Tuning) -> None:

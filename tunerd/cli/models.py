@@ -163,9 +163,13 @@ def _choose(versions: Sequence[dict[str, Any]], study: str, wanted: str) -> int:
         raise click.UsageError(f"--back: {wanted} means several versions: {several}; say which")
     (one,) = meant[:1]
     if not one["took_over"]:
+        why = (
+            "could not be built"
+            if "failed" in one["detail"]
+            else "was turned down: it predicted worse than the one that served, and is not kept"
+        )
         raise click.UsageError(
-            f"--back: version {one['version']} was turned down: it predicted worse than the one "
-            f"that served, and is not kept; {study} can go back to: {can}"
+            f"--back: version {one['version']} {why}; {study} can go back to: {can}"
         )
     if not one["kept"]:
         why = "is kept no longer" if one["checkpoint"] else "served within one step only"

@@ -72,7 +72,7 @@ def _table(told: Mapping[str, Any]) -> Table:
             Text(f"{one['version']}{' *' if one['serves'] else ''}"),
             Text(f"{at}\non {one['fitted_sequence']:,} jobs, job {one['decided_sequence']:,}"),
             Text(f"{_why(one)}\n{name if one['kept'] else _not_kept(one)}"),
-            Text(_compared(one["detail"].get("contest"), linear, unit)),
+            Text(_became(one["detail"], linear, unit)),
         )
     return table
 
@@ -88,12 +88,18 @@ def _why(one: Mapping[str, Any]) -> str:
 
 
 def _not_kept(one: Mapping[str, Any]) -> str:
+    if "failed" in one["detail"]:
+        return "failed"
     return "kept no longer" if one["took_over"] else "turned down, not kept"
 
 
-def _compared(contest: Mapping[str, Any] | None, linear: bool, unit: str) -> str:
-    if contest is None:
-        return "–"
+def _became(detail: Mapping[str, Any], linear: bool, unit: str) -> str:
+    if failed := detail.get("failed"):
+        return f"{failed.splitlines()[-1]}\n--json shows where"
+    return _compared(detail["contest"], linear, unit) if "contest" in detail else "–"
+
+
+def _compared(contest: Mapping[str, Any], linear: bool, unit: str) -> str:
     head = f"{contest['jobs']} jobs, {TOLD_BY.get(contest['by'], contest['by'])}"
     pairs = [
         ("τ within contexts", "kendall", "{:.3f}"),

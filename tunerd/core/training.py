@@ -3,9 +3,11 @@ the rebuilds.
 
 Every portion of jobs updates the model at constant cost. Full rebuilds run aside in a background
 executor, and whether one takes over is decided at a *sequence*, not when it happens to be ready,
-so that the machine's speed cannot change a result.
+so that the machine's speed cannot change a result. One that ends with an error is turned down like
+one that predicts worse: what serves goes on.
 """
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -74,6 +76,8 @@ class Built:
     took_over: bool
     contest: Contest | None = None
     """How it compared with the one that served; None without a comparison."""
+    failed: str | None = None
+    """The traceback of the error that a rebuild ended with; None where it ended well."""
 
 
 @dataclass(slots=True)
@@ -201,9 +205,20 @@ class Training:
         scored, failed = int(np.isfinite(rows.score).sum()), int((rows.ran == 0).sum())
         if scored < FIRST_FIT and (scored < FIRST_RUNS or failed < FIRST_FIT):
             return False
-        self.model, self._rebuild = self._fit(rows, sequence), None
+        try:
+            self.model, self._rebuild = self._fit(rows, sequence), None
+        except Exception as error:
+            if self.model is None:
+                raise  # there is nothing to go on with
+            self._attempted_at = sequence
+            self._fail(why, sequence, sequence, error)
+            return False
         self.built.append(Built(why, sequence, sequence, took_over=True))
         return True
+
+    def _fail(self, why: Why, fitted_at: int, at: int, error: Exception) -> None:
+        text = "".join(traceback.format_exception(error)).strip()
+        self.built.append(Built(why, fitted_at, at, took_over=False, failed=text))
 
     def _fit(self, rows: Rows, at: int) -> Model:
         return Model.fit(self.study, self.features, rows, at)
@@ -253,7 +268,11 @@ class Training:
 
     def _decide(self, rebuild: _Rebuild, sequence: int) -> bool:
         self._rebuild = None
-        challenger = rebuild.future.result()
+        try:
+            challenger = rebuild.future.result()
+        except Exception as error:
+            self._fail(rebuild.why, rebuild.started_at, sequence, error)
+            return False
         jobs = self.replay.since(rebuild.started_at).rows
         found = contest(jobs.context_key, jobs.score, rebuild.told, challenger.told)
         self.built.append(Built(rebuild.why, rebuild.started_at, sequence, found.won, found))

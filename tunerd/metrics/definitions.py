@@ -136,6 +136,9 @@ ACTIVE = _gauge(
     "active_contexts", "Contexts with a recent job or request, which are searched.", STUDY
 )
 REBUILT = _counter("models_rebuilt", "Newly fitted models put in place.", STUDY)
+REBUILD_FAILED = _counter(
+    "rebuilds_failed", "Rebuilds that ended with an error; the model that served goes on.", STUDY
+)
 KENDALL = _gauge(
     "prediction_kendall_tau",
     "Rank correlation within contexts between what was predicted and what came, over a window of "

@@ -209,6 +209,7 @@ class Metrics:
         self._count(report.observations, d.LEARNED, study)
         self._count(report.contexts_searched, d.SEARCHED, study)
         self._count(report.rebuilt, d.REBUILT, study)
+        self._count(report.rebuilds_failed, d.REBUILD_FAILED, study)
         for change in d.CHANGE.values:
             self._count(getattr(report, change), d.RECOMMENDATIONS, study, change)
         for kind, count in report.candidates.items():

@@ -306,6 +306,21 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
             ),
         ),
         Alert(
+            "TunerdRebuildFailed",
+            "warning",
+            f"{BY_STUDY} (increase({of(d.REBUILD_FAILED)}[{span(t.day)}]))",
+            "> 0",
+            "{{ $labels.study }}: its model could not be built anew",
+            "A rebuild ended with an error. The model that served before goes on and learns every "
+            "job, but it is not built on all of them again until a later rebuild succeeds.",
+            (
+                "The log's `rebuild failed`, or `tunerd models STUDY --json`: the traceback is a "
+                "fault of tunerd, please report it.",
+                "`MemoryError`: the machine has too little memory for a rebuild of this study.",
+                "“Is it right?” on the dashboard: as long as predictions hold, nothing is lost.",
+            ),
+        ),
+        Alert(
             "TunerdStudyPaused",
             "info",
             of(d.PAUSED),

@@ -369,6 +369,7 @@ DOING = Row(
                 Query(_rate(d.LEARNED, "study"), "jobs learned, {{study}}"),
                 Query(_rate(d.SEARCHED, "study"), "contexts searched, {{study}}"),
                 Query(_rate(d.REBUILT, "study"), "models refitted, {{study}}"),
+                Query(_rate(d.REBUILD_FAILED, "study"), "rebuilds failed, {{study}}"),
             ),
             "cps",
             low=0,

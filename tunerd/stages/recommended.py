@@ -32,6 +32,8 @@ class Line:
 
     event: str
     detail: dict[str, Any]
+    wrong: bool = False
+    """Whether it is a fault of tunerd's own."""
 
 
 @dataclass

@@ -293,6 +293,7 @@ class Tune:
     ) -> None:
         active = self._active(books)
         scores = _scores(books)
+        failed = sum(one.failed is not None for one in books.tuner.training.built)
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
@@ -312,7 +313,8 @@ class Tune:
         for number in changes.results:
             self._commands = [one for one in self._commands if one.id != number]
         for line in said.lines:
-            self.log.info(line.event, study=row.name, **line.detail)
+            tell = self.log.error if line.wrong else self.log.info
+            tell(line.event, study=row.name, **line.detail)
         if said.answered:
             self.listener.hear(
                 reports.Answered(
@@ -330,6 +332,7 @@ class Tune:
                 search_s=search_s if changes.searched else None,
                 contexts_searched=len(changes.searched.keys() - {books.fallback_key}),
                 rebuilt=changes.swapped,
+                rebuilds_failed=failed,
                 issued=said.issued,
                 renewed=said.renewed,
                 withdrawn=said.withdrawn,

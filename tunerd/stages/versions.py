@@ -32,6 +32,8 @@ def add_versions(
     lines = []
     for i, one in enumerate(built):
         detail: dict[str, Any] = {} if one.contest is None else {"contest": one.contest.dump()}
+        if one.failed is not None:
+            detail["failed"] = one.failed
         if one.why in ("back", "latest"):
             detail |= said
         version = ModelVersion(
@@ -93,6 +95,7 @@ def parts_of(store: Store, study: str, checkpoint: str) -> dict[str, bytes]:
 
 
 def _line(version: ModelVersion) -> Line:
+    failed = version.detail.get("failed")
     what = "model took over" if version.took_over else "challenger turned down"
     detail: dict[str, Any] = {
         "version": version.version,
@@ -101,4 +104,6 @@ def _line(version: ModelVersion) -> Line:
     }
     if contest := version.detail.get("contest"):
         detail |= {"told_by": contest["by"], "jobs": contest["jobs"]}
-    return Line(what, detail)
+    if failed is not None:
+        what, detail["problem"] = "rebuild failed", failed
+    return Line(what, detail, wrong=failed is not None)
