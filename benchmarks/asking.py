@@ -56,6 +56,8 @@ class KafkaWire:
                 "auto.offset.reset": "latest",
                 "fetch.wait.max.ms": 10,
                 "isolation.level": "read_committed",
+                # It is not polled while history is learned; having to join again would count.
+                "max.poll.interval.ms": 3_600_000,
             }
         )
         self.consumer.subscribe([daemon.recommendations])
