@@ -20,7 +20,7 @@ def corrected(seed: int, jobs: int) -> FloatArray:
             found.add(point.tobytes(), bool(rng.random() < runs), bool(rng.random() < 0.7))
             found.expect(point.tobytes(), float(rng.beta(0.3, 0.3)))
     asked = rng.normal(size=(50, 4), scale=0.5)
-    return found.correct(asked, rng.random(50), runs)
+    return found.correct(asked, rng.random(50), runs, classified=bool(rng.random() < 0.5))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 120))
@@ -30,3 +30,25 @@ def test_it_stops_where_further_steps_would_change_nothing(seed: int, jobs: int)
         patch.setattr(tried, "CLOSE", 1e-9)
         exactly = corrected(seed, jobs)
     assert np.abs(said - exactly).max() < 0.001
+
+
+def failed(count: int, *, classified: bool) -> FloatArray:
+    """What becomes of .9 beside configurations that failed though .9 was expected, and far away
+    from all of them."""
+    rng, found = np.random.default_rng(0), Tried()
+    points = rng.normal(size=(count, 4), scale=0.3).astype(np.float32)
+    for point in points:
+        found.add(point.tobytes(), ran=False, firm=True)
+        found.expect(point.tobytes(), 0.9)
+    asked = np.array([points[0] + 0.05, np.full(4, 9.0)])
+    return found.correct(asked, np.full(2, 0.9), 0.9, classified=classified)
+
+
+def test_a_classifier_may_be_off_in_a_whole_context_and_explains_part_of_what_is_near() -> None:
+    near, far = failed(1, classified=True)
+    near_without, far_without = failed(1, classified=False)
+    assert near_without < near < 0.7  # one failure beside it …
+    assert far_without == pytest.approx(0.9)
+    assert 0.7 < far < 0.9  # … says little of what is far away …
+    assert failed(12, classified=True)[1] < 0.65  # … twelve much more
+    assert failed(12, classified=False)[1] == pytest.approx(0.9)

@@ -118,7 +118,9 @@ class RunsModel:
         for key, where in places_of(rows.context_key).items():
             tried = self._contexts.get(key)
             if tried is not None:
-                expected[where] = tried.correct(points[where], expected[where], share)
+                expected[where] = tried.correct(
+                    points[where], expected[where], share, classified=self._boundary is not None
+                )
         return np.clip(expected, 0.0, 1.0)
 
     def dump(self) -> dict[str, bytes]:

@@ -13,5 +13,5 @@ equally hopeless, and the order among it is lost."""
 
 
 def log_odds(p: FloatArray) -> FloatArray:
-    """(n,) of probabilities (n,), 0 and 1 included."""
+    """Of probabilities, 0 and 1 included; of the same shape."""
     return np.asarray(logit(np.clip(p, SURE, 1.0 - SURE)), np.float64)

@@ -26,12 +26,17 @@ configuration which stopped running (or started to) is noticed after about ten j
 NEAR = 0.85
 """Length over which outcomes speak for their neighbours, in units of ``FeatureMap.coordinates``:
 six tenths of what two random configurations are apart."""
-SHARED = 8.0
-"""Variance of log odds around what the classifier expects that neighbours have in common: one
-failure brings a configuration that was expected to run from .95 to .4. With half of it closed loops
-where little runs find later what does …"""
+UNEXPLAINED = 8.0
+"""Variance of log odds that neighbours have in common, around the share that runs where there is
+no classifier: one failure brings a configuration that was expected to run from .95 to .4. With half
+of it closed loops where little runs find later what does …"""
+EXPLAINED = 4.0
+"""… and around what a classifier expects, which explains much of it already …"""
+ELSEWHERE = 2.0
+"""… beside what a whole context has in common: a classifier may be right of other contexts and off
+in this one."""
 ITS_OWN = 1.0
-"""… and that a configuration has to itself: however often one ran, it says so much of its
+"""Variance that a configuration has to itself: however often one ran, it says so much of its
 neighbours and no more."""
 STEPS = 30
 FAR = 4.0
@@ -56,8 +61,8 @@ class Outcomes:
     weak: float = 0.0
     """Failures of unknown cause. Repetition makes them believable, so these do not fade by age."""
     expected: float | None = None
-    """Probability to run that the classifier gave when it last saw this configuration; None before
-    there was one, when the share that runs is all that is expected."""
+    """Probability to run that was expected when this configuration was last seen; None while the
+    share that runs is all that is."""
 
 
 class Tried:
@@ -102,9 +107,11 @@ class Tried:
         place = list(self.outcomes).index(point)
         return float(self._weak(self._sums(), np.array([place]))[0])
 
-    def correct(self, points: FloatArray, prior: FloatArray, share: float) -> FloatArray:
+    def correct(
+        self, points: FloatArray, prior: FloatArray, share: float, *, classified: bool
+    ) -> FloatArray:
         """Correct (n,) prior probabilities by the outcomes near (n, C) points. ``share`` is that of
-        all configurations which runs.
+        all configurations which runs; ``classified`` says whether a classifier made the prior.
 
         A Gaussian process in log odds around what the classifier expects (Rasmussen and Williams
         2006, algorithms 3.1 and 3.2, the mode): what it explains already is not counted twice, nor
@@ -112,8 +119,9 @@ class Tried:
         around drown the few that ran, and a correction of probabilities would shuffle what is
         hopeless.
         """
-        where, pull = self._pulls(share)
-        corrected: FloatArray = expit(log_odds(prior) + _covariance(points, where) @ pull)
+        where, pull = self._pulls(share, classified)
+        moved = _covariance(points, where, classified) @ pull
+        corrected: FloatArray = expit(log_odds(prior) + moved)
         return corrected
 
     def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -122,7 +130,7 @@ class Tried:
         sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
         return where, sums[:, 0], sums[:, 1], sums[:, 2]
 
-    def _pulls(self, share: float) -> tuple[FloatArray, FloatArray]:
+    def _pulls(self, share: float, classified: bool) -> tuple[FloatArray, FloatArray]:
         """(m, C) points, (m,) how much each moves what is like it."""
         told = [share if o.expected is None else o.expected for o in self.outcomes.values()]
         expected = log_odds(np.array(told))
@@ -133,7 +141,8 @@ class Tried:
             if len(failed):
                 no = no.copy()
                 no[failed] += weak[failed] * self._weak(sums, failed)
-            self._cache = expected, where, _mode(_covariance(where, where), expected, yes, no)
+            K = _covariance(where, where, classified)
+            self._cache = expected, where, _mode(K, expected, yes, no)
         return self._cache[1:]
 
     @staticmethod
@@ -157,9 +166,10 @@ def _similarity(
     return matern(np.where(same, 0.0, apart / length**2)), same
 
 
-def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
+def _covariance(a: FloatArray, b: FloatArray, classified: bool) -> FloatArray:
     similar, same = _similarity(a, b, NEAR)
-    similar *= SHARED
+    similar *= EXPLAINED if classified else UNEXPLAINED
+    similar += ELSEWHERE if classified else 0.0
     similar[same] += ITS_OWN
     return similar
 
