@@ -95,15 +95,13 @@ def parts_of(store: Store, study: str, checkpoint: str) -> dict[str, bytes]:
 
 
 def _line(version: ModelVersion) -> Line:
-    failed = version.detail.get("failed")
-    what = "model took over" if version.took_over else "challenger turned down"
     detail: dict[str, Any] = {
         "version": version.version,
         "why": version.why,
         "fitted_at": version.fitted_sequence,
     }
+    if failed := version.detail.get("failed"):
+        return Line("rebuild failed", detail | {"problem": failed}, wrong=True)
     if contest := version.detail.get("contest"):
         detail |= {"told_by": contest["by"], "jobs": contest["jobs"]}
-    if failed is not None:
-        what, detail["problem"] = "rebuild failed", failed
-    return Line(what, detail, wrong=failed is not None)
+    return Line("model took over" if version.took_over else "challenger turned down", detail)

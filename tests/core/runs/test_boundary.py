@@ -1,11 +1,13 @@
 """Where configurations stop running, recalibrated by contexts that were left out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.runs.boundary import Boundary, Trust
+from tunerd.core.learners.trees import Forest
+from tunerd.core.runs.boundary import FORESTS, Boundary, Trust
 
 FAR = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 
@@ -34,6 +36,18 @@ def test_the_first_job_of_a_second_context_leaves_most_trust_in_what_was_known()
     for side in (-1.0, 1.0):
         runs, fails = told_of_a_third({"one": (38, 1.0), "other": (1, side)})
         assert fails < 0.2 < 0.8 < runs
+
+
+def test_each_forest_draws_its_own_rows_and_all_are_asked() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    ran = (X[:, 0] > 0).astype(float)
+    boundary = Boundary.fit(X, ran, np.ones(60), [False] * 3, ["one"] * 60, 0)
+    assert len({trees.text for trees in boundary.forest.members}) == FORESTS
+    together = boundary.predict(X, np.ones(60))
+    for trees in boundary.forest.members:
+        alone = replace(boundary, forest=Forest([trees])).predict(X, np.ones(60))
+        assert np.abs(alone - together).max() > 0.001
 
 
 def test_what_was_told_as_surely_as_can_be_and_was_wrong_is_not_believed_any_more() -> None:

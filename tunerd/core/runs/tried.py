@@ -71,8 +71,9 @@ class Tried:
     def __init__(self) -> None:
         self.outcomes: OrderedDict[bytes, Outcomes] = OrderedDict()
         """Coordinates as float32 bytes → outcomes, latest last."""
-        self._cache: tuple[FloatArray, FloatArray, FloatArray] | None = None
-        """(m,) expected log odds, (m, C) points, (m,) how much each moves what is like it."""
+        self._cache: tuple[bool, FloatArray, FloatArray, FloatArray] | None = None
+        """Whether a classifier made them, (m,) expected log odds, (m, C) points, (m,) how much each
+        moves what is like it."""
 
     def add(self, point: bytes, ran: bool, firm: bool) -> None:
         """Add one job's outcome; a weak failure is ``ran=False, firm=False``."""
@@ -134,7 +135,8 @@ class Tried:
         """(m, C) points, (m,) how much each moves what is like it."""
         told = [share if o.expected is None else o.expected for o in self.outcomes.values()]
         expected = log_odds(np.array(told))
-        if self._cache is None or not np.array_equal(self._cache[0], expected):
+        known = self._cache
+        if known is None or known[0] != classified or not np.array_equal(known[1], expected):
             sums = self._sums()
             where, yes, no, weak = sums
             failed = np.flatnonzero(weak)
@@ -142,8 +144,8 @@ class Tried:
                 no = no.copy()
                 no[failed] += weak[failed] * self._weak(sums, failed)
             K = _covariance(where, where, classified)
-            self._cache = expected, where, _mode(K, expected, yes, no)
-        return self._cache[1:]
+            self._cache = known = classified, expected, where, _mode(K, expected, yes, no)
+        return known[2:]
 
     @staticmethod
     def _weak(sums: Sequence[FloatArray], places: NDArray[np.intp]) -> FloatArray:
