@@ -42,7 +42,9 @@ EVERY_S = 0.5
 """Between scrapes."""
 QUIET_S = 40.0
 """For which no alert may fire on a daemon that is well: several times what rules wait for."""
-TIMES = Times(moment=6, stalled=15, outbox=8, window=10, hour=60, day=60)
+TIMES = Times(moment=6, stalled=15, outbox=8, window=10, hour=60, day=100)
+"""A day is longer than the nonsense may take: no job comes in meanwhile, and that is not yet to be
+noticed."""
 VARIABLES = {
     "$__rate_interval": "10s",
     "$__range": "5m",
