@@ -271,6 +271,8 @@ class Survey:
                     if p is distinct[p.candidate_id]
                     and p.candidate_id not in self.state.evidence.trials
                 ]
+                # Where what surely runs is far too slow, the acquisition alone does not hold it.
+                fresh.sort(key=lambda p: (p.feasible or 0.0) < campaign.min_feasible)
                 round_of = fresh[: campaign.next_size]
             campaign.begin_round([(p.candidate_id, p.config) for p in round_of])
         if campaign.finished:
