@@ -7,8 +7,8 @@ are fitted and their log odds averaged. Choosing how much each counts by rows le
 than one share for all: with few failures it is luck, and of larger jobs than any so far the rows
 left out say nothing, where the forest knows nothing and the line does.
 
-Which rows a tree sees is luck as well. Forests that differ in nothing else sent, two of twenty, the
-first five jobs of a new context to where nothing runs; so three are grown and averaged.
+Which rows a tree sees is luck as well: of forests that differ in nothing else, one in some sends
+the first jobs of a new context to where nothing runs. So three are grown and averaged.
 
 They are too sure of themselves, most of all in a context that nobody has run yet
 (`benchmarks.running`). So rows are left out, and contexts, and what is said of them is recalibrated
