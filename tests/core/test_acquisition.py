@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tunerd.core.acquisition import chosen, log_expected_improvement, worth_trying
+from tunerd.core.acquisition import chosen, likely_first, log_expected_improvement, worth_trying
 from tunerd.core.arrays import FloatArray
 
 
@@ -36,6 +36,37 @@ def test_what_hardly_runs_is_worth_less() -> None:
     worth = worth_trying(mean, sd, np.array([0.1, 0.9, 0.0]), 0.5)
     assert np.argsort(-worth).tolist() == [1, 0, 2]
     assert np.isfinite(worth).all()
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e300, 1e300), st.floats(0.0, 1.0)), min_size=2, max_size=20),
+    st.floats(0.01, 1.0),
+)
+def test_what_most_likely_fails_comes_after_all_else(
+    told: list[tuple[float, float]], least: float
+) -> None:
+    worth, feasible = np.array(told).T
+    ranked = likely_first(np.minimum(worth, 700.0), feasible, least)
+    assert np.isfinite(ranked).all()
+    likely = feasible >= least
+    if likely.any() and not likely.all():
+        assert ranked[likely].min() > ranked[~likely].max()
+    order = np.argsort(worth[likely], kind="stable")
+    assert (np.diff(ranked[likely][order]) >= 0).all()
+
+
+def test_of_what_most_likely_fails_the_likeliest_comes_first() -> None:
+    ranked = likely_first(np.array([-1.0, 0.5, -300.0]), np.array([0.1, 0.1, 0.2]), 0.8)
+    assert np.argsort(-ranked).tolist() == [1, 0, 2]  # a slope: little hope counts as well
+    assert np.argmax(likely_first(np.zeros(3), np.array([0.1, 0.3, 0.2]), 0.8)) == 1
+
+
+def test_a_batch_takes_what_most_likely_fails_last() -> None:
+    """However little is hoped of what runs; the first choice, at its word, does not either."""
+    mean, sd = np.array([-500.0, 5.0, -400.0, 4.0]), np.full(4, 0.01)
+    runs, alike = np.array([0.9, 0.4, 0.9, 0.45]), np.eye(4)
+    picks = chosen(mean, sd, runs, 0.0, lambda row: alike[row], np.zeros(4), 4, least=0.5)
+    assert picks[:2] == [2, 0]
 
 
 def batch(mean: FloatArray, sd: FloatArray, alike: FloatArray, count: int) -> list[int]:

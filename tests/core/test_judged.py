@@ -1,5 +1,6 @@
 """What is kept of a job's prediction, and of what was recommended in its place."""
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -37,7 +38,7 @@ def ran(config: Mapping[str, Any], sequence: int = 81, **changes: Any) -> Observ
 
 def test_before_there_is_a_model_a_row_says_what_came() -> None:
     tuner = Tuner(study(), Inline())
-    (one,) = tuner.learn([job(1, CONTEXT, STAY, speed=np.e)]).judged
+    (one,) = tuner.learn([job(1, CONTEXT, STAY, speed=math.e)]).judged
     assert (one.sequence, one.history, one.context_key) == (1, False, KEY)
     outcome = one.outcome
     assert outcome.score == pytest.approx(1.0)

@@ -18,7 +18,7 @@ from scipy.special import erfcx, log_ndtr
 
 from tunerd.core.arrays import FloatArray
 
-__all__ = ["chosen", "log_expected_improvement", "worth_trying"]
+__all__ = ["chosen", "likely_first", "log_expected_improvement", "worth_trying"]
 
 LEAST_FEASIBLE = 1e-3
 FIRST_CARE = 2.0
@@ -28,6 +28,13 @@ little."""
 HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 LIKELY = 0.5
 """Probability to run from which a choice counts as something to improve on."""
+HOPELESS = 100.0
+"""What is worth less than minus this keeps its order, but hardly counts as worth less any more: of
+numbers that a float has, the last comes to -7e4 …"""
+UNLIKELY = 1e5
+"""… so that less than minus this is what most likely does not run."""
+SLOPE = 1e3
+"""By how much what surely fails is worth less than what is sure to run, among the unlikely."""
 
 
 def log_expected_improvement(mean: FloatArray, uncertainty: FloatArray, best: float) -> FloatArray:
@@ -52,11 +59,26 @@ def worth_trying(
     mean: FloatArray, uncertainty: FloatArray, feasible: FloatArray, best: float | None
 ) -> FloatArray:
     """(n,) acquisition of configurations; ``best`` is the best known here, None for nothing: then
-    there is nothing to improve on, and what is predicted best is worth most."""
+    there is nothing to improve on, and what is predicted best is worth most.
+
+    All in units of which 1 is a relative difference of 1.
+    """
     runs = np.log(np.clip(feasible, LEAST_FEASIBLE, 1.0))
     if best is None:
         return np.asarray(mean + FIRST_CARE * runs, np.float64)
     return np.asarray(log_expected_improvement(mean, uncertainty, best) + runs, np.float64)
+
+
+def likely_first(worth: FloatArray, feasible: FloatArray, least: float) -> FloatArray:
+    """(n,) ``worth`` such that all of which the probability to run is below ``least`` comes after
+    all else, however little is hoped of that.
+
+    What most likely fails is not run, but its order shows a search where things run.
+    """
+    far = -HOPELESS * (1.0 + np.log(np.maximum(worth / -HOPELESS, 1.0)))
+    worth = np.where(worth < -HOPELESS, far, worth)
+    sunk = np.minimum(worth, 0.0) - UNLIKELY - SLOPE * (1.0 - feasible)
+    return np.asarray(np.where(feasible < least, sunk, worth), np.float64)
 
 
 def chosen(
@@ -69,14 +91,15 @@ def chosen(
     count: int,
     bonus: FloatArray | float = 0.0,
     *,
+    least: float = 0.0,
     elsewhere: bool = False,
 ) -> list[int]:
     """Which of n configurations to try side by side, ``count`` at most, in order.
 
     ``correlation`` says of one of them how what is uncertain of all goes together with what is
     uncertain of it, (n,) in [-1, 1]; ``noise`` (n,) is the variance of a run; ``bonus`` (n,) is
-    added to the acquisition; ``elsewhere`` says that most of what is believed was learned in other
-    contexts.
+    added to the acquisition; what runs with a probability below ``least`` is taken last;
+    ``elsewhere`` says that most of what is believed was learned in other contexts.
     """
     variance = uncertainty**2
     believed: list[FloatArray] = []
@@ -88,7 +111,8 @@ def chosen(
         left = np.sqrt(np.maximum(variance, 0.0))
         at_its_word = best is not None and len(picks) % step == 0
         value = predicted if at_its_word else worth_trying(mean, left, feasible, best)
-        pick = int(np.argmax(np.where(usable, value + bonus, -np.inf)))
+        value = likely_first(value, feasible, least) + bonus
+        pick = int(np.argmax(np.where(usable, value, -np.inf)))
         picks.append(pick)
         usable[pick] = False
         if feasible[pick] >= LIKELY or best is None:

@@ -45,6 +45,8 @@ CUT_APART = 3.0
 """Standard deviations at which the distance of two runs is cut, for the noise."""
 PRIOR_WEIGHT = 3.0
 """Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
+TINY = 1e-150
+"""In the place of a standard deviation of 0, of which one cannot be divided by the square."""
 
 
 @dataclass(slots=True)
@@ -125,8 +127,8 @@ def estimate(trial: Trial, noise: float, expected: float, spread: float) -> Esti
     Precision weighting of two normals: N(``expected``, ``spread``²) and the mean of the runs,
     N(``trial.mean``, ``noise``² / sureness). All in score units.
     """
-    prior = 1.0 / max(spread, 1e-6) ** 2
-    own = trial.sureness / max(noise, 1e-6) ** 2
+    prior = 1.0 / max(spread, TINY) ** 2
+    own = trial.sureness / max(noise, TINY) ** 2
     mean = (prior * expected + own * trial.mean) / (prior + own)
     return Estimate(mean, math.sqrt(1.0 / (prior + own)))
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tunerd.core.acquisition import chosen, worth_trying
+from tunerd.core.acquisition import chosen, likely_first, worth_trying
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
@@ -33,8 +33,6 @@ STEADY = 0.5
 """Added to the logarithm of a running candidate's expected improvement."""
 TREMBLE = 1e-3
 """Where nothing ran yet, most are as good as each other: any of them, rather than neighbours."""
-UNLIKELY = 1e3
-"""Taken from that of what most likely does not run."""
 DRAWN = 256
 """Random configurations looked at for one that most likely runs."""
 
@@ -75,11 +73,10 @@ class Survey:
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
         is not to be searched for."""
-        seen = self.outlook(codes)
-        worth = worth_trying(seen.mean, seen.uncertainty, seen.feasible, self._best)
-        # What most likely fails is not run; its order still shows the slope.
-        sunk = np.minimum(worth, 0.0) - UNLIKELY * (1.0 - seen.feasible)
-        worth = np.where(seen.feasible < self._least, sunk, worth)
+        seen, unit = self.outlook(codes), self._unit
+        best = None if self._best is None else self._best / unit
+        worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, best)
+        worth = likely_first(worth, seen.feasible, self._least)
         return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
 
     @property
@@ -129,18 +126,19 @@ class Survey:
         held = set() if running is None else {one.candidate_id for one in running.candidates}
         prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
         bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
-        bonus -= UNLIKELY * (seen.feasible < self._least) * (1.0 - seen.feasible)
         if self._best is None:
             bonus += TREMBLE * rng.random(len(bonus))
+        unit = self._unit
         order = chosen(
-            seen.mean,
-            seen.uncertainty,
+            seen.mean / unit,
+            seen.uncertainty / unit,
             seen.feasible,
-            self._best,
+            None if self._best is None else self._best / unit,
             self.model.predictor.correlations(rows),
-            np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0),
+            np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0) / unit**2,
             count,
             bonus,
+            least=self._least,
             elsewhere=elsewhere,
         )
         return [prospects[i] for i in order]
@@ -170,11 +168,14 @@ class Survey:
     def at_random(self) -> list[Prospect]:
         """Feasible configurations that nobody searched for. Others are drawn once something new
         was tried here, not at every look."""
+        drawn = self.prospects(self._drawn, self.acquisition(self._drawn))
+        return [replace(prospect, at_random=True) for prospect in drawn]
+
+    @cached_property
+    def _drawn(self) -> Codes:
         tried = len(self.state.evidence.trials)
         rng = np.random.default_rng([*self.study.search.seeds, tried, *self.key.encode()])
-        codes = self.space.sample(DRAWN, rng)
-        drawn = self.prospects(codes, self.acquisition(codes))
-        return [replace(prospect, at_random=True) for prospect in drawn]
+        return self.space.sample(DRAWN, rng)
 
     def again(self) -> list[Prospect]:
         """Incumbents of earlier that have to be run again after a drift."""
@@ -203,7 +204,7 @@ class Survey:
             return [], []
         trials = [trial for _, trial, _ in inside]
         own = np.array([trial.mean for trial in trials])
-        noise = self.state.evidence.noise(self._scale(own))
+        noise = self.state.evidence.noise(self.study.unit(own))
         if self.model is None:
             expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
             feasible = np.ones(len(own))
@@ -230,12 +231,15 @@ class Survey:
 
     def scale(self, rivals: Sequence[Rival]) -> float:
         """What a relative noise of 1 is in scores."""
-        return self._scale(np.array([rival.trial.mean for rival in rivals]))
+        return self.study.unit(np.array([rival.trial.mean for rival in rivals]))
 
-    def _scale(self, scores: FloatArray) -> float:
-        if self.study.objective.scale == "log" or not len(scores):
-            return 1.0
-        return float(np.mean(np.abs(scores)))
+    @cached_property
+    def _unit(self) -> float:
+        """The same where nothing was measured yet: by what is predicted of any configurations."""
+        scores = np.array([rival.trial.mean for rival in self.rivals[0]])
+        if not len(scores) and self.study.objective.scale == "linear":
+            scores = self.outlook(self._drawn).mean
+        return self.study.unit(scores)
 
     def baseline(self) -> tuple[dict[str, Value] | None, bool]:
         """What people launch here without tunerd, completed by what is pinned and by what unasked
@@ -271,7 +275,7 @@ class Survey:
                     if p is distinct[p.candidate_id]
                     and p.candidate_id not in self.state.evidence.trials
                 ]
-                # Where what surely runs is far too slow, the acquisition alone does not hold it.
+                # What was drawn at random comes last, and may be likelier than what was found.
                 fresh.sort(key=lambda p: (p.feasible or 0.0) < campaign.min_feasible)
                 round_of = fresh[: campaign.next_size]
             campaign.begin_round([(p.candidate_id, p.config) for p in round_of])

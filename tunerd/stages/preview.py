@@ -124,8 +124,7 @@ class _View:
         if not inside:
             return None
         own = np.array([trial.mean for _, trial in inside])
-        scale = 1.0 if self.study.objective.scale == "log" else float(np.mean(np.abs(own)))
-        noise = self.evidence[key].noise(scale)
+        noise = self.evidence[key].noise(self.study.unit(own))
         spread = np.full(len(own), own.std() + noise)
         found = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
         return inside[int(np.argmax([one.mean for one in found]))][0]

@@ -30,7 +30,7 @@ from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
-from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of
+from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of, typical_size
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Committee(Predictor):
         jobs = own_jobs(rows)
         state = {
             "typical": float(rows.score.mean()) if len(rows) else 0.0,
-            "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score))),
+            "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score, study.unit(rows.score)))),
             "noise": 1.0,
             "usual": None,
             "wider": 1.0,
@@ -356,7 +356,7 @@ class Committee(Predictor):
         if len(record) < FEW_ROWS:
             return None
         mean, spread = record.blended(weights)
-        off = noise_of((record.score - mean) / spread, record.score)
+        off = typical_size((record.score - mean) / spread) ** 2
         return float(np.clip(doubted(off, len(record)), 0.04, 25.0))
 
     def _told_apart(

@@ -6,7 +6,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
 
-__all__ = ["FEW_ROWS", "folds_of", "follow_errors", "noise_of", "widening"]
+__all__ = ["FEW_ROWS", "folds_of", "follow_errors", "noise_of", "typical_size", "widening"]
 
 FEW_ROWS = 5
 """Rows below which there is a mean and nothing more."""
@@ -33,18 +33,22 @@ def folds_of(n: int, members: int, seed: int) -> IntArray:
     return np.random.default_rng(seed).permutation(n) % members
 
 
-def noise_of(left_out: FloatArray, score: FloatArray) -> float:
+def typical_size(errors: FloatArray) -> float:
+    """Standard deviation of errors (n,), from what 80 % of them stay below: for that is the band
+    that is published, and some tables have a few very wild rows."""
+    return float(np.quantile(np.abs(errors), HELD)) / Z_HELD
+
+
+def noise_of(left_out: FloatArray, score: FloatArray, unit: float) -> float:
     """Variance of errors on rows that a member had not seen.
 
-    From the error that 80 % stay below, for that is the band that is published, and some tables
-    have a few very wild rows. Before there are a few rows: that of the scores themselves, or a
-    hundredth of the score's size or of a factor of e.
+    Before there are a few rows: as if the score might be anything up to its own size, or a
+    relative difference of 1, which is ``unit`` in scores.
     """
     if len(left_out) < FEW_ROWS:
         guess = float(np.ptp(score)) if len(score) else 0.0
-        return max(guess, float(np.abs(score).max(initial=1.0))) ** 2
-    sd = float(np.quantile(np.abs(left_out), HELD)) / Z_HELD
-    return max(sd, 1e-3 * float(np.std(score)), 1e-9) ** 2
+        return max(guess, float(np.abs(score).max(initial=unit))) ** 2
+    return max(typical_size(left_out), 1e-3 * float(np.std(score)), 1e-9) ** 2
 
 
 def follow_errors(noise: float, errors: FloatArray) -> float:

@@ -140,7 +140,7 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         few = _few(rows.X, categorical)
         design = Design.fit(_with_few(rows.X, few), [*categorical, *(True for _ in few)])
         networks = Networks.fresh(members, design.width, seed)
-        scale = 1.0
+        scale = study.unit(rows.score)
         Z = design(_with_few(rows.X, few))
         if len(rows) >= FEW_ROWS:
             target, group = _centred(rows)

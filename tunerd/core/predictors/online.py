@@ -143,7 +143,8 @@ class OnlinePredictor(Predictor, Generic[B]):
         ``unseen`` (n,) which member has not seen each, ``off`` errors on jobs left out, in units of
         how much wider than on the data a prediction of them was to be."""
         effects = Effects.fit(features, rows, rest, unseen)
-        noise = noise_of(off * np.sqrt(effects.left), rows.score)
+        unit = features.study.unit(rows.score)
+        noise = noise_of(off * np.sqrt(effects.left), rows.score, unit)
         levels.expect(noise)
         columns = [(c.name, c.categorical) for c in features.columns]
         return cls(columns, base, levels, effects, noise)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
+from tunerd.core.arrays import FloatArray
 from tunerd.core.context import Bucket, BucketValue, canonical_context_key, clean_value
 from tunerd.core.expressions import Column, constant
 from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
@@ -146,6 +149,16 @@ class Study:
             return (ratio - 1) * self._sign
         base = abs(self.metric_value(reference))
         return (score - reference) / base if base else 0.0
+
+    def unit(self, scores: FloatArray) -> float:
+        """Return what a relative difference of 1 is in scores, given some (n,) scores.
+
+        On a linear scale that depends on the metric's unit, as whatever is to mean the same
+        everywhere must not; where nothing is known, or all is 0, it is 1.
+        """
+        if self.objective.scale == "log" or not len(scores):
+            return 1.0
+        return float(np.mean(np.abs(scores))) or 1.0
 
     @cached_property
     def _sign(self) -> int:
