@@ -12,6 +12,7 @@ from tunerd.core.judged import Entry, Judged, Outcome
 from tunerd.core.ledger import entered, ledger, realised
 from tunerd.core.observation import Status
 from tunerd.core.recommendation import Kind
+from tunerd.core.study import Study
 
 STUDY = study()
 AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -65,6 +66,33 @@ def test_sums() -> None:
     assert total.overrated == pytest.approx(0.3 - math.expm1(-0.1))
     assert made.contexts["toy|n=4"] == total
     assert made.recommendations["r-1"].jobs == 3
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_the_same_jobs_on_a_linear_scale_come_to_the_same(goal: str) -> None:
+    """Speeds, or seconds, of 4,000 where the incumbent has 5,000, and the other way round."""
+    sums = []
+    for scale in ("log", "linear"):
+        objective = study(scale=f'"{scale}"', goal=f'"{goal}"')
+
+        def score(speed: float, of: Study = objective) -> float:
+            found = of.score({"speed": speed})
+            assert found is not None
+            return found
+
+        jobs = []
+        for number, (own, other) in enumerate([(4e3, 5e3), (5e3, 4e3)], 1):
+            lead = score(own) - score(other)
+            entry = Entry(lead=lead, ahead=lead, promised=0.1, kind="exploit")
+            kept: dict[str, Any] = {"following": "followed", "gpu_hours": 10.0, "entry": entry}
+            jobs += [
+                judged(2 * number - 1, **kept, score=score(own)),
+                judged(2 * number, **kept, score=score(own), told_to_try=True),
+            ]
+        total = ledger(objective, jobs).study
+        assert total.promises == 2
+        sums.append((total.realised, total.saved, total.spent))
+    assert sums[1] == pytest.approx(sums[0])
 
 
 def test_nothing_tried_says_nothing_of_predictions() -> None:

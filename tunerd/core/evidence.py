@@ -20,6 +20,7 @@ from tunerd.core.pooling import CUT, apart, location
 
 __all__ = [
     "MAX_TRIALS",
+    "TINY",
     "Estimate",
     "Evidence",
     "Trial",

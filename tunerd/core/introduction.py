@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal, Protocol, TypeVar
 
-from tunerd.core.evidence import PRIOR_NOISE, Estimate, Trial
+from tunerd.core.evidence import PRIOR_NOISE, TINY, Estimate, Trial
 from tunerd.core.sequential import counted, log_odds, raised, start
 
 __all__ = [
@@ -273,12 +273,12 @@ class Challenge:
     @property
     def better(self) -> float:
         """Probability to be better than the incumbent."""
-        return _NORMAL.cdf(self.mean / max(self.sd, 1e-9))
+        return _NORMAL.cdf(self.mean / max(self.sd, TINY))
 
     @property
     def worth(self) -> float:
         """Expected improvement over the incumbent."""
-        sd = max(self.sd, 1e-9)
+        sd = max(self.sd, TINY)
         z = self.mean / sd
         return self.mean * _NORMAL.cdf(z) + sd * _NORMAL.pdf(z)
 

@@ -128,15 +128,20 @@ def ledger(study: Study, judged: Iterable[Judged]) -> Ledger:
 def realised(study: Study, one: Judged) -> float | None:
     """Gain of a job over the incumbent of its time, as a share; None where nobody knows."""
     entry, score = one.outcome.entry, one.outcome.score
-    if entry is None or entry.lead is None or score is None or abs(entry.lead) > WHOLE:
+    if entry is None or entry.lead is None or score is None:
+        return None
+    if study.objective.scale == "log" and abs(entry.lead) > WHOLE:
         return None
     return study.gain(score, score - entry.lead)
 
 
 def _more(study: Study, lead: float, score: float) -> float:
-    """How much longer the same work takes without a lead, as a share."""
+    """How much longer the same work takes without a lead, as a share: of a speed that is the gain,
+    of a duration what it is shorter by beside what it is."""
     if study.objective.scale == "log":
         return math.expm1(max(-WHOLE, min(lead, WHOLE)))
+    if study.objective.goal == "minimize":
+        return -study.gain(score - lead, score)
     return study.gain(score, score - lead)
 
 

@@ -307,10 +307,8 @@ class Tuner:
         stands on."""
         apart: list[float] = []
         for state in self.contexts.values():
-            size = 1.0
-            if self.study.objective.scale == "linear":
-                size = float(np.mean([abs(t.mean) for _, t in state.evidence.measured()] or [1.0]))
-            apart += [one / max(size, 1e-300) for one in state.evidence.apart]
+            unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
+            apart += [one / unit for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 
     def _compare(
