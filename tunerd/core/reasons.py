@@ -50,11 +50,11 @@ def _why(
     wanted: Wanted | None,
     overrated: float,
 ) -> str:
-    jobs = f"{_jobs(evidence.jobs)} in this context"
+    jobs = _many(evidence.jobs, "job") + " in this context"
     if wanted is not None:
-        runs = sum(missing for _, missing in wanted.prospects)
+        runs = _many(sum(missing for _, missing in wanted.prospects), "run")
         what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
-        return f"Profiling round {wanted.round}: {runs} runs still wanted of {what}; {jobs}."
+        return f"Profiling round {wanted.round}: {runs} still wanted of {what}; {jobs}."
     if not candidates:
         kept = "" if incumbent is None else "Keep the incumbent: "
         nothing = "nothing new is worth trying" if kept else "Nothing new is worth trying"
@@ -66,7 +66,7 @@ def _why(
     best = _telling(candidates)
     if best is None or best.gain is None:  # pragma: no cover - there is an incumbent
         return f"{jobs}."
-    against = f"the incumbent ({incumbent.trial.runs} runs)"
+    against = f"the incumbent ({_many(incumbent.trial.runs, 'run')})"
     how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
     if overrated >= WORTH_SAYING:
         how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
@@ -97,7 +97,7 @@ def _verdict(study: Study, last: Verdict) -> str:
     else:
         shown = f"{gain:+.1%}" if last.outcome != "promoted" else f"{gain:.1%}"
         text = text.replace("{gain}", shown)
-    return text.replace("{runs}", f"{last.runs} run{'' if last.runs == 1 else 's'}")
+    return text.replace("{runs}", _many(last.runs, "run"))
 
 
 def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
@@ -119,5 +119,5 @@ def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
     return said
 
 
-def _jobs(count: int) -> str:
-    return f"{count} job{'' if count == 1 else 's'}"
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
