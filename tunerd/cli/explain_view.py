@@ -55,19 +55,24 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     table.add_column("kind")
-    table.add_column("error rises by" if permuted else "moves it by", justify="right")
+    unit = "" if made.ratios or not made.unit else f"\n{made.unit}"
+    table.add_column(("error rises by" if permuted else "moves it by") + unit, justify="right")
     table.add_column("share", justify="right")
     table.add_column("", min_width=BAR)
     if permuted:
         table.add_column("τ falls by", justify="right")
+    fails = permuted and any((one.feasible or 0.0) >= SEEN for one in overall.matters)
+    if fails:
         table.add_column("chance to run\nmoves by", justify="right")
     most = max((one.share for one in overall.matters), default=1.0) or 1.0
     for one in overall.matters[:MOST_ROWS]:
         bar = "█" * round(BAR * one.share / most)
-        row = [_plain(one.name), one.group, size(made, one.importance), f"{one.share:.0%}", bar]
+        importance = size(made, one.importance).removesuffix(f" {made.unit}")  # it is above
+        row = [_plain(one.name), one.group, importance, f"{one.share:.0%}", bar]
         if permuted:
-            tau = "" if one.kendall_tau is None else f"{one.kendall_tau:.3f}"
-            row += [tau, "" if one.feasible is None else f"{one.feasible:.1%}"]
+            row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")
+        if fails:
+            row.append("" if one.feasible is None else f"{one.feasible:.1%}")
         table.add_row(*row)
     yield table
     tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
