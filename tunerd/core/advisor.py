@@ -91,7 +91,7 @@ class Advisor:
             profiling=profiling,
             sequence=sequence,
             at=state.last_job_at.isoformat() if state.last_job_at else "",
-            scale=survey.scale(allowed),
+            scale=survey.unit,
         )
 
     def _near(self, key: str, state: ContextState, space: Space) -> Space:

@@ -73,7 +73,7 @@ class Survey:
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
         is not to be searched for."""
-        seen, unit = self.outlook(codes), self._unit
+        seen, unit = self.outlook(codes), self.unit
         best = None if self._best is None else self._best / unit
         worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, best)
         worth = likely_first(worth, seen.feasible, self._least)
@@ -128,7 +128,7 @@ class Survey:
         bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
         if self._best is None:
             bonus += TREMBLE * rng.random(len(bonus))
-        unit = self._unit
+        unit = self.unit
         order = chosen(
             seen.mean / unit,
             seen.uncertainty / unit,
@@ -229,15 +229,12 @@ class Survey:
             [rival for rival, keep in zip(found, kept, strict=True) if not keep],
         )
 
-    def scale(self, rivals: Sequence[Rival]) -> float:
-        """What a relative noise of 1 is in scores."""
-        return self.study.unit(np.array([rival.trial.mean for rival in rivals]))
-
     @cached_property
-    def _unit(self) -> float:
-        """The same where nothing was measured yet: by what is predicted of any configurations."""
+    def unit(self) -> float:
+        """What a relative difference of 1 is in scores; where nothing was measured yet, by what is
+        predicted of any configurations."""
         scores = np.array([rival.trial.mean for rival in self.rivals[0]])
-        if not len(scores) and self.study.objective.scale == "linear":
+        if not len(scores) and self.model is not None and self.study.objective.scale == "linear":
             scores = self.outlook(self._drawn).mean
         return self.study.unit(scores)
 
