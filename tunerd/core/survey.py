@@ -73,7 +73,10 @@ class Survey:
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
         is not to be searched for."""
-        seen, unit = self.outlook(codes), self.unit
+        return self._worth(codes, self.outlook(codes))
+
+    def _worth(self, codes: Codes, seen: Outlook) -> FloatArray:
+        unit = self.unit
         best = None if self._best is None else self._best / unit
         worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, best)
         worth = likely_first(worth, seen.feasible, self._least)
@@ -158,17 +161,12 @@ class Survey:
         inside = [code for code in map(self.space.encode, configs) if code is not None]
         return np.array(inside, np.int32).reshape(len(inside), len(self.space.dimensions))
 
-    def prospects(self, codes: Codes, scores: FloatArray) -> list[Prospect]:
-        """What a search found, with what is expected of it."""
-        if not len(codes):
-            return []
-        seen = self.outlook(codes)
-        return self._named(zip(codes, scores.tolist(), strict=True), seen)
-
     def at_random(self) -> list[Prospect]:
         """Feasible configurations that nobody searched for. Others are drawn once something new
         was tried here, not at every look."""
-        drawn = self.prospects(self._drawn, self.acquisition(self._drawn))
+        seen = self.outlook(self._drawn)
+        scores = self._worth(self._drawn, seen).tolist()
+        drawn = self._named(zip(self._drawn, scores, strict=True), seen)
         return [replace(prospect, at_random=True) for prospect in drawn]
 
     @cached_property
@@ -187,7 +185,7 @@ class Survey:
         ]
         if not codes or self.model is None:
             return []
-        found = self.prospects(np.stack(codes), np.zeros(len(codes)))
+        found = self._named([(code, 0.0) for code in codes], self.outlook(np.stack(codes)))
         return [replace(prospect, again=True) for prospect in found]
 
     @cached_property
