@@ -225,6 +225,21 @@ def test_asked_to_stop_it_saves_what_it_has_and_the_next_one_goes_on(tuning: Tun
     assert len(tuning.rows()) == 3
 
 
+def test_what_has_just_come_in_is_told_before_older_contexts_are_looked_at(tuning: Tuning) -> None:
+    """The clock stands still: there is time for all of them in one step."""
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tuning.run(tune)
+    tuning.add(random_jobs(60, seed=1, first=41, sizes=[8]))
+    assert tune.step()
+    steps = tuning.heard.of(reports.Stepped)
+    assert (steps[-1].observations, steps[-1].contexts_searched) == (60, 1)
+    tuning.run(tune)
+    later = tuning.heard.of(reports.Stepped)[len(steps) :]
+    assert sum(step.contexts_searched for step in later) == 2
+
+
 # -- modes and commands ---------------------------------------------------------------------
 
 
@@ -235,9 +250,11 @@ def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> N
     assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
     assert tuning.outbox() == []
     assert len(tuning.lines.of("would recommend")) == 3
-    last = tuning.heard.of(reports.Stepped)[-1]
-    assert (last.issued, last.suggested, last.running, last.proposed) == (0, 3, 0, 3)
-    assert sum(last.candidates.values()) > 0
+    steps = tuning.heard.of(reports.Stepped)
+    assert sum(step.issued for step in steps) == 0
+    assert sum(step.suggested for step in steps) == 3
+    assert (steps[-1].running, steps[-1].proposed) == (0, 3)
+    assert sum(sum(step.candidates.values()) for step in steps) > 0
     tuning.run(tuning.start(), days=60)
     assert tuning.outbox() == []
 

@@ -42,7 +42,7 @@ ANSWER_MOST = 200
 ANSWER_S = 1.0
 """How long a step goes on to further contexts that somebody asked about before it saves what it
 has: half of what an answer may take."""
-SEARCH_S = 2.0
+SEARCH_S = 1.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
 LOOK_EVERY_S = 0.5
 """How often operators' commands are looked for."""
@@ -259,14 +259,15 @@ class Tune:
     def _search(
         self, row: StudyRow, books: Books, changes: Changes, fresh: Collection[str]
     ) -> float:
-        """Search what is due, the most urgent first, until this step's time is over."""
+        """Search what is due, the most urgent first, until this step's time is over. What has just
+        come in is told before older contexts are looked at again."""
         started = self.clock()
         while books.due and not self.stop():
             spent = self.clock() - started
             urgent = books.due[0] in fresh
             if changes.searched and (
                 spent > (SEARCH_S if urgent else self.settings.budget_s)
-                or (not urgent and self._has_news(row))
+                or (not urgent and (changes.searched.keys() & fresh or self._has_news(row)))
                 or self._somebody_asks()
             ):
                 break
