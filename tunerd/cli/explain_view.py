@@ -34,7 +34,11 @@ def show(made: Explanation, console: Console | None = None) -> None:
 
 def size(made: Explanation, score: float) -> str:
     """A score difference for a person: in per cent where scores are logarithms."""
-    return f"{expm1(score):.1%}" if made.ratios else f"{score:.4g} {made.unit}".strip()
+    return _number(made, score) if made.ratios else f"{_number(made, score)} {made.unit}".strip()
+
+
+def _number(made: Explanation, score: float) -> str:
+    return f"{expm1(score):.1%}" if made.ratios else f"{score:.4g}"
 
 
 def _parts(made: Explanation) -> Iterator[RenderableType]:
@@ -67,7 +71,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     most = max((one.share for one in overall.matters), default=1.0) or 1.0
     for one in overall.matters[:MOST_ROWS]:
         bar = "█" * round(BAR * one.share / most)
-        importance = size(made, one.importance).removesuffix(f" {made.unit}")  # it is above
+        importance = _number(made, one.importance)
         row = [_plain(one.name), one.group, importance, f"{one.share:.0%}", bar]
         if permuted:
             row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")

@@ -77,8 +77,7 @@ class Survey:
 
     def _worth(self, codes: Codes, seen: Outlook) -> FloatArray:
         unit = self.unit
-        best = None if self._best is None else self._best / unit
-        worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, best)
+        worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, self._best)
         worth = likely_first(worth, seen.feasible, self._least)
         return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
 
@@ -100,9 +99,9 @@ class Survey:
 
     @cached_property
     def _best(self) -> float | None:
-        """The best estimate of a configuration that runs here."""
+        """The best estimate of a configuration that runs here, in :attr:`unit`."""
         least = self.study.min_feasible
-        ran = [r.estimate.mean for r in self.rivals[0] if r.trial.run_share >= least]
+        ran = [r.estimate.mean / self.unit for r in self.rivals[0] if r.trial.run_share >= least]
         return max(ran, default=None)
 
     def batch(
@@ -136,7 +135,7 @@ class Survey:
             seen.mean / unit,
             seen.uncertainty / unit,
             seen.feasible,
-            None if self._best is None else self._best / unit,
+            self._best,
             self.model.predictor.correlations(rows),
             np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0) / unit**2,
             count,

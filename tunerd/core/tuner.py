@@ -307,7 +307,9 @@ class Tuner:
         stands on."""
         apart: list[float] = []
         for state in self.contexts.values():
-            unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
+            unit = 1.0
+            if self.study.objective.scale == "linear":  # every step asks: not for nothing
+                unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
             apart += [one / unit for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 

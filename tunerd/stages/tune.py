@@ -256,9 +256,7 @@ class Tune:
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
 
-    def _search(
-        self, row: StudyRow, books: Books, changes: Changes, fresh: Collection[str]
-    ) -> float:
+    def _search(self, row: StudyRow, books: Books, changes: Changes, fresh: set[str]) -> float:
         """Search what is due, the most urgent first, until this step's time is over. What has just
         come in is told before older contexts are looked at again."""
         started = self.clock()
@@ -267,7 +265,7 @@ class Tune:
             urgent = books.due[0] in fresh
             if changes.searched and (
                 spent > (SEARCH_S if urgent else self.settings.budget_s)
-                or (not urgent and (changes.searched.keys() & fresh or self._has_news(row)))
+                or (not urgent and (not fresh.isdisjoint(changes.searched) or self._has_news(row)))
                 or self._somebody_asks()
             ):
                 break
