@@ -13,6 +13,7 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "Words",
+    "names_of",
     "places_of",
     "stirred",
 ]
@@ -24,6 +25,13 @@ IntArray = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.int32]
 """Configurations as choice indices: (n, dimensions), or (dimensions,) for one."""
+
+
+def names_of(codes: Codes) -> list[bytes]:
+    """The name of each of (n, dimensions) configurations, by which they are told apart."""
+    codes = np.ascontiguousarray(codes, np.int32)
+    raw, step = codes.tobytes(), codes.shape[1] * codes.itemsize
+    return [raw[i * step : (i + 1) * step] for i in range(len(codes))]
 
 
 def places_of(keys: Iterable[str]) -> dict[str, IntArray]:

@@ -5,7 +5,7 @@ pure) while the old one serves.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,12 @@ class Outlook:
             spread = np.hypot(spread, self.beyond)
         wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
         return Outlook(mean, spread, self.feasible, self.uncertainty * wider)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple["Outlook", int]]) -> "Outlook":
+        """What was said of some rows, each named by the outlook and its place there."""
+        said = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
+        return cls(*np.array(said).reshape(-1, 4).T)
 
     def first(self, n: int) -> "Outlook":
         """Of the first n."""

@@ -1,14 +1,14 @@
 """A look at one context: what is known there, what is expected of what could be tried, and what its
 campaign asks for. To decide is not its business (decide.py)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from tunerd.core.acquisition import chosen, likely_first, worth_trying
-from tunerd.core.arrays import Codes, FloatArray
+from tunerd.core.arrays import Codes, FloatArray, names_of
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import side_by_side
@@ -54,21 +54,28 @@ class Survey:
     features: FeatureMap
 
     def outlook(self, codes: Codes) -> Outlook:
-        """What is said of configurations."""
+        """What is said of configurations. The model is asked once: it takes most of the time."""
         assert self.model is not None
+        names = names_of(codes)
+        known = [self._said[name] for name in names if name in self._said]
+        if len(known) == len(names):
+            return Outlook.of(known)
         seen = self.model.outlook(self.features.candidates(self.space, codes))
-        tried = np.array([name in self._tried for name in _names(codes)], np.bool_)
-        return seen.adjusted([self.key] * len(codes), tried, self.bands)
+        tried = np.array([name in self._tried for name in names], np.bool_)
+        seen = seen.adjusted([self.key] * len(codes), tried, self.bands)
+        self._said.update((name, (seen, i)) for i, name in enumerate(names))
+        return seen
+
+    @cached_property
+    def _said(self) -> dict[bytes, tuple[Outlook, int]]:
+        """By configuration: of what outlook which row."""
+        return {}
 
     @cached_property
     def _tried(self) -> frozenset[bytes]:
         """The configurations of the space that ran here before, or failed to."""
-        known = [
-            self.whole.encode(trial.config)
-            for trial in self.state.evidence.trials.values()
-            if trial.ran + trial.failures
-        ]
-        return frozenset(_names(code for code in known if code is not None))
+        trials = self.state.evidence.trials.values()
+        return self._named_in(self.whole, (t.config for t in trials if t.ran + t.failures))
 
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
@@ -79,7 +86,7 @@ class Survey:
         unit = self.unit
         worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, self._best)
         worth = likely_first(worth, seen.feasible, self._least)
-        return np.where([name in self._known for name in _names(codes)], -np.inf, worth)
+        return np.where([name in self._known for name in names_of(codes)], -np.inf, worth)
 
     @property
     def _least(self) -> float:
@@ -90,12 +97,8 @@ class Survey:
     @cached_property
     def _known(self) -> frozenset[bytes]:
         """Configurations of which something is known here; what only ran before a drift is not."""
-        known = [
-            self.whole.encode(trial.config)
-            for trial in self.state.evidence.trials.values()
-            if trial.runs or trial.failures
-        ]
-        return frozenset(_names(code for code in known if code is not None))
+        trials = self.state.evidence.trials.values()
+        return self._named_in(self.whole, (t.config for t in trials if t.runs or t.failures))
 
     @cached_property
     def _best(self) -> float | None:
@@ -125,9 +128,9 @@ class Survey:
         campaign = self.state.campaign
         count = max(side_by_side(self.study), campaign.round_size if campaign else 0)
         rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
-        held = set() if running is None else {one.candidate_id for one in running.candidates}
-        prospects = self._named(zip(codes, scores.tolist(), strict=True), seen)
-        bonus = np.array([STEADY * (one.candidate_id in held) for one in prospects])
+        held = [] if running is None else [one.config for one in running.candidates]
+        stays = self._named_in(self.space, held)
+        bonus = np.array([STEADY * (name in stays) for name in names_of(codes)])
         if self._best is None:
             bonus += TREMBLE * rng.random(len(bonus))
         unit = self.unit
@@ -143,7 +146,9 @@ class Survey:
             least=self._least,
             elsewhere=elsewhere,
         )
-        return [prospects[i] for i in order]
+        picked = codes[order]
+        found = zip(picked, scores[order].tolist(), strict=True)
+        return self._named(found, self.outlook(picked))
 
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
         """A spread-out random start, for when there is nothing to predict from yet."""
@@ -295,6 +300,12 @@ class Survey:
             asked.sort(key=lambda item: -(item[0].mean or 0.0))
         return Wanted(campaign.round, tuple(asked[:MOST_WANTED]))
 
+    @staticmethod
+    def _named_in(space: Space, configs: Iterable[Mapping[str, Value]]) -> frozenset[bytes]:
+        """The names of those configurations that lie in a space."""
+        inside = [code for code in map(space.encode, configs) if code is not None]
+        return frozenset(names_of(np.stack(inside))) if inside else frozenset()
+
     def _named(
         self,
         scored: Iterable[tuple[Codes, float]],
@@ -320,7 +331,3 @@ class Survey:
                 )
             )
         return found
-
-
-def _names(codes: Iterable[Codes]) -> Iterator[bytes]:
-    return (code.astype(np.int32).tobytes() for code in codes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, FloatArray, IntArray
+from tunerd.core.arrays import Codes, FloatArray, IntArray, names_of
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
@@ -77,11 +77,9 @@ class Scored:
         Returns (n,) scores; NaN where the budget was gone before the row's turn.
         """
         codes = np.ascontiguousarray(codes, dtype=np.int32)
-        raw, step = codes.tobytes(), codes.shape[1] * codes.itemsize
         places = np.full(len(codes), -1)
         fresh: list[int] = []
-        for i in range(len(codes)):
-            key = raw[i * step : (i + 1) * step]
+        for i, key in enumerate(names_of(codes)):
             place = self._known.get(key, -1)
             if place < 0 and self.left > 0:
                 place = self._known[key] = len(self._known)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import Codes, IntArray
+from tunerd.core.arrays import Codes, IntArray, names_of
 
 if TYPE_CHECKING:
     from tunerd.core.space import Space
@@ -33,10 +33,7 @@ def genes_of(space: "Space") -> tuple[IntArray, int]:
 
 def distinct(codes: Codes) -> IntArray:
     """Return the first place of each distinct row of (n, D), ascending."""
-    rows = np.ascontiguousarray(codes, dtype=np.int32)
-    width = rows.shape[1] * rows.itemsize
-    raw = rows.tobytes()
     seen: dict[bytes, int] = {}
-    for i in range(len(rows)):
-        seen.setdefault(raw[i * width : (i + 1) * width], i)
+    for i, name in enumerate(names_of(codes)):
+        seen.setdefault(name, i)
     return np.fromiter(seen.values(), np.int64, len(seen))
