@@ -127,13 +127,16 @@ class TestLearned:
         with store.transaction() as tx:
             name = tx.save_checkpoint(STUDY, blob, NOW)
             assert tx.save_checkpoint(STUDY, blob, LATER) == name
-            other = tx.save_checkpoint(STUDY, b"", LATER)
+            other = tx.save_checkpoint(STUDY, b"{}", LATER)
         assert name.startswith("sha256:")
         assert store.checkpoint(STUDY, name) == blob
-        assert [(row.name, row.size) for row in store.checkpoints(STUDY)] == [
-            (other, 0),
-            (name, 25_600),
+        assert [(row.name, row.size, row.begins) for row in store.checkpoints(STUDY)] == [
+            (other, 2, b"{}"),
+            (name, 25_600, bytes(range(8))),
         ]
+        with store.transaction() as tx:
+            large = tx.save_checkpoint(STUDY, bytes(100_000), LATER)
+        assert [one.begins for one in store.checkpoints(STUDY) if one.name == large] == [None]
         with store.transaction() as tx:
             tx.delete_checkpoints(STUDY, [name])
         with pytest.raises(LookupError, match=name):

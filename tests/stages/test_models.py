@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, random_jobs
+from tests.stages.tuning import Tuning, random_jobs, study
 from tunerd.core.model import Model
+from tunerd.core.study import parse_study
 from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.versions import parts_of
 from tunerd.store import ModelVersion, Store, open_store
 
 
@@ -151,6 +153,33 @@ def test_only_so_many_are_kept(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) 
     number = tuning.command("back", version=newest - 2)
     tuning.run(tuning.start())
     assert "serves from here on" in (tuning.result(number) or "")
+
+
+def test_the_latest_checkpoints_are_kept_whole(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the default predictor a manifest is longer than many of the parts that it lists."""
+    monkeypatch.setattr("tunerd.stages.books.PRUNE_EVERY", 1)
+    monkeypatch.setattr("tunerd.stages.books.KEEP_CHECKPOINTS", 6)
+    monkeypatch.setattr("tunerd.stages.books.STEPS_PER_CHECKPOINT", 1)
+    tuning.settings = TuneSettings(keep_models=1)
+    new = parse_study(study().text.replace("boosted_trees", "committee"))
+    tuning.store.publish_generation(
+        "toy", new.content_hash, new.text, "test", tuning.time.now(), force=True
+    )
+    learned(tuning, 60)
+    tune = tuning.start()
+    for i in range(61, 70):
+        tuning.add(random_jobs(1, seed=i, first=i))
+        tuning.run(tune)
+    steps = tuning.store.steps("toy", limit=100)
+    made_from = list(dict.fromkeys(step.model for step in steps if step.model))
+    assert len(made_from) > 6
+    for name in made_from[:5]:
+        assert parts_of(tuning.store, "toy", name)
+    assert len(tuning.store.checkpoint("toy", made_from[0])) > 4_096
+    with pytest.raises(LookupError):
+        parts_of(tuning.store, "toy", made_from[-1])
 
 
 def test_a_rebuild_that_fails_is_told_and_the_model_that_serves_goes_on(

@@ -1,7 +1,7 @@
 """Tune, step by step: what is learned and said, how recommendations live, what a crash costs."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,10 @@ from msgspec import structs
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
+from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation
-from tunerd.core.recommendation import State
+from tunerd.core.recommendation import Recommendation, State
+from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
 from tunerd.store import Store, open_store
@@ -238,6 +240,70 @@ def test_what_has_just_come_in_is_told_before_older_contexts_are_looked_at(tunin
     tuning.run(tune)
     later = tuning.heard.of(reports.Stepped)[len(steps) :]
     assert sum(step.contexts_searched for step in later) == 2
+
+
+def test_whose_job_waits_already_does_not_wait_behind_every_newer_one(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search takes 0.7 seconds here, so that a step has time for two of them."""
+    order = slow_searches(tuning, monkeypatch, lambda: None)
+    tuning.publish()
+    tuning.add([job(i, {"n": n}, {"x": 1}) for i, n in enumerate((4, 8, 16), 1)])
+    tune = tuning.start()
+    tune.step()
+    assert tune.step()
+    assert order == [4, 8]
+    tuning.add([job(i, {"n": n}, {"x": 1}) for i, n in enumerate((2, 6), 4)])
+    assert tune.step()
+    assert order == [4, 8, 16, 2]
+    assert tune.step()
+    assert order == [4, 8, 16, 2, 6]
+
+
+def test_older_contexts_leave_most_of_the_time_to_jobs_while_these_come(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(40))
+    tune = tuning.start()
+    tuning.run(tune)
+    new = iter((job(61, {"n": 4}, {"x": 1}, speed=30.0), job(62, {"n": 4}, {"x": 2}, speed=30.0)))
+
+    def comes() -> None:
+        if order[-1] != 4 and (one := next(new, None)) is not None:
+            tuning.add([one])
+
+    order = slow_searches(tuning, monkeypatch, comes)
+    tuning.add(random_jobs(20, seed=1, first=41, sizes=[4]))
+    assert tune.step()
+    assert order == [4]
+    assert tune.step()
+    assert len(order) == 2  # an older one, and meanwhile a job came in
+    assert tune.step()
+    assert order[2:] == [4]
+    assert not tune.step()
+    tuning.time.pass_(seconds=2.2)
+    assert tune.step()
+    assert order.count(4) == 2
+    assert {8, 16} < set(order)
+
+
+def slow_searches(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]
+) -> list[object]:
+    """Let every search take 0.7 seconds; returns a list in which they are noted, by context."""
+    order: list[object] = []
+    advise = Tuner.advise
+
+    def slow(tuner: Tuner, key: str, running: Recommendation | None) -> Advice:
+        if not tuner.is_fallback(key):
+            order.append(tuner.contexts[key].context["n"])
+        tuning.time.pass_(seconds=0.7)
+        meanwhile()
+        return advise(tuner, key, running)
+
+    monkeypatch.setattr(Tuner, "advise", slow)
+    return order
 
 
 # -- modes and commands ---------------------------------------------------------------------

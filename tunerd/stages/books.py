@@ -25,7 +25,13 @@ from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.basis import keep_basis
 from tunerd.stages.recommended import Line, Recommended, Said
-from tunerd.stages.versions import add_versions, keep_versions, manifest_of, parts_of
+from tunerd.stages.versions import (
+    MANIFEST,
+    add_versions,
+    keep_versions,
+    manifest_of,
+    parts_of,
+)
 from tunerd.store import (
     ContextRow,
     RecommendationRow,
@@ -39,19 +45,20 @@ __all__ = ["Books", "Changes", "open_books"]
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
-LAYOUT = 7
+LAYOUT = 8
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25
-"""Steps after which a checkpoint is due: recovery learns those since the last one again, and each
-costs up to a tenth of a second."""
+"""Steps after which a checkpoint is due: recovery learns those since the last one again."""
+MOST_WAITING = 5
+"""Contexts whose new jobs wait since earlier steps that come before those of the latest jobs: so
+none waits for ever where jobs come about as fast as they can be answered, and no job waits until a
+whole flood has been."""
 KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. Each holds
-about 0.2 MB of its own; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
+less than 0.1 MB of its own; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
-MANIFEST_BYTES = 4096
-"""A manifest is a JSON object of a dozen names; a part that small is read to tell it apart."""
 PRUNE_EVERY = 50
 """Checkpoints between two prunings."""
 PRUNE_PREDICTIONS_EVERY = 1000
@@ -116,14 +123,21 @@ class Books:
     """Name of the last checkpoint."""
     model_at: int = 0
     """Sequence of that checkpoint."""
+    parts: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    """By part of it, what was saved and how that is called: most parts stay as they are, and to
+    name one takes time."""
     steps_since: int = 0
     checkpoints: int = 0
     """Written since the study was loaded."""
     judged_steps: int = 0
     """Steps that learned something since the study was loaded."""
     due: list[str] = field(default_factory=list)
-    """Contexts still to be searched."""
+    """Contexts still to be searched, the most urgent first."""
+    urgent: Collection[str] = ()
+    """Those among them that a new job waits for."""
     looked_at: float = float("-inf")
+    older_at: float = float("-inf")
+    """When the others may be looked at again."""
     obeyed: bool = False
     """Whether what is said keeps to the operators' orders."""
     put_off: bool = False
@@ -134,10 +148,14 @@ class Books:
         """Of the entry for the empty context, where that is one beside ordinary ones."""
         return self.study.name if self.tuner.is_fallback(self.study.name) else None
 
-    def look(self, active: Sequence[str], fresh: Collection[str]) -> list[str]:
-        """What is to be searched, in this order; the entry for the empty context last."""
-        due = self.tuner.due(active, fresh)
-        return [*due, self.study.name] if active and self.tuner.is_fallback_due() else due
+    def look(self, active: Sequence[str], first: Iterable[str], fresh: Iterable[str]) -> None:
+        """See what is to be searched, and in which order: what an operator wants ``first``, then
+        where jobs have just come in, ``fresh``; the entry for the empty context last."""
+        waiting = [key for key in self.due if key in self.urgent][-MOST_WAITING:]
+        self.urgent = dict.fromkeys((*first, *waiting, *fresh))
+        self.due = self.tuner.due(active, self.urgent)
+        if active and self.tuner.is_fallback_due():
+            self.due.append(self.study.name)
 
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""
@@ -243,11 +261,14 @@ class Books:
 
     def _checkpoint(self, tx: Transaction, now: datetime) -> None:
         assert self.tuner.model is not None
-        parts = self.tuner.model.dump()
-        for blob in parts.values():
-            tx.save_checkpoint(self.study.name, blob, now)
-        manifest = manifest_of(parts)
-        self.model = tx.save_checkpoint(self.study.name, manifest, now)
+        name, parts = self.study.name, self.tuner.model.dump()
+        saved = {part: one for part, one in self.parts.items() if parts.get(part) is one[0]}
+        for part, blob in parts.items():
+            if part not in saved:
+                saved[part] = blob, tx.save_checkpoint(name, blob, now)
+        self.parts = saved
+        manifest = manifest_of({part: called for part, (_, called) in saved.items()})
+        self.model = tx.save_checkpoint(name, manifest, now)
         self.model_at = self.tuner.model.learned
         self.steps_since = 0
         self.checkpoints += 1
@@ -263,11 +284,11 @@ class Books:
         manifests = 0
         rows = tx.checkpoints(name)
         for row in rows:  # newest first
-            if row.name in named or (row.size < MANIFEST_BYTES and manifests < KEEP_CHECKPOINTS):
-                blob = tx.checkpoint(name, row.name)
-                if blob.startswith(b'{"parts"'):
-                    manifests += 1
-                    kept |= {row.name, *json.loads(blob)["parts"].values()}
+            is_manifest = (row.begins or b"").startswith(MANIFEST)
+            if row.name in named or (is_manifest and manifests < KEEP_CHECKPOINTS):
+                manifests += 1
+                names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
+                kept |= {row.name, *names}
         tx.prune_derivations(name, KEEP_DERIVATIONS)
         tx.delete_checkpoints(name, [row.name for row in rows if row.name not in kept])
 

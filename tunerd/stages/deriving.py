@@ -278,7 +278,7 @@ class _Work:
         assert tuner.model is not None
         told = tuner.model.dump()
         if parts is None:
-            same = checkpoint_name(manifest_of(told)) == name
+            same = _name_of(told) == name
             how = "is the one that was named" if same else "has another name than was said"
             self._say("model", same, f"{gone}; {plan.text}, it {how}.")
         elif other := [part for part in parts if parts[part] != told.get(part)]:
@@ -393,7 +393,7 @@ class _Work:
             advice,
             MadeFrom(
                 sequence=tuner.sequence,
-                model=None if model is None else checkpoint_name(manifest_of(model.dump())),
+                model=None if model is None else _name_of(model.dump()),
                 study=study.content_hash,
                 seeds=study.search.seeds,
                 tunerd=__version__,
@@ -411,6 +411,11 @@ class _Plan:
     todo: list[tuple[int, int]]
     """Portions to learn since."""
     text: str
+
+
+def _name_of(parts: Mapping[str, bytes]) -> str:
+    """What the checkpoint of a model with these parts is called."""
+    return checkpoint_name(manifest_of({part: checkpoint_name(one) for part, one in parts.items()}))
 
 
 def differences(said: Any, derived: Any) -> list[Difference]:

@@ -44,6 +44,9 @@ ANSWER_S = 1.0
 has: half of what an answer may take."""
 SEARCH_S = 1.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
+OLDER_WAIT = 4.0
+"""How long older contexts wait after a search of one of them that a new job had to wait for, in
+multiples of what it took: while jobs keep coming they take a fifth of the time."""
 LOOK_EVERY_S = 0.5
 """How often operators' commands are looked for."""
 HOUSEKEEP_EVERY_S = 10.0
@@ -180,15 +183,17 @@ class Tune:
             books.looked_at = started
             self._close_overdue(books)
             self._carry_out(commands, books, changes)
-            fresh = tuple(dict.fromkeys((*changes.urgent, *fresh)))
-            books.due = [] if books.ended else books.look(self._active(books), fresh)
+            if books.ended:
+                books.due = []
+            else:
+                books.look(self._active(books), changes.urgent, fresh)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
             changes.outlived = books.outlived(self.now())
             changes.forgotten = books.only_asked(self.now())
         self._take_up(asked, books, changes)
         searched_s = self._answer(books, changes)
         if not asked and not self._importing(row, books, observations):
-            searched_s = self._search(row, books, changes, set(fresh))
+            searched_s = self._search(row, books, changes)
         worked = bool(
             news
             or changes.searched
@@ -256,20 +261,26 @@ class Tune:
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
 
-    def _search(self, row: StudyRow, books: Books, changes: Changes, fresh: set[str]) -> float:
+    def _search(self, row: StudyRow, books: Books, changes: Changes) -> float:
         """Search what is due, the most urgent first, until this step's time is over. What has just
-        come in is told before older contexts are looked at again."""
+        come in is told before older contexts are looked at again; and where a job came in while
+        one was, and had to wait for it, the others leave most of the time to jobs."""
         started = self.clock()
         while books.due and not self.stop():
-            spent = self.clock() - started
-            urgent = books.due[0] in fresh
+            began = self.clock()
+            urgent = books.due[0] in books.urgent
+            if not urgent and began < books.older_at:
+                break
             if changes.searched and (
-                spent > (SEARCH_S if urgent else self.settings.budget_s)
-                or (not urgent and (not fresh.isdisjoint(changes.searched) or self._has_news(row)))
+                began - started > (SEARCH_S if urgent else self.settings.budget_s)
+                or (not urgent and any(key in changes.searched for key in books.urgent))
                 or self._somebody_asks()
             ):
                 break
             self._advise(books.due.pop(0), books, changes)
+            if not urgent and self._has_news(row):
+                books.older_at = self.clock() + OLDER_WAIT * (self.clock() - began)
+                break
         return self.clock() - started
 
     def _has_news(self, row: StudyRow) -> bool:

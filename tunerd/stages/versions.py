@@ -7,9 +7,9 @@ from typing import Any
 
 from tunerd.core.training import Built
 from tunerd.stages.recommended import Line
-from tunerd.store import ModelVersion, Store, Transaction, checkpoint_name
+from tunerd.store import ModelVersion, Store, Transaction
 
-__all__ = ["add_versions", "built_last", "keep_versions", "manifest_of", "parts_of"]
+__all__ = ["MANIFEST", "add_versions", "built_last", "keep_versions", "manifest_of", "parts_of"]
 
 REMEMBERED = 200
 """Versions listed; of most of them only the row is left."""
@@ -77,10 +77,13 @@ def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersio
     )
 
 
-def manifest_of(parts: Mapping[str, bytes]) -> bytes:
-    """What a model's checkpoint is: the names of its parts."""
-    names = {part: checkpoint_name(blob) for part, blob in parts.items()}
-    return json.dumps({"parts": names}, sort_keys=True).encode()
+MANIFEST = b'{"parts"'
+"""What a manifest begins with, and no part of a model."""
+
+
+def manifest_of(names: Mapping[str, str]) -> bytes:
+    """What a model's checkpoint is: what each of its parts is called as a checkpoint."""
+    return json.dumps({"parts": dict(names)}, sort_keys=True).encode()
 
 
 def parts_of(store: Store, study: str, checkpoint: str) -> dict[str, bytes]:

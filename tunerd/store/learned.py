@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+SMALL = 2**16
+BEGINS = 8
+
+
 class DamagedCheckpointError(TunerdError):
     """Raised when a checkpoint's content does not match its name. Use an earlier one."""
 
@@ -86,6 +90,8 @@ class CheckpointRow:
     created_at: datetime
     size: int
     """Bytes."""
+    begins: bytes | None = None
+    """With which :data:`BEGINS` bytes, if it is shorter than :data:`SMALL`: to tell what it is."""
 
 
 class LearnedReads(Reads):
@@ -173,7 +179,15 @@ class LearnedReads(Reads):
         """What checkpoints there are, newest first."""
         statement = (
             sa.select(
-                checkpoints.c.name, checkpoints.c.created_at, sa.func.length(checkpoints.c.blob)
+                checkpoints.c.name,
+                checkpoints.c.created_at,
+                sa.func.length(checkpoints.c.blob),
+                sa.case(
+                    (
+                        sa.func.length(checkpoints.c.blob) < SMALL,
+                        sa.func.substr(checkpoints.c.blob, 1, BEGINS, type_=sa.LargeBinary),
+                    ),
+                ),
             )
             .where(checkpoints.c.study == study)
             .order_by(checkpoints.c.created_at.desc(), checkpoints.c.name)

@@ -90,10 +90,11 @@ def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> No
     features = FeatureMap(TOY)
     rows = features.rows(random_jobs(200, 0))
     blobs = dict(Committee.fit(TOY, features, rows, seed=1).dump())
-    state = unseal_json(blobs["committee"])
+    state, live = unseal_json(blobs["committee"]), unseal_json(blobs["live"])
 
     def spread(n: int, noise: float) -> FloatArray:
-        told = blobs | {"committee": seal_json(state | {"noise": noise})}
+        told = blobs | {"live": seal_json(live | {"noise": noise})}
+        told["committee"] = seal_json(state)
         return Committee.load(TOY, features, told).predict(every(features, n)[0]).spread
 
     known, far = (spread(n, 0.1) / spread(n, 1.0) for n in (8, 512))

@@ -186,6 +186,7 @@ class Forest:
 
     def __init__(self, members: Sequence[Trees]) -> None:
         self.members = tuple(members)
+        self._dumped: bytes | None = None
 
     def predict(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, members)."""
@@ -203,9 +204,11 @@ class Forest:
         return found
 
     def dump(self) -> bytes:
-        """Texts of all members, a third of their size, behind a digest."""
-        texts = "\0".join(trees.text for trees in self.members)
-        return seal(zlib.compress(texts.encode(), level=1))
+        """Texts of all members, a third of their size, behind a digest; made once."""
+        if self._dumped is None:
+            texts = "\0".join(trees.text for trees in self.members)
+            self._dumped = seal(zlib.compress(texts.encode(), level=1))
+        return self._dumped
 
     @classmethod
     def load(cls, blob: bytes) -> "Forest":

@@ -27,6 +27,7 @@ from tunerd.core.folds import Fold, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
+from tunerd.core.learners.shelves import Shelves
 from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
@@ -56,6 +57,8 @@ LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
 FEW = 20
 """Rows up to which everybody is asked at once: most likely they are to be learned next."""
+KINDS = "new", "known"
+"""Of contexts."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -108,6 +111,8 @@ class Committee(Predictor):
         self._left_out, self._live = left_out, live
         """In contexts that are new, and in known ones."""
         self._left_out_told: LeftOut | None = None
+        self._fitted: dict[str, bytes] | None = None
+        """Blobs of what a fit leaves as it is, once they were made."""
         self._last: tuple[Rows, _Said] | None = None
         """What was believed of a few rows, asked about since anything was learned."""
         self._weigh()
@@ -128,7 +133,7 @@ class Committee(Predictor):
         carry = np.zeros(len(MEMBERS))
         if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
             whole = Council({})
-            own = OwnProcesses(features, whole, (), {}, jobs, carry, None)
+            own = OwnProcesses(features, whole, (), {}, Shelves(jobs.items()), carry, None)
             return cls(features, whole, own, state, nothing, nothing)
         whole = Council.fit(study, features, rows, seed)
         folds = list(apart(rows, features, seed))
@@ -137,7 +142,7 @@ class Committee(Predictor):
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
-        own = OwnProcesses(features, whole, parts, part_of, jobs, carry, None)
+        own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
         found = cls(features, whole, own, state, nothing, nothing)
         found._examine(strange, [one for one in each if not one[0].without], rows, seed)
         own.tell(own.jobs)
@@ -388,65 +393,72 @@ class Committee(Predictor):
 
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`."""
-        records = {
-            f"{name} {kind}": record
-            for name, pair in (("left_out", self._left_out), ("live", self._live))
-            for kind, record in zip(("new", "known"), pair, strict=True)
+        if self._fitted is None:
+            self._fitted = self._dump_fitted()
+        live = {
+            "noise": self._noise,
+            "keys": [record.keys for record in self._live],
+            "contexts": len(self._own.jobs),
         }
-        jobs, points = self._own.dump()
+        blobs = {**self._fitted, **self._own.dump(), "live": seal_json(live)}
+        for kind, record in zip(KINDS, self._live, strict=True):
+            blobs[f"live {kind}"] = seal(save(dict(record.arrays())))
+        for i, council in enumerate((self._whole, *self._own.parts)):
+            blobs |= council.dump(f"{i}.")
+        return blobs
+
+    def _dump_fitted(self) -> dict[str, bytes]:
+        """What stays as the fit left it."""
         state = {
             "columns": [column.name for column in self._features.columns],
             "part_of": self._own.part_of,
             "parts": [list(council.members) for council in self._own.parts],
             "whole": list(self._whole.members),
-            "own": jobs,
-            "keys": {name: list(record.keys) for name, record in records.items()},
+            "keys": [record.keys for record in self._left_out],
             "carry": self._own.carry.tolist(),
             "left": self._own.left,
             "typical": self._typical,
             "unknown": self._unknown,
-            "noise": self._noise,
             "usual": self._usual,
             "wider": self._wider,
         }
-        blobs = {"committee": seal_json(state), "own": points}
-        for name, record in records.items():
-            blobs[name] = seal(save(dict(record.arrays())))
-        for i, council in enumerate((self._whole, *self._own.parts)):
-            blobs |= council.dump(f"{i}.")
-        return blobs
+        records = zip(KINDS, self._left_out, strict=True)
+        arrays = {f"left_out {kind}": seal(save(dict(one.arrays()))) for kind, one in records}
+        return {"committee": seal_json(state), **arrays}
 
     @classmethod
     def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
         """See :meth:`Predictor.load`."""
         try:
-            state = unseal_json(blobs["committee"])
+            state, live = unseal_json(blobs["committee"]), unseal_json(blobs["live"])
             if state["columns"] != [column.name for column in features.columns]:
                 raise ValueError(
                     f"this model is of another generation of {study.name}; fit it again"
                 )
-            records = {
-                name: Record.of(load(unseal(blobs[name])), keys)
-                for name, keys in state["keys"].items()
-            }
+            records = [
+                Record.of(load(unseal(blobs[f"{name} {kind}"])), keys)
+                for name, both in (("left_out", state["keys"]), ("live", live["keys"]))
+                for kind, keys in zip(KINDS, both, strict=True)
+            ]
             councils = [
                 Council.load(study, features, blobs, f"{i}.", names)
                 for i, names in enumerate([state["whole"], *state["parts"]])
             ]
-            left_out, live = (
-                (records[f"{name} new"], records[f"{name} known"]) for name in ("left_out", "live")
-            )
             whole, *parts = councils
             own = OwnProcesses(
                 features,
                 whole,
                 parts,
                 state["part_of"],
-                load_jobs(state["own"], blobs["own"]),
+                load_jobs(blobs),
                 np.array(state["carry"]),
                 state["left"],
             )
-            return cls(features, whole, own, state, left_out, live)
+            if len(own.jobs) != live["contexts"]:
+                raise KeyError("what some contexts' jobs said")
+            state["noise"] = live["noise"]
+            left_out, latest = (records[0], records[1]), (records[2], records[3])
+            return cls(features, whole, own, state, left_out, latest)
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
 

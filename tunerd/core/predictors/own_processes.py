@@ -6,9 +6,10 @@ already: the fits that leave contexts out serve for that, each context in exactl
 process learns a job at once and in milliseconds, and is made when it is asked for.
 """
 
+import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -18,6 +19,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, unseal
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs
+from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.council import Council, rows_at
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OwnProcesses", "load_jobs", "own_jobs"]
 
+JOBS = "own."
+"""What the names of the blobs with the contexts' jobs begin with."""
 MAX_CONTEXTS = 2_000
 MOST_PROCESSES = 64
 """Processes of single contexts that are kept ready."""
@@ -39,15 +43,15 @@ class OwnProcesses:
         whole: Council,
         parts: Sequence[Council],
         part_of: Mapping[str, int],
-        jobs: Mapping[str, OwnJobs],
+        jobs: Shelves[OwnJobs],
         carry: FloatArray,
         left: float | None,
     ) -> None:
         self._features, self._whole, self.parts = features, whole, tuple(parts)
         self.part_of = dict(part_of)
         """Context key → which of the parts has not seen it."""
-        self.jobs = OrderedDict(jobs)
-        """Context key → its jobs, the context that had the last one last."""
+        self.jobs = jobs
+        """Context key → its jobs."""
         self.carry = carry
         """(M,) weights of what other contexts say, as they were at the fit: the process around it
         would mistake a change of them for news."""
@@ -126,13 +130,13 @@ class OwnProcesses:
             if key in self.jobs:
                 self.jobs[key].keep(self.of(key).theta)
         for i, key in enumerate(rows.context_key):
-            own = self.jobs.pop(key, None) or OwnJobs()
-            self.jobs[key] = own
+            own = self.jobs.get(key) or OwnJobs()
+            self.jobs.put(key, own)
             own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(told[i]))
             own.expect([float(errors[i])] if own.jobs > 1 else [])
             self._ready.pop(key, None)
         while len(self.jobs) > MAX_CONTEXTS:
-            self.jobs.popitem(last=False)
+            self.jobs.drop_first()
 
     def places(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, C) coordinates, in which each parameter has unit variance."""
@@ -147,16 +151,18 @@ class OwnProcesses:
     def _width(self) -> int:
         return len(self._features.columns)
 
-    def dump(self) -> tuple[list[Any], bytes]:
-        """The jobs, as JSON values and a blob."""
-        points = [own.arrays(self._width) for own in self.jobs.values()]
-        none = np.zeros((0, self._width)), np.zeros((0, 3))
-        blob = {
-            "X": np.concatenate([none[0], *(X for X, *_ in points)]),
-            "values": np.concatenate([none[1], *(np.stack(v, axis=1) for _, *v in points)]),
+    def dump(self) -> dict[str, bytes]:
+        """The jobs as blobs, of which a further job changes one."""
+        return self.jobs.dump(JOBS, self._pack)
+
+    def _pack(self, told: Sequence[tuple[str, int, OwnJobs]]) -> bytes:
+        points = [own.arrays(self._width) for _, _, own in told]
+        values = {
+            "X": np.concatenate([X for X, *_ in points]),
+            "values": np.concatenate([np.stack(v, axis=1) for _, *v in points]),
         }
-        told = [[key, len(own.points), own.dump()] for key, own in self.jobs.items()]
-        return told, seal(save(blob))
+        head = [[key, turn, len(own.points), own.dump()] for key, turn, own in told]
+        return seal(json.dumps(head, separators=(",", ":")).encode() + b"\n" + save(values))
 
 
 def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
@@ -170,10 +176,14 @@ def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
     return {key: own[key] for key, _ in reversed(latest)}
 
 
-def load_jobs(told: Sequence[Any], blob: bytes) -> dict[str, OwnJobs]:
-    """Build from what :meth:`OwnProcesses.dump` gave."""
-    values, own, at = load(unseal(blob)), {}, 0
-    for key, points, state in told:
+def load_jobs(blobs: Mapping[str, bytes]) -> Shelves[OwnJobs]:
+    """Build from what :meth:`OwnProcesses.dump` gave, among other blobs."""
+    return Shelves.load(blobs, JOBS, _unpack)
+
+
+def _unpack(blob: bytes) -> Iterator[tuple[str, int, OwnJobs]]:
+    head, _, body = unseal(blob).partition(b"\n")
+    values, at = load(body), 0
+    for key, turn, points, state in json.loads(head):
         part = slice(at, at := at + points)
-        own[key] = OwnJobs.load(state, values["X"][part], values["values"][part])
-    return own
+        yield key, turn, OwnJobs.load(state, values["X"][part], values["values"][part])

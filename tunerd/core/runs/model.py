@@ -11,8 +11,8 @@ speed, and a configuration runs at most as probably as its margin is above 0. So
 bound is known before any job has broken it.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +23,7 @@ from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_jobs import familiar
+from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.runs.boundary import Boundary
 from tunerd.core.runs.tried import Outcomes, Tried
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunsModel"]
 
+TRIED = "tried."
+"""What the names of the blobs with the contexts' outcomes begin with."""
 MAX_TRIED = 10_000
 """Configurations kept over all contexts; the contexts whose last job is oldest go first."""
 EVERYTHING = (14.25, 0.75)
@@ -69,7 +72,7 @@ class RunsModel:
         """Weight of the rows behind the classifier."""
         self._ran, self._said = 0.0, 0.0
         """Weight of the jobs that ran, and of those that say anything about it."""
-        self._contexts: OrderedDict[str, Tried] = OrderedDict()
+        self._contexts: Shelves[Tried] = Shelves()
         self._tried = 0
 
     @classmethod
@@ -125,19 +128,14 @@ class RunsModel:
 
     def dump(self) -> dict[str, bytes]:
         """State as named blobs, no pickle."""
-        contexts = [
-            [key, [[o.yes, o.no, o.weak, o.expected] for o in tried.outcomes.values()]]
-            for key, tried in self._contexts.items()
-        ]
-        points = b"".join(p for tried in self._contexts.values() for p in tried.outcomes)
         state: dict[str, Any] = {
             "columns": [c.name for c in self._features.columns],
             "fitted_on": self._fitted_on,
             "ran": self._ran,
             "said": self._said,
-            "contexts": contexts,
+            "contexts": len(self._contexts),
         }
-        blobs = {"points": seal(points)}
+        blobs = self._contexts.dump(TRIED, _pack)
         if self._boundary is not None:
             blobs["forest"], state["boundary"] = self._boundary.dump()
         if self._margin is not None:
@@ -154,9 +152,9 @@ class RunsModel:
         Raises:
             ValueError: the blobs are damaged, or were made for other columns than ``features``.
         """
-        if not {"state", "points"} <= set(blobs):
+        if "state" not in blobs:
             raise ValueError("damaged model: parts are missing; fit it again")
-        state, points = unseal_json(blobs["state"]), unseal(blobs["points"])
+        state = unseal_json(blobs["state"])
         if state["columns"] != [c.name for c in features.columns]:
             raise ValueError(f"this model is of another generation of {study.name}; fit it again")
         model = cls(features)
@@ -167,14 +165,10 @@ class RunsModel:
             model._margin = BoostedTrees.load(study, features, margin)
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
         model._said = state["said"]
-        model._tried = sum(len(outcomes) for _, outcomes in state["contexts"])
-        width = len(points) // max(model._tried, 1)
-        at = 0
-        for key, outcomes in state["contexts"]:
-            tried = model._contexts[key] = Tried()
-            for values in outcomes:
-                tried.outcomes[points[at : at + width]] = Outcomes(*values)
-                at += width
+        model._contexts = Shelves.load(blobs, TRIED, _unpack)
+        if len(model._contexts) != state["contexts"]:
+            raise ValueError("damaged model: some contexts' outcomes are missing; fit it again")
+        model._tried = sum(len(tried.outcomes) for tried in model._contexts.values())
         return model
 
     def _expected(self, rows: Rows) -> FloatArray:
@@ -209,14 +203,13 @@ class RunsModel:
     def _learn(self, rows: Rows) -> None:
         for i, point in self._points(rows):
             key = rows.context_key[i]
-            tried = self._contexts.pop(key, None) or Tried()
-            self._contexts[key] = tried
+            tried = self._contexts.get(key) or Tried()
+            self._contexts.put(key, tried)
             self._tried -= len(tried.outcomes)
             tried.add(point, rows.ran[i] > 0, rows.ran_weight[i] >= 1.0)
             self._tried += len(tried.outcomes)
             while self._tried > MAX_TRIED and len(self._contexts) > 1:
-                _, oldest = self._contexts.popitem(last=False)
-                self._tried -= len(oldest.outcomes)
+                self._tried -= len(self._contexts.drop_first().outcomes)
 
     def _firmness(self, rows: Rows) -> FloatArray:
         """(n,) how firmly each outcome is believed, with all that is known by now."""
@@ -247,3 +240,24 @@ def _margins(rows: Rows) -> Rows:
     """The rows that reported a guard's metric, with the margin to its bound as their score."""
     told = rows.take(np.flatnonzero(np.isfinite(rows.margin)))
     return replace(told, score=told.margin, weight=np.ones(len(told)))
+
+
+def _pack(told: Sequence[tuple[str, int, Tried]]) -> bytes:
+    head = [
+        [key, turn, [[o.yes, o.no, o.weak, o.expected] for o in tried.outcomes.values()]]
+        for key, turn, tried in told
+    ]
+    points = b"".join(point for _, _, tried in told for point in tried.outcomes)
+    return seal(json.dumps(head, separators=(",", ":")).encode() + b"\n" + points)
+
+
+def _unpack(blob: bytes) -> Iterator[tuple[str, int, Tried]]:
+    head, _, points = unseal(blob).partition(b"\n")
+    told = json.loads(head)
+    width, at = len(points) // sum(len(outcomes) for _, _, outcomes in told), 0
+    for key, turn, outcomes in told:
+        tried = Tried()
+        for values in outcomes:
+            tried.outcomes[points[at : at + width]] = Outcomes(*values)
+            at += width
+        yield key, turn, tried
