@@ -8,6 +8,7 @@ stored; after a failed transaction they are thrown away.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,6 +35,7 @@ from tunerd.stages.versions import (
 )
 from tunerd.store import (
     ContextRow,
+    DamagedCheckpointError,
     RecommendationRow,
     RequestRow,
     Store,
@@ -287,8 +289,9 @@ class Books:
             is_manifest = (row.begins or b"").startswith(MANIFEST)
             if row.name in named or (is_manifest and manifests < KEEP_CHECKPOINTS):
                 manifests += 1
-                names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
-                kept |= {row.name, *names}
+                with suppress(DamagedCheckpointError):  # nobody can use it any more
+                    names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
+                    kept |= {row.name, *names}
         tx.prune_derivations(name, KEEP_DERIVATIONS)
         tx.delete_checkpoints(name, [row.name for row in rows if row.name not in kept])
 

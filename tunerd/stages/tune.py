@@ -44,9 +44,10 @@ ANSWER_S = 1.0
 has: half of what an answer may take."""
 SEARCH_S = 1.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
-OLDER_WAIT = 4.0
+OLDER_WAIT = 9.0
 """How long older contexts wait after a search of one of them that a new job had to wait for, in
-multiples of what it took: while jobs keep coming they take a fifth of the time."""
+multiples of what it took: while jobs keep coming they take a tenth of the time. Where a job comes
+in, a context is not older any more."""
 LOOK_EVERY_S = 0.5
 """How often operators' commands are looked for."""
 HOUSEKEEP_EVERY_S = 10.0
