@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from tests.stages.fakes import Heard, Time
-from tests.stages.tuning import NAME, Tuning, random_jobs
+from tests.stages.tuning import NAME, Tuning, random_jobs, tamper
 from tunerd.core.observation import Observation
 from tunerd.stages import deriving
 from tunerd.stages.build import build
@@ -96,14 +96,6 @@ def copied(filled: Tuning, tmp_path: Path) -> Iterator[Store]:
     target.close()
     with open_store(f"sqlite:///{tmp_path}/store.sqlite") as opened:
         yield opened
-
-
-def tamper(store: Store, statement: str, *values: object) -> None:
-    """Change a row behind tunerd's back."""
-    assert store._database.path is not None
-    with sqlite3.connect(store._database.path) as connection:
-        assert connection.execute(statement, values).rowcount > 0
-    connection.close()
 
 
 def last(store: Store) -> Derivation:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, random_jobs, study
+from tests.stages.tuning import Tuning, random_jobs, study, tamper
 from tunerd.core.model import Model
 from tunerd.core.study import parse_study
 from tunerd.reports import Stepped
@@ -180,6 +180,13 @@ def test_the_latest_checkpoints_are_kept_whole(
     assert len(tuning.store.checkpoint("toy", made_from[0])) > 4_096
     with pytest.raises(LookupError):
         parts_of(tuning.store, "toy", made_from[-1])
+    damaged = "UPDATE checkpoints SET blob = substr(blob, 1, 100) WHERE name = ?"
+    tamper(tuning.store, damaged, made_from[0])
+    tuning.add(random_jobs(1, seed=70, first=70))
+    assert tuning.run(tune)
+    left = {row.name for row in tuning.store.checkpoints("toy")}
+    assert made_from[0] not in left
+    assert made_from[1] in left
 
 
 def test_a_rebuild_that_fails_is_told_and_the_model_that_serves_goes_on(

@@ -1,5 +1,6 @@
 """One study and the tune stage on it: what its tests have in common."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,7 +18,7 @@ from tunerd.settings.model import TuneSettings
 from tunerd.stages.tune import HOUSEKEEP_EVERY_S, Tune
 from tunerd.store import RecommendationRow, Store
 
-__all__ = ["Lines", "Tuning", "job", "random_jobs", "study", "true_speed"]
+__all__ = ["Lines", "Tuning", "job", "random_jobs", "study", "tamper", "true_speed"]
 
 NAME = "toy"
 TOPIC = "recommendations"
@@ -135,3 +136,11 @@ class Tuning:
         waiting = self.store.unsent(1000)
         self.store.mark_sent([one.id for one in waiting], self.time.now())
         return [(one.context_key or "", one.revision, one.value) for one in waiting]
+
+
+def tamper(store: Store, statement: str, *values: object) -> None:
+    """Change a row behind tunerd's back."""
+    assert store._database.path is not None
+    with sqlite3.connect(store._database.path) as connection:
+        assert connection.execute(statement, values).rowcount > 0
+    connection.close()
