@@ -6,7 +6,6 @@ already: the fits that leave contexts out serve for that, each context in exactl
 process learns a job at once and in milliseconds, and is made when it is asked for.
 """
 
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from safetensors.numpy import load, save
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal, unseal
+from tunerd.core.learners.blobs import seal_headed, unseal_headed
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs
 from tunerd.core.learners.shelves import Shelves
@@ -162,7 +161,7 @@ class OwnProcesses:
             "values": np.concatenate([np.stack(v, axis=1) for _, *v in points]),
         }
         head = [[key, turn, len(own.points), own.dump()] for key, turn, own in told]
-        return seal(json.dumps(head, separators=(",", ":")).encode() + b"\n" + save(values))
+        return seal_headed(head, save(values))
 
 
 def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
@@ -182,8 +181,8 @@ def load_jobs(blobs: Mapping[str, bytes]) -> Shelves[OwnJobs]:
 
 
 def _unpack(blob: bytes) -> Iterator[tuple[str, int, OwnJobs]]:
-    head, _, body = unseal(blob).partition(b"\n")
+    told, body = unseal_headed(blob)
     values, at = load(body), 0
-    for key, turn, points, state in json.loads(head):
+    for key, turn, points, state in told:
         part = slice(at, at := at + points)
         yield key, turn, OwnJobs.load(state, values["X"][part], values["values"][part])

@@ -11,7 +11,6 @@ speed, and a configuration runs at most as probably as its margin is above 0. So
 bound is known before any job has broken it.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +20,7 @@ from scipy.special import betaln, ndtr, softmax
 
 from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.blobs import seal_headed, seal_json, unseal_headed, unseal_json
 from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.boosted_trees import BoostedTrees
@@ -248,12 +247,11 @@ def _pack(told: Sequence[tuple[str, int, Tried]]) -> bytes:
         for key, turn, tried in told
     ]
     points = b"".join(point for _, _, tried in told for point in tried.outcomes)
-    return seal(json.dumps(head, separators=(",", ":")).encode() + b"\n" + points)
+    return seal_headed(head, points)
 
 
 def _unpack(blob: bytes) -> Iterator[tuple[str, int, Tried]]:
-    head, _, points = unseal(blob).partition(b"\n")
-    told = json.loads(head)
+    told, points = unseal_headed(blob)
     width, at = len(points) // sum(len(outcomes) for _, _, outcomes in told), 0
     for key, turn, outcomes in told:
         tried = Tried()
