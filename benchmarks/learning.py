@@ -1,4 +1,4 @@
-"""What learning costs as history grows: a batch of ten jobs, a rebuild, scoring, memory.
+"""What learning costs as history grows: ten jobs, a rebuild, scoring, memory, a checkpoint.
 
 For each predictor and each length of history a process of its own takes in simulated jobs of a
 dozen contexts (random configurations, which is the most there is to learn from), fits its model,
@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             bars.say(f"{title}: probability to run of them", one["runs_ms"], "ms")
             bars.say(f"{title}: model, as saved", one["model_mib"], "MiB")
+            bars.say(f"{title}: saved anew after {BATCH} jobs", one["written_kib"], "KiB")
             bars.say(f"{title}: memory of the process", one["resident_mib"], "MiB")
             bars.say(f"{title}: at its most", one["peak_mib"], "MiB")
         growth = found[lengths[-1]]["learn_ms"] / found[lengths[0]]["learn_ms"]
@@ -111,12 +112,16 @@ def measured(name: str, jobs: int, quick: bool) -> dict[str, float]:
     repeats = 2 if quick else 7
     score = [seconds(lambda: model.predictor.predict(rows)) for _ in range(repeats)]
     runs = [seconds(lambda: model.runs.predict(rows)) for _ in range(repeats)]
+    saved = model.dump()
+    tuner.learn(list(islice(stream, BATCH)))
+    changed = [part for name, part in model.dump().items() if saved.get(name) != part]
     return {
         "learn_ms": 1e3 * float(np.median(took[1:])),
         "rebuild_s": rebuild,
         "score_ms": 1e3 * float(np.median(score)),
         "runs_ms": 1e3 * float(np.median(runs)),
-        "model_mib": sum(map(len, model.dump().values())) / 2**20,
+        "model_mib": sum(map(len, saved.values())) / 2**20,
+        "written_kib": sum(map(len, changed)) / 2**10,
         "resident_mib": resident_mib(os.getpid()),
         "peak_mib": peak_mib(os.getpid()),
     }
