@@ -57,8 +57,8 @@ MOST_WAITING = 5
 none waits for ever where jobs come about as fast as they can be answered, and no job waits until a
 whole flood has been."""
 KEEP_CHECKPOINTS = 200
-"""Latest checkpoints kept, so that what was recommended lately can be derived again. Each holds
-less than 0.1 MB of its own; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
+"""Latest checkpoints kept, so that what was recommended lately can be derived again. A job changes
+less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
 PRUNE_EVERY = 50

@@ -29,8 +29,10 @@ __all__ = [
 ]
 
 
-SMALL = 2**16
 BEGINS = 8
+"""Bytes of a checkpoint that are listed with it …"""
+SMALL = 2**16
+"""… if it is shorter than this: a store reads a long one whole to tell how it begins."""
 
 
 class DamagedCheckpointError(TunerdError):
@@ -91,7 +93,7 @@ class CheckpointRow:
     size: int
     """Bytes."""
     begins: bytes | None = None
-    """With which :data:`BEGINS` bytes, if it is shorter than :data:`SMALL`: to tell what it is."""
+    """Its first :data:`BEGINS` bytes, if it is shorter than :data:`SMALL`: they tell what it is."""
 
 
 class LearnedReads(Reads):
