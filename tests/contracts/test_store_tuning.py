@@ -135,9 +135,6 @@ class TestLearned:
             (name, 25_600, bytes(range(8))),
         ]
         with store.transaction() as tx:
-            large = tx.save_checkpoint(STUDY, bytes(100_000), LATER)
-        assert [one.begins for one in store.checkpoints(STUDY) if one.name == large] == [None]
-        with store.transaction() as tx:
             tx.delete_checkpoints(STUDY, [name])
         with pytest.raises(LookupError, match=name):
             store.checkpoint(STUDY, name)

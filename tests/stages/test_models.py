@@ -186,6 +186,8 @@ def test_the_latest_checkpoints_are_kept_whole(
     assert tuning.run(tune)
     left = {row.name for row in tuning.store.checkpoints("toy")}
     assert made_from[0] not in left
+    (told,) = tuning.lines.of("checkpoint damaged")
+    assert made_from[0] in told["problem"]
     assert made_from[1] in left
 
 

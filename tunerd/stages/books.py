@@ -8,7 +8,6 @@ stored; after a failed transaction they are thrown away.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,13 +25,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.basis import keep_basis
 from tunerd.stages.recommended import Line, Recommended, Said
-from tunerd.stages.versions import (
-    MANIFEST,
-    add_versions,
-    keep_versions,
-    manifest_of,
-    parts_of,
-)
+from tunerd.stages.versions import MANIFEST, add_versions, keep_versions, manifest_of, parts_of
 from tunerd.store import (
     ContextRow,
     DamagedCheckpointError,
@@ -53,9 +46,9 @@ raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25
 """Steps after which a checkpoint is due: recovery learns those since the last one again."""
 MOST_WAITING = 5
-"""Contexts whose new jobs wait since earlier steps that come before those of the latest jobs: so
-none waits for ever where jobs come about as fast as they can be answered, and no job waits until a
-whole flood has been."""
+"""Contexts, the latest, whose jobs wait since earlier steps and that come before those of new jobs:
+so most are told in turn where jobs come about as fast as they can be answered, and no new job waits
+until a whole flood has been. What waits longer is among the older contexts, the first of them."""
 KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. A job changes
 less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
@@ -261,7 +254,7 @@ class Books:
             or self.steps_since >= STEPS_PER_CHECKPOINT
         )
 
-    def _checkpoint(self, tx: Transaction, now: datetime) -> None:
+    def _checkpoint(self, tx: Transaction, now: datetime, said: Said) -> None:
         assert self.tuner.model is not None
         name, parts = self.study.name, self.tuner.model.dump()
         saved = {part: one for part, one in self.parts.items() if parts.get(part) is one[0]}
@@ -275,9 +268,9 @@ class Books:
         self.steps_since = 0
         self.checkpoints += 1
         if self.checkpoints % PRUNE_EVERY == 0:
-            self._prune(tx)
+            self._prune(tx, said)
 
-    def _prune(self, tx: Transaction) -> None:
+    def _prune(self, tx: Transaction, said: Said) -> None:
         """Drop the parts that none of the latest checkpoints is made of."""
         name = self.study.name
         kept: set[str] = set()
@@ -286,12 +279,17 @@ class Books:
         manifests = 0
         rows = tx.checkpoints(name)
         for row in rows:  # newest first
-            is_manifest = (row.begins or b"").startswith(MANIFEST)
-            if row.name in named or (is_manifest and manifests < KEEP_CHECKPOINTS):
-                manifests += 1
-                with suppress(DamagedCheckpointError):  # nobody can use it any more
-                    names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
-                    kept |= {row.name, *names}
+            latest = row.begins == MANIFEST and manifests < KEEP_CHECKPOINTS
+            if row.name not in named and not latest:
+                continue
+            manifests += 1
+            try:
+                names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
+            except DamagedCheckpointError as error:  # nobody can use it any more
+                detail = {"problem": f"{error}; it is dropped"}
+                said.lines.append(Line("checkpoint damaged", detail, wrong=True))
+                continue
+            kept |= {row.name, *names}
         tx.prune_derivations(name, KEEP_DERIVATIONS)
         tx.delete_checkpoints(name, [row.name for row in rows if row.name not in kept])
 
@@ -308,7 +306,7 @@ class Books:
             if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
         }
         if self._checkpoint_due(changes.swapped, bool(news)):
-            self._checkpoint(tx, now)
+            self._checkpoint(tx, now, said)
         said.lines += add_versions(
             tx,
             self.study.name,

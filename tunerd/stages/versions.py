@@ -11,6 +11,8 @@ from tunerd.store import ModelVersion, Store, Transaction
 
 __all__ = ["MANIFEST", "add_versions", "built_last", "keep_versions", "manifest_of", "parts_of"]
 
+MANIFEST = b'{"parts"'
+"""What a manifest begins with, and no part of a model."""
 REMEMBERED = 200
 """Versions listed; of most of them only the row is left."""
 
@@ -75,10 +77,6 @@ def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersio
         ),
         None,
     )
-
-
-MANIFEST = b'{"parts"'
-"""What a manifest begins with, and no part of a model."""
 
 
 def manifest_of(names: Mapping[str, str]) -> bytes:

@@ -30,9 +30,7 @@ __all__ = [
 
 
 BEGINS = 8
-"""Bytes of a checkpoint that are listed with it …"""
-SMALL = 2**16
-"""… if it is shorter than this: a store reads a long one whole to tell how it begins."""
+"""Bytes of a checkpoint that are listed with it, to tell what it is."""
 
 
 class DamagedCheckpointError(TunerdError):
@@ -92,8 +90,8 @@ class CheckpointRow:
     created_at: datetime
     size: int
     """Bytes."""
-    begins: bytes | None = None
-    """Its first :data:`BEGINS` bytes, if it is shorter than :data:`SMALL`: they tell what it is."""
+    begins: bytes
+    """Its first :data:`BEGINS` bytes."""
 
 
 class LearnedReads(Reads):
@@ -184,12 +182,7 @@ class LearnedReads(Reads):
                 checkpoints.c.name,
                 checkpoints.c.created_at,
                 sa.func.length(checkpoints.c.blob),
-                sa.case(
-                    (
-                        sa.func.length(checkpoints.c.blob) < SMALL,
-                        sa.func.substr(checkpoints.c.blob, 1, BEGINS, type_=sa.LargeBinary),
-                    ),
-                ),
+                sa.func.substr(checkpoints.c.blob, 1, BEGINS, type_=sa.LargeBinary),
             )
             .where(checkpoints.c.study == study)
             .order_by(checkpoints.c.created_at.desc(), checkpoints.c.name)

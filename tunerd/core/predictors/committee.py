@@ -111,7 +111,7 @@ class Committee(Predictor):
         self._left_out, self._live = left_out, live
         """In contexts that are new, and in known ones."""
         self._left_out_told: LeftOut | None = None
-        self._fitted: dict[str, bytes] | None = None
+        self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
         self._last: tuple[Rows, _Said] | None = None
         """What was believed of a few rows, asked about since anything was learned."""
@@ -393,14 +393,14 @@ class Committee(Predictor):
 
     def dump(self) -> dict[str, bytes]:
         """See :meth:`Predictor.dump`."""
-        if self._fitted is None:
-            self._fitted = self._dump_fitted()
+        if self._dumped is None:
+            self._dumped = self._dump_fitted()
         live = {
             "noise": self._noise,
             "keys": [record.keys for record in self._live],
             "contexts": len(self._own.jobs),
         }
-        blobs = {**self._fitted, **self._own.dump(), "live": seal_json(live)}
+        blobs = {**self._dumped, **self._own.dump(), "live": seal_json(live)}
         for kind, record in zip(KINDS, self._live, strict=True):
             blobs[f"live {kind}"] = seal(save(dict(record.arrays())))
         for i, council in enumerate((self._whole, *self._own.parts)):
