@@ -35,6 +35,9 @@ UPDATE_S = 0.15
 PREDICT_S = 0.2
 OPTIMISM = 0.5
 """Standard deviations of the prediction that count in favour of trying."""
+MIN_FEASIBLE = 0.8
+"""Probability to run below which a configuration lies far below, whatever the study says: as most
+studies have it. The lower, the easier a space is to climb."""
 TUNER_ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 """The tuner process is started with these; they must be there before the libraries are loaded."""
 
@@ -90,7 +93,7 @@ def most_gpus(contexts: Sequence[Mapping[str, Scalar]]) -> Mapping[str, Scalar]:
 
 def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situation:
     """A model of simulated jobs in ``context`` and at a half and a quarter of its GPUs."""
-    study = parse_study(text)
+    study = replace(parse_study(text), min_feasible=MIN_FEASIBLE)
     simulator, features, rng = simulator_for(study), FeatureMap(study), np.random.default_rng(0)
     gpus = int(str(context["n_gpus"]))
     contexts = [{**context, "n_gpus": gpus // divisor} for divisor in (1, 2, 4)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import START, Inline, job, random_jobs, study, true_speed
+from tunerd.core.advisor import START_RAN
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
@@ -46,6 +47,34 @@ def test_before_anything_is_known_it_spreads_out() -> None:
     advice = tuner.advise(tuner.study.context_key({"n": 8}), None)
     assert all(c.kind is Kind.EXPLORE and c.predicted is None for c in advice.candidates)
     assert len({json.dumps(c.config) for c in advice.candidates}) == 7
+
+
+@pytest.mark.parametrize("share", ["0.5", "0.8"])
+def test_where_most_jobs_try_something_no_search_begins_beside_the_baseline(share: str) -> None:
+    baseline: dict[str, Value] = {"x": 1, "y": "a", "z": False}
+    others: list[dict[str, Value]] = [{"x": 3 + i, "y": "c", "z": True} for i in range(START_RAN)]
+
+    def changes(configs: list[dict[str, Value]]) -> tuple[float, bool]:
+        """In how many parameters candidates differ from the baseline, and whether the best
+        predicted leads them."""
+        context = {"n": 8}
+        told = [
+            job(i, context, config, speed=true_speed(context, config) * (1.0 + 0.01 * (i % 3)))
+            for i, config in enumerate(configs, 1)
+        ]
+        tuner = Tuner(study(explore_share=share), Inline())
+        for step in steps(told, 5):
+            tuner.learn(step)
+        found = tuner.advise(tuner.study.context_key(context), None).candidates
+        found = tuple(one for one in found if one.kind is not Kind.CONFIRM)
+        predicted = [one.predicted.median for one in found if one.predicted]
+        differ = [sum(one.config[k] != v for k, v in baseline.items()) for one in found]
+        return float(np.mean(differ)), predicted[0] == max(predicted)
+
+    differ, _ = changes([baseline] * 10)
+    assert differ >= 2.0 if share == "0.8" else differ < 1.5  # at random, or with care
+    _, best_first = changes([baseline] * 10 + others)
+    assert best_first
 
 
 def test_observations_must_follow_without_a_gap() -> None:

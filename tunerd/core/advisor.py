@@ -32,6 +32,12 @@ MOSTLY_EVERYDAY = 0.5
 """Explore share up to which new configurations are introduced by a test."""
 SHORTLIST = 256
 """Best configurations of a search that a batch is chosen from."""
+START_RAN = 5
+"""Where most jobs try something and nothing is known from elsewhere, configurations drawn at random
+come first, until so many of all that were tried ran …"""
+START = 15
+"""… or so many were tried. A search that has seen nothing but a baseline looks at its neighbours
+and at corners: in ``make demo`` it took most of 300 jobs to get away from it."""
 
 
 @dataclass
@@ -143,14 +149,15 @@ class Advisor:
             self._settle(state, survey, sequence, profiling=profiling)
             survey = replace(survey, space=self._near(key, state, survey.space))
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
-        if model is None:
+        elsewhere = sequence > 2 * state.evidence.jobs
+        begins = self._exploring and not (elsewhere or profiling or _started(state))
+        if model is None or begins:
             prospects = survey.start(self.study.search.keep, rng)
         else:
             keep = max(self.study.search.keep, SHORTLIST)
             budget = Budget(self.study.search.evaluations, keep)
             begin = survey.known_good(running)
             found = self._searcher.search(survey.space, survey.acquisition, rng, budget, begin)
-            elsewhere = sequence > 2 * state.evidence.jobs
             batch = survey.batch(found.codes, found.scores, running, rng, elsewhere=elsewhere)
             prospects = batch + survey.at_random()
         prospects = survey.again() + prospects
@@ -171,9 +178,14 @@ class Advisor:
                 given_up,
             ),
             # Where most jobs are there to find something, the best estimate leads and no test.
-            None if self.study.explore_share > MOSTLY_EVERYDAY else state.introduction,
+            None if self._exploring else state.introduction,
             overrated,
         )
+
+    @property
+    def _exploring(self) -> bool:
+        """Whether most jobs are there to find something."""
+        return self.study.explore_share > MOSTLY_EVERYDAY
 
     def everywhere(
         self,
@@ -200,3 +212,9 @@ class Advisor:
                 if survey.rivals[0]:
                     seen.append(fallback.look(survey, configs))
         return fallback.entry(self.study, configs, seen)
+
+
+def _started(state: ContextState) -> bool:
+    """Whether a search has something to begin from."""
+    tried = [one for one in state.evidence.trials.values() if one.ran or one.failures]
+    return len(tried) >= START or sum(one.ran > 0 for one in tried) >= START_RAN

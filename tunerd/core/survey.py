@@ -151,8 +151,10 @@ class Survey:
         return self._named(found, self.outlook(picked))
 
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
-        """A spread-out random start, for when there is nothing to predict from yet."""
-        return self._named((code, 0.0) for code in self.space.spread(count, rng))
+        """A spread-out random start, for when there is nothing to search by yet."""
+        codes = self.space.spread(count, rng)
+        seen = None if self.model is None or not len(codes) else self.outlook(codes)
+        return self._named([(code, 0.0) for code in codes], seen)
 
     def known_good(self, running: Recommendation | None) -> Codes:
         """Where a search begins, (n, D): what the last one here brought, and the best that ran.
