@@ -1,12 +1,23 @@
 """Which jobs are left out of fits."""
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.tuning import random_jobs, study
 from tunerd.core.features import FeatureMap
-from tunerd.core.folds import ENOUGH, FEW_ROWS, ONE_IN, TURNS, apart
+from tunerd.core.folds import (
+    ENOUGH,
+    FEW_ROWS,
+    MOST_KEPT,
+    MOST_LEFT,
+    ONE_IN,
+    TURNS,
+    all_but_few,
+    apart,
+)
 
 TOY = study()
 FEATURES = FeatureMap(TOY)
@@ -42,3 +53,24 @@ def test_one_context_is_left_out_by_rows_alone() -> None:
 def test_of_many_rows_no_more_are_left_out_alone_than_are_needed() -> None:
     folds = [fold for fold in apart(ROWS, FEATURES, 0) if not fold.without]
     assert [len(fold.held) for fold in folds] == [ENOUGH]
+
+
+@given(st.integers(0, 300), st.integers(0, 5))
+def test_of_some_contexts_all_but_a_few_rows_are_left_out(n: int, seed: int) -> None:
+    rows = ROWS.take(np.arange(n))
+    fold = all_but_few(rows, FEATURES, seed)
+    if fold is None:
+        assert n < 2 * FEW_ROWS
+        return
+    assert not fold.without
+    assert sorted([*fold.held, *fold.kept]) == list(range(n))
+    assert len(fold.kept) >= FEW_ROWS
+    of, left = Counter(rows.context_key), Counter(rows.context_key[i] for i in fold.held)
+    assert sum(of[key] for key in left) <= MOST_LEFT * n
+    for key, gone in left.items():
+        assert 1 <= of[key] - gone <= min(MOST_KEPT, of[key] // 2)
+
+
+def test_where_there_is_one_context_it_keeps_its_rows() -> None:
+    same = [i for i, key in enumerate(ROWS.context_key) if key == ROWS.context_key[0]]
+    assert all_but_few(ROWS.take(np.array(same)), FEATURES, 0) is None

@@ -7,6 +7,9 @@ near relatives says little of how it does on those that have none.
 
 And jobs alone, in fits of their own: one that misses half of the contexts would tell less of the
 others too, and who learns from a context's own jobs would seem to be worth more than it is.
+
+Between the two lie contexts of which a few jobs are known (:func:`all_but_few`): who is best there
+is best neither where nothing is known nor where hundreds of jobs are.
 """
 
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ from tunerd.core.features.rows import Rows
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
 
-__all__ = ["FEW_ROWS", "Fold", "apart"]
+__all__ = ["FEW_ROWS", "Fold", "all_but_few", "apart"]
 
 MOST_LEFT = 0.6
 """Share of all rows that one fit leaves out at most, if there are contexts enough."""
@@ -33,6 +36,8 @@ ENOUGH = 400
 """… or until so many were."""
 FEW_ROWS = 5
 """Rows that have to be left for a fit."""
+MOST_KEPT = 20
+"""Rows that a context keeps of which most are left out; never more than half."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,28 @@ def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
             yield from _fold(part[group] == fold, frozenset(names[part == fold]))
     for fold in range(1 if len(rows) >= ENOUGH * ONE_IN else TURNS):
         yield from _fold(turn == fold, frozenset())
+
+
+def all_but_few(rows: Rows, features: "FeatureMap", seed: int) -> Fold | None:
+    """Leave out most rows of one kind of contexts and of the largest, as it is soon after they were
+    new: each keeps between 1 and :data:`MOST_KEPT`, 1 or 2 as often as 10 to 20. None where there
+    is one context, or none has two rows."""
+    rng = np.random.default_rng([seed, 1])
+    names, first, group, size = np.unique(
+        np.array(rows.context_key), return_index=True, return_inverse=True, return_counts=True
+    )
+    if len(names) < 2:
+        return None
+    part = _parted(rows.X[first], size, features, rng)
+    kinds = [kind for kind in (0, 1) if (part == kind).any()] or [2]
+    if size[np.isin(part, kinds)].sum() > MOST_LEFT * len(rows):
+        kinds = kinds[:1]
+    places = np.split(np.argsort(group, kind="stable"), np.cumsum(size)[:-1])
+    held = np.zeros(len(rows), bool)
+    for context in np.flatnonzero(np.isin(part, kinds)).tolist():
+        there = rng.permutation(places[context])
+        held[there[min(round(MOST_KEPT ** rng.random()), max(len(there) // 2, 1)) :]] = True
+    return next(_fold(held, frozenset()), None)
 
 
 def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[Fold]:

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal_json, unseal_json
-from tunerd.core.predictors.committee import ALONE, Committee
+from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.predictors.committee import ALONE, KINDS, Committee
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
 
@@ -108,10 +109,31 @@ def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> No
 def test_members_that_do_not_help_are_not_asked() -> None:
     features = FeatureMap(TOY)
     committee = Committee.fit(TOY, features, features.rows(random_jobs(400, 0)), seed=1)
-    for kind in ("known", "new"):
+    for kind in KINDS:
         shares = [weight[kind] for weight in committee.weights.values()]
         assert abs(sum(shares) - 1.0) < 1e-9
         assert min(shares) >= 0.0
+
+
+def test_who_was_right_where_few_jobs_were_left_counts_where_a_few_are_known() -> None:
+    features = FeatureMap(TOY)
+    rows = features.rows(random_jobs(900, 0))
+    place = {n: np.array([key.endswith(f"={n}") for key in rows.context_key]) for n in (8, 16)}
+    few, many = np.flatnonzero(place[8])[:4], np.flatnonzero(place[16])
+    known = rows.take(np.concatenate([few, many, np.flatnonzero(~place[8] & ~place[16])]))
+    blobs = dict(Committee.fit(TOY, features, known, seed=1).dump())
+
+    def said(right: int, n: int) -> FloatArray:
+        record = dict(load(unseal(blobs["left_out few"])))
+        off = np.where(np.arange(record["mean"].shape[1]) == right, 0.0, 1.0)
+        wrong = np.random.default_rng(0).normal(size=record["mean"].shape)
+        record["mean"] = record["score"][:, None] + off * wrong
+        told = blobs | {"left_out few": seal(save(record))}
+        return Committee.load(TOY, features, told).predict(every(features, n)[0]).mean
+
+    few, many, new = (np.abs(said(0, n) - said(2, n)).max() for n in (8, 16, 512))
+    assert few > 0.002
+    assert many == new == 0.0
 
 
 def test_the_more_jobs_a_context_has_the_better_it_is_predicted_and_the_surer() -> None:

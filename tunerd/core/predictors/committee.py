@@ -3,11 +3,11 @@
 No kind of predictor is the best everywhere: a process on tens of jobs, trees on thousands, networks
 where what matters is the order, and the one that is best on a study may be useless on the next. So
 several are asked, and weighted by how well each does here, down to 0, when they are not asked any
-more (learners/blending.py). Two sets of weights stand on jobs that the members had not seen: for
-contexts that nobody has run yet, and for those with jobs of their own. They come from fits that
-leave whole contexts out, and others that leave single jobs out, and then from every job that
-arrives, predicted before it is learned. With the jobs of a context its weights move from the ones
-to the others.
+more (learners/blending.py). Three sets of weights stand on jobs that the members had not seen: for
+contexts that nobody has run yet, for those with a few jobs of their own, and for those with many.
+They come from fits that leave out whole contexts, most of some, and single jobs, and then from
+every job that arrives, predicted before it is learned. With the jobs of a context its weights move
+from the ones to the others.
 
 In a context with jobs of its own there is one member more, a process over these jobs alone, around
 what members say that have *not* seen this context (learners/local.py): the fits that leave contexts
@@ -15,6 +15,7 @@ out serve for that, each context in exactly one of them. It learns a job at once
 milliseconds; members wait for the next fit. With nothing known elsewhere it is all there is.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -23,7 +24,7 @@ from safetensors.numpy import load, save
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, places_of
 from tunerd.core.features.rows import Rows
-from tunerd.core.folds import Fold, apart
+from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
@@ -57,8 +58,11 @@ LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
 FEW = 20
 """Rows up to which everybody is asked at once: most likely they are to be learned next."""
-KINDS = "new", "known"
-"""Of contexts."""
+KINDS = "new", "few", "known"
+"""Of contexts: nobody has run them, a few jobs are known of them, many are."""
+CLOSE = 2.0
+"""Where contexts have no more than so many times as many configurations as those that were left a
+few jobs, both are of one kind."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -86,6 +90,21 @@ class _Said(NamedTuple):
         return _Said(*of_rows, self.doubt[where], self.told[where], self.points[where])
 
 
+class _Records(NamedTuple):
+    """What was said of jobs not yet seen, by kind of context; the own process has no say in new
+    ones."""
+
+    new: Record
+    few: Record
+    known: Record
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Of nothing yet."""
+        members = len(MEMBERS)
+        return cls(*(Record.empty(m) for m in (members, members + 1, members + 1)))
+
+
 class Committee(Predictor):
     """See the module. Deterministic for its rows and seed."""
 
@@ -95,8 +114,8 @@ class Committee(Predictor):
         whole: Council,
         own: OwnProcesses,
         state: Mapping[str, Any],
-        left_out: tuple[Record, Record],
-        live: tuple[Record, Record],
+        left_out: _Records,
+        live: _Records,
     ) -> None:
         self._features, self._whole, self._own = features, whole, own
         self._typical: float = state["typical"]
@@ -109,7 +128,8 @@ class Committee(Predictor):
         self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
         self._left_out, self._live = left_out, live
-        """In contexts that are new, and in known ones."""
+        self._tried: tuple[float, float] = tuple(state["tried"])
+        """Configurations that were typically tried, where a few jobs were left and where many."""
         self._left_out_told: LeftOut | None = None
         self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
@@ -128,8 +148,9 @@ class Committee(Predictor):
             "noise": 1.0,
             "usual": None,
             "wider": 1.0,
+            "tried": (0.0, 0.0),
         }
-        nothing = Record.empty(len(MEMBERS)), Record.empty(len(MEMBERS) + 1)
+        nothing = _Records.empty()
         carry = np.zeros(len(MEMBERS))
         if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
             whole = Council({})
@@ -139,21 +160,28 @@ class Committee(Predictor):
         folds = list(apart(rows, features, seed))
         councils = [whole.refitted(study, features, rows, fold.kept, seed) for fold in folds]
         each = list(zip(folds, councils, strict=True))
+        most = all_but_few(rows, features, seed)
+        few = most and (most, whole.refitted(study, features, rows, most.kept, seed))
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
         found = cls(features, whole, own, state, nothing, nothing)
-        found._examine(strange, [one for one in each if not one[0].without], rows, seed)
+        known = [one for one in each if not one[0].without]
+        found._examine(strange, [few] if few else [], known, rows, seed)
         own.tell(own.jobs)
         return found
 
     @property
     def weights(self) -> dict[str, dict[str, float]]:
-        """Member → its weight in contexts that are ``known`` and in ``new`` ones; ``own`` is the
-        process over a context's own jobs."""
-        both = zip([*MEMBERS, "own"], self._known.tolist(), [*self._new.tolist(), 0.0], strict=True)
-        return {name: {"known": known, "new": new} for name, known, new in both}
+        """Member → its weight in each kind of contexts (:data:`KINDS`); ``own`` is the process over
+        a context's own jobs."""
+        kinds = np.stack([np.append(self._new, 0.0), self._few, self._known], axis=1)
+        names = [*MEMBERS, "own"]
+        return {
+            name: dict(zip(KINDS, of_kinds, strict=True))
+            for name, of_kinds in zip(names, kinds.tolist(), strict=True)
+        }
 
     def update(self, rows: Rows, recent: Rows) -> None:
         """See :meth:`Predictor.update`. Members wait for the next fit."""
@@ -200,7 +228,8 @@ class Committee(Predictor):
         if self._whole.members:
             share = np.array([o.share if o else 1.0 for o in owns])
             weight[:, :-1] = share[:, None] * self._weights(points)[:, :-1]
-            asked = np.maximum(self._new, self._known[:-1]) if everybody else weight[:, :-1]
+            ever = np.maximum(self._new, np.maximum(self._few, self._known)[:-1])
+            asked = ever if everybody else weight[:, :-1]
             mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
@@ -262,29 +291,43 @@ class Committee(Predictor):
     def _weights(self, points: IntArray) -> FloatArray:
         """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a
         context were tried: between those for a new one and those for a known one."""
-        known = familiar(points)[:, None]
-        mixed = (1.0 - known) * np.append(self._new, 0.0) + known * self._known
+        new = np.append(self._new, 0.0)
+        if self._apart:
+            tried = np.log1p(np.array([0.0, *self._tried]))
+            way = np.interp(np.log1p(points), tried, [0.0, 1.0, 2.0])[:, None]
+            few, known = 1.0 - np.abs(way - 1.0), np.maximum(way - 1.0, 0.0)
+            mixed = (1.0 - few - known) * new + few * self._few + known * self._known
+        else:
+            known = familiar(points)[:, None]
+            mixed = (1.0 - known) * new + known * self._known
         mixed = np.where(mixed < LEAST, 0.0, mixed)
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
+
+    @property
+    def _apart(self) -> bool:
+        """Whether it is known of few jobs what it is of many."""
+        few, many = self._tried
+        return 0.0 < few * CLOSE < many
 
     # -- what each is worth -----------------------------------------------------------------
 
     def _examine(
         self,
         strange: Sequence[tuple[Fold, Council]],
+        few: Sequence[tuple[Fold, Council]],
         known: Sequence[tuple[Fold, Council]],
         rows: Rows,
         seed: int,
     ) -> None:
-        """Weigh members by what those say that have not seen some contexts, and some jobs; and see
-        how far off they are all together."""
+        """Weigh members by what those say that have not seen some contexts, most of some, and some
+        jobs; and see how far off they are all together."""
         rng = np.random.default_rng([seed, 2])
         far = Record.empty(len(MEMBERS))
         for i, (fold, council) in enumerate(strange):
             asked = rows.take(_some(fold.held, rng))
             said = council.ask(asked, np.ones(len(MEMBERS)))
             far = far.joined(_record(said, asked, f"{i} "))
-        self._left_out = far, self._left_out[1]
+        self._left_out = self._left_out._replace(new=far)
         self._weigh()
         own = self._own
         own.carry = self._new.copy()
@@ -292,14 +335,10 @@ class Committee(Predictor):
             left = _within_sd(far.score - far.mean @ own.carry, far.keys)
             usual = _within_sd(rows.score, rows.context_key)
             own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
-        near = Record.empty(len(MEMBERS) + 1)
-        tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
-        for i, (fold, council) in enumerate(known):
-            asked = rows.take(_some(fold.held, rng))
-            said, again, there = self._as_known(council, rows.take(fold.kept), asked)
-            near = near.joined(_record(said, asked, f"{i} "))
-            tried, points = np.append(tried, again), np.append(points, there)
-        self._left_out = far, near
+        scarce, _, there = self._asked_as_known(few, rows, rng)
+        near, tried, points = self._asked_as_known(known, rows, rng)
+        self._left_out = _Records(far, scarce, near)
+        self._tried = _typically(there), _typically(points)
         self._weigh()
         weights = self._weights(points)
         off, off_far = self._off(near, weights), self._off(far, self._new)
@@ -309,6 +348,20 @@ class Committee(Predictor):
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
         odd = (1.0 - familiar(points)) * weights[:, :-1].sum(axis=1)
         self._left_out_told = self._told_apart(far, near, tried, weights, odd)
+
+    def _asked_as_known(
+        self, folds: Sequence[tuple[Fold, Council]], rows: Rows, rng: np.random.Generator
+    ) -> tuple[Record, BoolArray, IntArray]:
+        """What was said of n rows left out of contexts that are known, whether their
+        configurations had been seen there (n,), and how many had (n,)."""
+        near = Record.empty(len(MEMBERS) + 1)
+        tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
+        for i, (fold, council) in enumerate(folds):
+            asked = rows.take(_some(fold.held, rng))
+            said, again, there = self._as_known(council, rows.take(fold.kept), asked)
+            near = near.joined(_record(said, asked, f"{i} "))
+            tried, points = np.append(tried, again), np.append(points, there)
+        return near, tried, points
 
     def _as_known(
         self, council: Council, seen: Rows, asked: Rows
@@ -335,9 +388,12 @@ class Committee(Predictor):
         there = self._whole.members
         prior = np.array([PRIOR.get(name, 1.0) if name in there else 0.0 for name in MEMBERS])
         prior /= max(prior.sum(), 1.0)
-        new, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
+        new, few, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
         self._new = weights_of(new, prior)
-        self._known = weights_of(known, np.append((1.0 - LOCAL) * prior, LOCAL))
+        prior = np.append((1.0 - LOCAL) * prior, LOCAL)
+        self._known = weights_of(known, prior)
+        between = 0.5 * (np.append(self._new, 0.0) + self._known)
+        self._few = weights_of(few, 0.5 * (prior + between))
 
     def _follow(self, said: _Said, rows: Rows) -> None:
         """Note what was said of rows before they are learned."""
@@ -346,14 +402,14 @@ class Committee(Predictor):
         seen = [self._own.jobs.get(key) for key in rows.context_key]
         new = np.array([own is None for own in seen], bool)
         known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
-        one, other = self._live
-        if new.any():
-            part = rows.take(np.flatnonzero(new))
-            one = one.joined(_record((said.mean[new, :-1], said.spread[new, :-1]), part))
-        if known.any():
-            part = rows.take(np.flatnonzero(known))
-            other = other.joined(_record((said.mean[known], said.spread[known]), part))
-        self._live = one.take(slice(-LIVE, None)), other.take(slice(-LIVE, None))
+        few = known & (said.points < math.sqrt(math.prod(self._tried))) & self._apart
+        found = []
+        kinds = (new, len(MEMBERS)), (few, None), (known & ~few, None)
+        for record, (of_kind, members) in zip(self._live, kinds, strict=True):
+            where = np.flatnonzero(of_kind)
+            heard = said.mean[where, :members], said.spread[where, :members]
+            found.append(record.joined(_record(heard, rows.take(where))).take(slice(-LIVE, None)))
+        self._live = _Records(*found)
 
     def _off(self, record: Record, weights: FloatArray) -> float | None:
         """How far off the blend is on jobs left out, squared and in its own spreads; None if they
@@ -421,6 +477,7 @@ class Committee(Predictor):
             "unknown": self._unknown,
             "usual": self._usual,
             "wider": self._wider,
+            "tried": self._tried,
         }
         records = zip(KINDS, self._left_out, strict=True)
         arrays = {f"left_out {kind}": seal(save(dict(one.arrays()))) for kind, one in records}
@@ -457,7 +514,7 @@ class Committee(Predictor):
             if len(own.jobs) != live["contexts"]:
                 raise KeyError("what some contexts' jobs said")
             state["noise"] = live["noise"]
-            left_out, latest = (records[0], records[1]), (records[2], records[3])
+            left_out, latest = _Records(*records[: len(KINDS)]), _Records(*records[len(KINDS) :])
             return cls(features, whole, own, state, left_out, latest)
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
@@ -466,6 +523,11 @@ class Committee(Predictor):
 def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> Record:
     keys = tuple(mark + key for key in rows.context_key)  # errors compare within one fit
     return Record(said[0], said[1], rows.score, keys)
+
+
+def _typically(points: IntArray) -> float:
+    """Geometric mean of numbers (n,) from 0 on; 0 of none."""
+    return float(np.expm1(np.log1p(points).mean())) if len(points) else 0.0
 
 
 def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
