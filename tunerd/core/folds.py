@@ -68,16 +68,16 @@ def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
         yield from _fold(turn == fold, frozenset())
 
 
-def all_but_few(rows: Rows, features: "FeatureMap", seed: int) -> Fold | None:
+def all_but_few(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
     """Leave out most rows of one kind of contexts and of the largest, as it is soon after they were
-    new: each keeps between 1 and :data:`MOST_KEPT`, 1 or 2 as often as 10 to 20. None where there
-    is one context, or none has two rows."""
+    new, in one fold: each keeps between 1 and :data:`MOST_KEPT`, 1 or 2 as often as 10 to 20. Where
+    there are several contexts and rows enough."""
     rng = np.random.default_rng([seed, 1])
     names, first, group, size = np.unique(
         np.array(rows.context_key), return_index=True, return_inverse=True, return_counts=True
     )
     if len(names) < 2:
-        return None
+        return
     part = _parted(rows.X[first], size, features, rng)
     kinds = [kind for kind in (0, 1) if (part == kind).any()] or [2]
     if size[np.isin(part, kinds)].sum() > MOST_LEFT * len(rows):
@@ -87,7 +87,7 @@ def all_but_few(rows: Rows, features: "FeatureMap", seed: int) -> Fold | None:
     for context in np.flatnonzero(np.isin(part, kinds)).tolist():
         there = rng.permutation(places[context])
         held[there[min(round(MOST_KEPT ** rng.random()), max(len(there) // 2, 1)) :]] = True
-    return next(_fold(held, frozenset()), None)
+    yield from _fold(held, frozenset())
 
 
 def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[Fold]:

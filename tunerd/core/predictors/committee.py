@@ -16,7 +16,7 @@ milliseconds; members wait for the next fit. With nothing known elsewhere it is 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -157,18 +157,19 @@ class Committee(Predictor):
             own = OwnProcesses(features, whole, (), {}, Shelves(jobs.items()), carry, None)
             return cls(features, whole, own, state, nothing, nothing)
         whole = Council.fit(study, features, rows, seed)
-        folds = list(apart(rows, features, seed))
-        councils = [whole.refitted(study, features, rows, fold.kept, seed) for fold in folds]
-        each = list(zip(folds, councils, strict=True))
-        most = all_but_few(rows, features, seed)
-        few = most and (most, whole.refitted(study, features, rows, most.kept, seed))
+
+        def refitted(folds: Iterable[Fold]) -> list[tuple[Fold, Council]]:
+            return [(f, whole.refitted(study, features, rows, f.kept, seed)) for f in folds]
+
+        each = refitted(apart(rows, features, seed))
+        few = refitted(all_but_few(rows, features, seed))
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
         found = cls(features, whole, own, state, nothing, nothing)
         known = [one for one in each if not one[0].without]
-        found._examine(strange, [few] if few else [], known, rows, seed)
+        found._examine(strange, few, known, rows, seed)
         own.tell(own.jobs)
         return found
 
@@ -402,7 +403,7 @@ class Committee(Predictor):
         seen = [self._own.jobs.get(key) for key in rows.context_key]
         new = np.array([own is None for own in seen], bool)
         known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
-        few = known & (said.points < math.sqrt(math.prod(self._tried))) & self._apart
+        few = known & self._apart & (said.points < math.sqrt(math.prod(self._tried)))
         found = []
         kinds = (new, len(MEMBERS)), (few, None), (known & ~few, None)
         for record, (of_kind, members) in zip(self._live, kinds, strict=True):
