@@ -229,8 +229,8 @@ def test_a_search_takes_a_moment_beside_its_predictions(clever: Searcher, name: 
     space = SPACES[name]
     started = time.thread_time()
     search(clever, space, separable(space), budget=Budget(10_000, 8))
-    # 0.3 to 0.8 s of one core; what a search may take in all is 2 s.
-    assert time.thread_time() - started < 2.0
+    # 0.4 to 1.6 s of one core, more where caches are shared; benchmarks.search holds the 2 s.
+    assert time.thread_time() - started < 6.0
 
 
 def test_more_seeds_are_more_policies_whose_best_are_merged(clever: Searcher) -> None:
