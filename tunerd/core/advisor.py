@@ -37,7 +37,7 @@ START_RAN = 5
 come first, until so many of all that were tried ran …"""
 START = 15
 """… or so many were tried. A search that has seen nothing but a baseline looks at its neighbours
-and at corners: in ``make demo`` it took most of 300 jobs to get away from it."""
+and at corners."""
 
 
 @dataclass

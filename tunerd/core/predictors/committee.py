@@ -58,8 +58,6 @@ LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
 FEW = 20
 """Rows up to which everybody is asked at once: most likely they are to be learned next."""
-KINDS = "new", "few", "known"
-"""Of contexts: nobody has run them, a few jobs are known of them, many are."""
 CLOSE = 2.0
 """Where contexts have no more than so many times as many configurations as those that were left a
 few jobs, both are of one kind."""
@@ -91,8 +89,8 @@ class _Said(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """What was said of jobs not yet seen, by kind of context; the own process has no say in new
-    ones."""
+    """What was said of jobs not yet seen, by kind of context: nobody has run it, a few jobs are
+    known of it, many are. The own process has no say in new ones."""
 
     new: Record
     few: Record
@@ -103,6 +101,9 @@ class _Records(NamedTuple):
         """Of nothing yet."""
         members = len(MEMBERS)
         return cls(*(Record.empty(m) for m in (members, members + 1, members + 1)))
+
+
+KINDS = _Records._fields
 
 
 class Committee(Predictor):
