@@ -27,10 +27,9 @@ def test_few_rows_and_rare_values_are_learned_as_well(n: int) -> None:
     assert np.corrcoef(trees.predict(rare), rare[:, 0])[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("averaged", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_single_row_is_enough(n: int, *, averaged: bool) -> None:
-    options = TreeOptions(trees=5, leaves=4, min_rows=1, seed=0, averaged=averaged)
+def test_a_single_row_is_enough(n: int) -> None:
+    options = TreeOptions(trees=5, leaves=4, min_rows=1, seed=0)
     trees = TreesData(X[:n], [1], np.ones(n)).grow(np.full(n, 0.5), options)
     assert np.isfinite(trees.predict(X)).all()
 
@@ -113,14 +112,3 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     Forest.load(Forest([grown()]).dump()).predict(X)
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
-
-
-def test_a_random_forest_grows_as_deep_as_its_rows_allow() -> None:
-    """A grid of few values, as parameters have: cuts over a whole column would mostly be void."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 6, (3_000, 5)).astype(float)
-    label = rng.normal(size=3_000)
-    options = TreeOptions(3, 1_024, 1, seed=0, rows_share=0.9, averaged=True)
-    text = TreesData(X, []).grow(label, options).text
-    leaves = [int(line.partition("=")[2]) for line in text.splitlines() if "num_leaves=" in line]
-    assert min(leaves) > 800

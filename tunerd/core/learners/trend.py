@@ -5,7 +5,7 @@ ranks unseen contexts; trees alone know nothing beyond their last split.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,10 @@ class Trend:
         Z = self.design(X)
         away = Z @ self.whitener
         return self.intercepts + Z @ self.slopes, np.einsum("nr,nr->n", away, away)
+
+    def flat(self) -> "Trend":
+        """The same without slopes; how far a row is from the data stays."""
+        return replace(self, slopes=np.zeros_like(self.slopes))
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values; numbers survive to the last bit."""

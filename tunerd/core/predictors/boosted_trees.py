@@ -17,14 +17,14 @@ members' disagreement they make the spread.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
-from tunerd.core.learners.trees import Forest, TreeOptions, TreesData
+from tunerd.core.learners.trees import Forest, TreeOptions, Trees, TreesData
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
 from tunerd.core.predictors.levels import Levels
@@ -81,6 +81,9 @@ class _Base:
 class BoostedTrees(OnlinePredictor[_Base]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
 
+    on_rest: ClassVar[bool] = True
+    """Whether trees grow on what trend and levels leave, as they do here, or on scores."""
+
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. Seconds at 20,000 rows."""
@@ -91,9 +94,12 @@ class BoostedTrees(OnlinePredictor[_Base]):
         members = int(folds.max(initial=0)) + 1
         masks = [(folds != m) | (members == 1) for m in range(members)]
         trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, masks)
+        if not cls.on_rest:
+            trend = trend.flat()
         expected, leverage = trend.predict(rows.X)
         rest = rows.score[:, None] - expected
-        levels = Levels.fit(rows.context_key, rest.mean(axis=1), rows.weight)
+        apart = rest.mean(axis=1) if cls.on_rest else np.zeros(len(rows))
+        levels = Levels.fit(rows.context_key, apart, rows.weight)
         level, jobs = levels.of(rows.context_key)
         rest = rest - level[:, None]
         forest = None
@@ -102,9 +108,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
             seen = replace(rows, X=_without(rows.X, hidden))
             forest = Forest(
                 [
-                    _data(seen, categorical, np.flatnonzero(mask)).grow(
-                        rest[mask, m], cls.growth(int(mask.sum()), options.trees, seed + m)
-                    )
+                    cls.grown(seen, categorical, mask, rest[:, m], options.trees, seed + m)
                     for m, mask in enumerate(masks)
                 ]
             )
@@ -113,6 +117,20 @@ class BoostedTrees(OnlinePredictor[_Base]):
         base = _Base(trend, forest, hidden, seed)
         unseen = folds if members > 1 else np.ones(len(rows), np.int64)
         return cls.settled(features, base, levels, rows, rest, unseen, off)
+
+    @classmethod
+    def grown(
+        cls,
+        rows: Rows,
+        categorical: Sequence[bool],
+        mask: BoolArray,
+        label: FloatArray,
+        trees: int,
+        seed: int,
+    ) -> Trees:
+        """Grow one member's trees on the rows of its mask (n,); ``label`` (n,)."""
+        data = _data(rows, categorical, np.flatnonzero(mask))
+        return data.grow(label[mask], cls.growth(int(mask.sum()), trees, seed))
 
     @classmethod
     def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:

@@ -15,7 +15,7 @@ from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.predictors.neural_ensemble import NeuralEnsemble
-from tunerd.core.predictors.tree_kinds import ConfigurationTrees, RandomForest
+from tunerd.core.predictors.tree_kinds import ConfigurationTrees, ExtraTrees
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -27,7 +27,7 @@ MEMBERS: Mapping[str, type[Predictor]] = {
     "process": GaussianProcess,
     "networks": NeuralEnsemble,
     "boosted": BoostedTrees,
-    "forest": RandomForest,
+    "extra": ExtraTrees,
     "configuration": ConfigurationTrees,
 }
 NETWORK_ROWS = 25

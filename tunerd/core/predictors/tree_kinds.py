@@ -1,32 +1,60 @@
 """Two relatives of ``boosted_trees`` that the committee asks beside it.
 
-They differ in how the trees are grown and in what these see; trend, levels, correction, and what an
+They differ in how the trees are grown and in what these see; effects, correction, and what an
 update does are the same.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray
-from tunerd.core.learners.trees import TreeOptions
+from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.learners.extra_trees import extra_trees
+from tunerd.core.learners.trees import TreeOptions, Trees
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
+    from tunerd.core.features.rows import Rows
 
-__all__ = ["ConfigurationTrees", "RandomForest"]
+__all__ = ["ConfigurationTrees", "ExtraTrees"]
+
+ROWS_EACH = 2_000
+"""Rows that one of the extra trees is grown from at most; each draws its own."""
 
 
-class RandomForest(BoostedTrees):
-    """A random forest (Breiman 2001) on what trend and levels leave: it smooths where boosting
-    follows single rows."""
+class ExtraTrees(BoostedTrees):
+    """Extremely randomized trees on the scores themselves.
+
+    Where trend and levels are taken off first, what is left looks the same in all contexts, and
+    what a context has of its own is found last. These find it first: they are worth least where
+    contexts differ in level alone, and most where they differ in what is good.
+    """
+
+    on_rest = False
 
     @classmethod
-    def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
-        """See :meth:`BoostedTrees.growth`. Trees as deep as the rows allow, as is usual."""
-        leaves = int(np.clip(n // 2, 8, 1_024))
-        return TreeOptions((trees + 3) // 4, leaves, 1, seed, rows_share=0.9, averaged=True)
+    def grown(
+        cls,
+        rows: "Rows",
+        categorical: Sequence[bool],
+        mask: BoolArray,
+        label: FloatArray,
+        trees: int,
+        seed: int,
+    ) -> Trees:
+        """See :meth:`BoostedTrees.grown`. A quarter of the trees, far deeper."""
+        text = extra_trees(
+            rows.X[mask],
+            label[mask],
+            rows.weight[mask],
+            np.flatnonzero(categorical).tolist(),
+            trees=(trees + 3) // 4,
+            rows_each=ROWS_EACH,
+            seed=seed,
+        )
+        return Trees(text)
 
 
 class ConfigurationTrees(BoostedTrees):
