@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray, Words, stirred
 
 __all__ = ["extra_trees"]
 
@@ -86,11 +86,9 @@ class _Cuts(NamedTuple):
     column: IntArray
     """(k,) -1 where there is none."""
     threshold: FloatArray
-    """(k,) what is not above goes left."""
+    """(k,) what is not above goes left; of categories those whose :func:`_numbers` are not."""
     missing_left: BoolArray
     """(k,)"""
-    members: BoolArray
-    """(k, categories) which go left, where the column is one of categories."""
     left: BoolArray
     """(rows,) which go left."""
     gain: FloatArray
@@ -103,7 +101,6 @@ class _Cuts(NamedTuple):
             np.where(new, other.column, self.column),
             np.where(new, other.threshold, self.threshold),
             np.where(new, other.missing_left, self.missing_left),
-            np.where(new[:, None], other.members, self.members),
             np.where(new[of_row], other.left, self.left),
             np.where(new, other.gain, self.gain),
         )
@@ -114,6 +111,8 @@ class _Level(NamedTuple):
 
     tree: IntArray
     """(k,)"""
+    word: Words
+    """(k,) by which each draws categories."""
     cuts: _Cuts
     child: IntArray
     """(k,) node on the left, that on the right is the next; nodes count from 0 over all levels."""
@@ -145,11 +144,12 @@ class _Growth:
         while len(starts):
             count = np.diff(np.append(starts, len(rows)))
             of_row = np.repeat(np.arange(len(starts)), count)
-            cuts, value = self._cut(rows, starts, of_row, count)
+            word = self._rng.integers(2**64, size=len(starts), dtype=np.uint64)
+            cuts, value = self._cut(rows, starts, of_row, word)
             inner = cuts.column >= 0
             nodes += len(starts)
             pair = np.cumsum(inner) - 1
-            self._levels.append(_Level(tree, cuts, nodes + 2 * pair, value, count))
+            self._levels.append(_Level(tree, word, cuts, nodes + 2 * pair, value, count))
             tree = np.repeat(tree[inner], 2)
             stays = inner[of_row]
             place = 2 * pair[of_row[stays]] + ~cuts.left[stays]
@@ -158,23 +158,23 @@ class _Growth:
             starts = np.searchsorted(place[order], np.arange(len(tree)))
 
     def _cut(
-        self, rows: IntArray, starts: IntArray, of_row: IntArray, count: IntArray
+        self, rows: IntArray, starts: IntArray, of_row: IntArray, word: Words
     ) -> tuple[_Cuts, FloatArray]:
         """The best of one cut per column, and the mean, of each node; none where all labels are
         the same."""
         k, label, weight = len(starts), self._label[rows], self._weight[rows]
+        count = np.bincount(of_row)
         summed, mass = np.add.reduceat(weight * label, starts), np.add.reduceat(weight, starts)
         mixed = np.maximum.reduceat(label, starts) > np.minimum.reduceat(label, starts)
         best = _Cuts(
             np.full(k, -1),
             np.zeros(k),
             np.zeros(k, bool),
-            np.zeros((k, self._categories), bool),
             np.zeros(len(rows), bool),
             np.full(k, -np.inf),
         )
         for column in range(len(self._columns)):
-            drawn = self._drawn(column, rows, starts, of_row)
+            drawn = self._drawn(column, rows, starts, of_row, word)
             here = np.add.reduceat(drawn.left.astype(np.int64), starts)
             part = np.add.reduceat(weight * drawn.left, starts)
             some = np.add.reduceat(weight * label * drawn.left, starts)
@@ -184,35 +184,33 @@ class _Growth:
             best = best.better(drawn._replace(gain=gain), of_row)
         return best, summed / mass
 
-    def _drawn(self, column: int, rows: IntArray, starts: IntArray, of_row: IntArray) -> _Cuts:
+    def _drawn(
+        self, column: int, rows: IntArray, starts: IntArray, of_row: IntArray, word: Words
+    ) -> _Cuts:
         """A cut of each node by one column: of categories any part, of numbers what is below a
         point between the extremes, evenly by ratio where all are positive."""
         k, value = len(starts), self._columns[column][rows]
-        missing, members = np.isnan(value), np.zeros((k, self._categories), bool)
-        if self._categorical[column]:  # each category gets a number of its own, in each node
-            number = self._rng.random((k, self._categories))
-            value = np.where(missing, np.nan, number[of_row, np.nan_to_num(value).astype(np.int64)])
-        low, high = np.fmin.reduceat(value, starts), np.fmax.reduceat(value, starts)
-        share = self._rng.random(k)
-        ratio = np.divide(high, low, where=low > 0, out=np.ones(k))
-        at = np.where(low > 0, low * ratio**share, low + share * (high - low))
-        at = np.where(at < high, at, low)
-        missing_left = self._rng.random(k) < 0.5
+        missing, missing_left = np.isnan(value), self._rng.random(k) < 0.5
+        positive = np.zeros(k, bool)
         if self._categorical[column]:
+            number = _numbers(word[of_row], column, np.nan_to_num(value).astype(np.uint64))
+            value = np.where(missing, np.nan, number)
             missing_left[:] = False
-            members = number <= at[:, None]
+        low, high = np.fmin.reduceat(value, starts), np.fmax.reduceat(value, starts)
+        if not self._categorical[column]:
+            positive = low > 0
+        share, ratio = self._rng.random(k), np.divide(high, low, where=positive, out=np.ones(k))
+        at = np.where(positive, low * ratio**share, low + share * (high - low))
+        at = np.where(at < high, at, low)
         missing_left &= low < high  # else all others are left, and missing is what tells apart
         left = np.where(missing, missing_left[of_row], value <= at[of_row])
-        return _Cuts(np.full(k, column), at, missing_left, members, left, np.zeros(k))
+        return _Cuts(np.full(k, column), at, missing_left, left, np.zeros(k))
 
     def texts(self, share: float) -> list[str]:
         """Each tree as LightGBM writes it, its values times ``share``."""
-        trees, column, threshold, missing_left, members, child, value, rows = (
-            np.concatenate(part)
-            for part in zip(
-                *((at.tree, *at.cuts[:4], at.child, at.value, at.rows) for at in self._levels),
-                strict=True,
-            )
+        parts = ((at.tree, at.word, *at.cuts[:3], *at[3:]) for at in self._levels)
+        trees, word, column, threshold, missing_left, child, value, rows = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
         )
         value, found = value * share, []
         for tree in range(len(self._levels[0].tree)):
@@ -225,7 +223,9 @@ class _Growth:
             limit[sets] = np.arange(sets.sum())
             kind = np.where(missing_left[inner], MISSING_LEFT, MISSING_RIGHT)
             kind[sets] = CATEGORIES
-            words = _words(members[inner[sets]])
+            chosen = inner[sets, None]
+            number = _numbers(word[chosen], column[chosen], np.arange(self._categories))
+            words = _words(number <= threshold[chosen])
             found.append(
                 _lines(
                     {
@@ -248,6 +248,13 @@ class _Growth:
                 )
             )
         return found
+
+
+def _numbers(word: Words, column: IntArray | int, category: IntArray | Words) -> FloatArray:
+    """What stands for categories where a node is cut: any numbers between 0 and 1, others for each
+    node and column."""
+    place = np.asarray(column, np.uint64) << np.uint64(32) | np.asarray(category, np.uint64)
+    return np.asarray(stirred(word ^ stirred(place)) / 2.0**64, np.float64)
 
 
 def _words(members: BoolArray) -> IntArray:
