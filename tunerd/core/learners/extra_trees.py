@@ -164,7 +164,8 @@ class _Growth:
         the same."""
         k, label, weight = len(starts), self._label[rows], self._weight[rows]
         count = np.bincount(of_row)
-        summed, mass = np.add.reduceat(weight * label, starts), np.add.reduceat(weight, starts)
+        weighted = weight * label
+        summed, mass = np.add.reduceat(weighted, starts), np.add.reduceat(weight, starts)
         mixed = np.maximum.reduceat(label, starts) > np.minimum.reduceat(label, starts)
         best = _Cuts(
             np.full(k, -1),
@@ -177,7 +178,7 @@ class _Growth:
             drawn = self._drawn(column, rows, starts, of_row, word)
             here = np.add.reduceat(drawn.left.astype(np.int64), starts)
             part = np.add.reduceat(weight * drawn.left, starts)
-            some = np.add.reduceat(weight * label * drawn.left, starts)
+            some = np.add.reduceat(weighted * drawn.left, starts)
             usable = mixed & (here > 0) & (here < count)
             part, rest = np.where(usable, part, 1.0), np.where(usable, mass - part, 1.0)
             gain = np.where(usable, some**2 / part + (summed - some) ** 2 / rest, -np.inf)
@@ -191,18 +192,17 @@ class _Growth:
         point between the extremes, evenly by ratio where all are positive."""
         k, value = len(starts), self._columns[column][rows]
         missing, missing_left = np.isnan(value), self._rng.random(k) < 0.5
-        positive = np.zeros(k, bool)
-        if self._categorical[column]:
+        categorical = self._categorical[column]
+        if categorical:
             number = _numbers(word[of_row], column, np.nan_to_num(value).astype(np.uint64))
             value = np.where(missing, np.nan, number)
-            missing_left[:] = False
         low, high = np.fmin.reduceat(value, starts), np.fmax.reduceat(value, starts)
-        if not self._categorical[column]:
-            positive = low > 0
+        positive = (low > 0) & ~categorical
         share, ratio = self._rng.random(k), np.divide(high, low, where=positive, out=np.ones(k))
         at = np.where(positive, low * ratio**share, low + share * (high - low))
         at = np.where(at < high, at, low)
-        missing_left &= low < high  # else all others are left, and missing is what tells apart
+        # Of equal numbers all go left, and being missing is what tells rows apart.
+        missing_left &= (low < high) & ~categorical
         left = np.where(missing, missing_left[of_row], value <= at[of_row])
         return _Cuts(np.full(k, column), at, missing_left, left, np.zeros(k))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import unseen
+from benchmarks import public_tables
 from benchmarks.tables import read_table
 from tunerd.core.study import parse_study
 
@@ -26,13 +26,13 @@ double,256,-reorder,-a2av,-p2p,-pencils,-r2c_dir 2,0.78,0.37,0.25,cufft,-99,27.3
 
 def test_they_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place, text in (
-        (unseen.CLOUD, CLOUD),
-        (unseen.HEFFTE / "Polaris_02n_0256a" / "results.csv", HEFFTE),
-        (unseen.HEFFTE / "Polaris_02n_0064a_NoTopology" / "results.csv", HEFFTE),
+        (public_tables.CLOUD, CLOUD),
+        (public_tables.HEFFTE / "Polaris_02n_0256a" / "results.csv", HEFFTE),
+        (public_tables.HEFFTE / "Polaris_02n_0064a_NoTopology" / "results.csv", HEFFTE),
     ):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
-    assert unseen.main([str(tmp_path), str(tmp_path / "tables")]) == 0
+    assert public_tables.main([str(tmp_path), str(tmp_path / "tables")]) == 0
     assert "multi_cloud_cost.csv: 4 rows" in capsys.readouterr().out
 
     cloud = read_table("multi_cloud_time", tmp_path / "tables")
@@ -64,5 +64,5 @@ def test_they_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_empty_folder_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert unseen.main([str(tmp_path), str(tmp_path / "tables")]) == 2
+    assert public_tables.main([str(tmp_path), str(tmp_path / "tables")]) == 2
     assert "multi-cloud-configuration-dataset" in capsys.readouterr().err
