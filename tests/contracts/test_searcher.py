@@ -227,15 +227,10 @@ def test_a_clever_one_crosses_a_cliff_beside_the_optimum(clever: Searcher) -> No
 @pytest.mark.parametrize("name", ["equalities", "wide rule"])
 def test_a_search_takes_a_moment_beside_its_predictions(clever: Searcher, name: str) -> None:
     space = SPACES[name]
-    took = []
-    for _ in range(3):  # the quickest is the search's own, the others tell of other programs too
-        started = time.thread_time()
-        search(clever, space, separable(space), budget=Budget(10_000, 8))
-        took.append(time.thread_time() - started)
-        if took[-1] < 2.0:
-            break
-    # 0.4 to 1.6 s of one core; what a search may take in all is 2 s.
-    assert min(took) < 2.0
+    started = time.thread_time()
+    search(clever, space, separable(space), budget=Budget(10_000, 8))
+    # 0.4 to 1.2 s of one core; what a search may take in all is 2 s.
+    assert time.thread_time() - started < 2.0
 
 
 def test_more_seeds_are_more_policies_whose_best_are_merged(clever: Searcher) -> None:

@@ -75,18 +75,20 @@ class Policies:
         return _Table(block.dimensions, block.table, block.table + self._start[block.dimensions])
 
     def _set_up_alone(self, blocks: list["Block"]) -> None:
-        """Dimensions that are drawn by themselves, padded to the largest number of choices."""
-        self._alone = np.sort(
-            np.concatenate([np.empty(0, np.int64), *(b.dimensions for b in blocks)])
-        )
-        sizes = self._space.sizes[self._alone]
-        choice = np.arange(int(sizes.max(initial=1)))
-        self._places = self._start[self._alone][:, None] + np.minimum(choice, sizes[:, None] - 1)
-        self._allowed = choice < sizes[:, None]
-        for block in blocks:
-            if block.table is not None and len(block.dimensions) == 1:
-                row = int(np.searchsorted(self._alone, block.dimensions[0]))
-                self._allowed[row] = np.isin(choice, block.table[:, 0])
+        """Choices of dimensions that are drawn by themselves, one dimension after the other."""
+        allowed = {
+            int(dimension): np.arange(self._space.sizes[dimension])
+            if block.table is None or len(block.dimensions) > 1
+            else np.unique(block.table)
+            for block in blocks
+            for dimension in block.dimensions
+        }
+        self._alone = np.array(sorted(allowed), np.int64)
+        choices = [allowed[dimension] for dimension in self._alone.tolist()]
+        self._choices = np.concatenate([np.empty(0, np.int64), *choices])
+        self._counts = np.array([len(one) for one in choices], np.int64)
+        self._firsts = np.cumsum(self._counts) - self._counts
+        self._places = self._choices + np.repeat(self._start[self._alone], self._counts)
 
     def lean_to(self, codes: Codes, strength: float, policies: int) -> None:
         """Let the first so many policies prefer the choices of these (n, D) configurations."""
@@ -113,12 +115,12 @@ class Policies:
             chances, _ = softmax(self.logits[:, table.logits].sum(axis=2))
             codes[:, :, table.dimensions] = table.tuples[_pick(chances, rng.random((count, n)))]
         if len(self._alone):
-            chances, _ = self._chances_alone()
-            points = rng.random((count, n, len(self._alone), 1))
-            picked = (points > np.cumsum(chances, axis=2)[:, None]).sum(axis=3)
-            # A cumulated sum may end just below 1: never pick what is not allowed.
-            last = self._allowed.shape[1] - 1 - np.argmax(self._allowed[:, ::-1], axis=1)
-            codes[:, :, self._alone] = np.minimum(picked, last)
+            points = rng.random((count, n, len(self._alone))) + np.arange(len(self._alone))
+            sums = np.cumsum(self._chances_alone()[0], axis=1)  # 1 for each dimension
+            picked = np.stack([np.searchsorted(*of) for of in zip(sums, points, strict=True)])
+            # A cumulated sum may end just beside its whole number.
+            picked = np.clip(picked, self._firsts, self._firsts + self._counts - 1)
+            codes[:, :, self._alone] = self._choices[picked]
         for walk in self._walks:
             codes[:, :, walk.dimensions] = walk.draw(self.logits, n, rng)
         return codes
@@ -153,15 +155,25 @@ class Policies:
                     table.logits.ravel(), weights.ravel(), minlength=gradient.shape[1]
                 )
         if len(self._alone):
-            surprise = surprise_of(*self._chances_alone())
-            gradient[:, self._places[self._allowed]] += surprise[:, self._allowed]
+            chances, logs = self._chances_alone()
+            entropy = -np.add.reduceat(chances * logs, self._firsts, axis=1)
+            gradient[:, self._places] -= chances * (logs + self._to_choices(entropy))
         for walk in self._walks:
             gradient += walk.entropy_gradient(self.logits)
         return gradient
 
     def _chances_alone(self) -> tuple[FloatArray, FloatArray]:
-        logits = np.where(self._allowed, self.logits[:, self._places], -np.inf)
-        return softmax(logits)
+        """(S, choices) probabilities within each dimension that is drawn by itself, and their
+        logarithms."""
+        logits = self.logits[:, self._places]
+        shifted = logits - self._to_choices(np.maximum.reduceat(logits, self._firsts, axis=1))
+        chances = np.exp(shifted)
+        total = self._to_choices(np.add.reduceat(chances, self._firsts, axis=1))
+        return chances / total, shifted - np.log(total)
+
+    def _to_choices(self, values: FloatArray) -> FloatArray:
+        """(S, dimensions drawn by themselves) → (S, choices)."""
+        return np.repeat(values, self._counts, axis=1)
 
 
 def _pick(chances: FloatArray, points: FloatArray) -> IntArray:

@@ -136,10 +136,11 @@ class Wide:
         With one cell changed at once, few are changed in all; with more, far rows come near
         sooner, and the changes become smaller as they no longer help.
         """
-        rows = np.flatnonzero(~self.feasible(codes))
+        far = self.distance(codes)
+        good: BoolArray = np.equal(far, 0.0)
+        rows, far = np.flatnonzero(~good), far[~good]
         if not len(rows):
-            return np.ones(len(codes), bool)
-        far = self.distance(codes[rows])
+            return good
         looked_at = 0
         for step in range(PATIENCE):
             proposals = np.repeat(codes[rows], PROPOSALS, axis=0)
@@ -156,10 +157,11 @@ class Wide:
                 at_once = max(at_once // 2, 1)
             codes[rows[taken]] = proposals[np.arange(len(rows)) * PROPOSALS + best][taken]
             far = np.where(taken, gap, far)
-            rows, far = rows[far > 0], far[far > 0]
+            good[rows] = far == 0.0
+            rows, far = rows[far > 0.0], far[far > 0.0]
             if not len(rows) or looked_at > MENDING:
                 break
-        return self.feasible(codes)
+        return good
 
     def _change(self, codes: Codes, rng: np.random.Generator) -> None:
         """Draw one cell anew in every row."""
