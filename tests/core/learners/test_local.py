@@ -140,3 +140,19 @@ def test_equal_scores_are_no_problem() -> None:
     mean, variance = Local.fit(GROUPS, Z, np.full(10, 3.0), np.ones(10)).predict(Z)
     np.testing.assert_allclose(mean, 3.0)
     assert np.isfinite(variance).all()
+
+
+@pytest.mark.parametrize("parts", [3, 30])
+def test_configurations_left_out_are_predicted_from_all_others(parts: int) -> None:
+    rng = np.random.default_rng(parts)
+    Z, weight, told = rng.normal(size=(30, 2)), rng.uniform(0.5, 3.0, 30), rng.normal(size=30)
+    score = told + np.sin(Z[:, 0]) + 0.1 * rng.normal(size=30)
+    process = Local.fit(np.arange(2), Z, score, weight, told, 1.0)
+    part = np.arange(30) % parts
+    K = process.factor @ process.factor.T
+    y = (score - told - process.level) / process.unit
+    for one in range(parts):
+        out, seen = part == one, part != one
+        mean = K[np.ix_(out, seen)] @ np.linalg.solve(K[np.ix_(seen, seen)], y[seen])
+        expected = told[out] + process.level + mean * process.unit
+        assert process.left_out(part)[out] == pytest.approx(expected, abs=1e-8)

@@ -11,11 +11,25 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.predictors.committee import ALONE, KINDS, Committee
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
+from tunerd.core.study import parse_study
 
 TOY = study()
+STEPS = parse_study("""
+schema = 1
+name = "steps"
+[objective]
+metric = "qps"
+goal = "maximize"
+[parameters]
+a = { type = "int", low = 0, high = 19 }
+b = { type = "int", low = 0, high = 19 }
+c = { type = "int", low = 0, high = 19 }
+d = { type = "int", low = 0, high = 19 }
+""")
 
 
 def every(features: FeatureMap, n: int) -> tuple[Rows, FloatArray]:
@@ -41,6 +55,23 @@ def test_one_context_with_few_jobs_is_a_matter_of_its_own_process() -> None:
     strange = committee.predict(elsewhere)
     assert kendall(strange.mean, true) > 0.5  # the only context known speaks for others too
     assert strange.spread.min() >= few.score.std()
+
+
+def test_where_nothing_else_is_known_trees_speak_beside_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = Space(STEPS, {})
+    features, codes = FeatureMap(STEPS), space.sample(240, np.random.default_rng(0))
+    asked = features.candidates(space, codes)
+    steps = (codes > 9) @ np.array([2.0, 1.0, 0.5, 0.0])
+    ran = replace(asked, score=steps).take(np.arange(40))
+    committee = Committee.fit(STEPS, features, ran, seed=1)
+    both = committee.predict(asked).mean
+    again = Committee.load(STEPS, features, committee.dump())
+    assert (again.predict(asked).mean == both).all()
+    monkeypatch.setattr(OwnTrees, "fit", lambda *_: None)
+    alone = Committee.fit(STEPS, features, ran, seed=1).predict(asked).mean
+    assert np.abs(both - steps).mean() < 0.8 * np.abs(alone - steps).mean()
 
 
 def test_a_few_jobs_of_a_new_context_correct_what_others_say() -> None:

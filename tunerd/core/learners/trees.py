@@ -40,6 +40,9 @@ _lend_openmp()
 
 import lightgbm  # noqa: E402 - after the library that it needs
 
+AVERAGED = {"boosting": "rf", "feature_fraction_bynode": 0.83}
+"""LightGBM's names for no boosting, and for five of six columns at each cut."""
+
 BINNING = {
     "min_data_in_bin": 1,
     "max_bin": 255,
@@ -81,6 +84,9 @@ class TreeOptions:
     rows_share: float = 0.8
     """Share of the rows that each tree sees."""
     objective: Literal["regression", "binary"] = "regression"
+    averaged: bool = False
+    """A random forest (Breiman 2001): trees side by side, whose mean is the answer, instead of
+    trees that each correct the ones before."""
 
     def __post_init__(self) -> None:
         whole = (self.trees >= 1, 2 <= self.leaves <= 1024, self.min_rows >= 1, self.seed >= 0)
@@ -95,6 +101,7 @@ class TreeOptions:
         splits on single values raise Spearman within a workload from .25 to .77.
         """
         return {
+            **(AVERAGED if self.averaged else {}),
             "objective": self.objective,
             "learning_rate": self.learning_rate,
             "num_leaves": self.leaves,

@@ -12,7 +12,8 @@ from the ones to the others.
 In a context with jobs of its own there is one member more, a process over these jobs alone, around
 what members say that have *not* seen this context (learners/local.py): the fits that leave contexts
 out serve for that, each context in exactly one of them. It learns a job at once and in
-milliseconds; members wait for the next fit. With nothing known elsewhere it is all there is.
+milliseconds; members wait for the next fit. Where there are none yet, random forests over the same
+jobs speak beside it (learners/own_trees.py), and nobody else.
 """
 
 import math
@@ -244,9 +245,12 @@ class Committee(Predictor):
             if own is None and (self._whole.members or len(jobs) != 1):
                 continue
             # Where no member is there yet, the only context known speaks for others too.
-            process = self._own.of(key if own else next(iter(jobs)))
-            found = self._own.predict(process, Z[where], told[where])
-            mean[where, -1], doubt[where] = found
+            speaks = key if own else next(iter(jobs))
+            process = self._own.of(speaks)
+            found, doubt[where] = self._own.predict(process, Z[where], told[where])
+            if not self._whole.members:
+                found = self._own.beside_trees(speaks, Z[where], found)
+            mean[where, -1] = found
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 first = self._unknown if self._own.left is None else self._own.left

@@ -18,6 +18,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_headed, unseal_headed
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs
+from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.council import Council, rows_at
 
@@ -57,6 +58,8 @@ class OwnProcesses:
         self.left = left
         """What that leaves within a context, standard deviation; None before it was seen."""
         self._ready: OrderedDict[str, Local] = OrderedDict()
+        self._trees: dict[str, OwnTrees | None] = {}
+        """Of those of the former that were asked for."""
 
     @property
     def knows(self) -> bool:
@@ -93,7 +96,7 @@ class OwnProcesses:
             process = self.around(own, None if own.theta is None else np.array(own.theta))
             self._ready[key] = process
             if len(self._ready) > MOST_PROCESSES:
-                self._ready.popitem(last=False)
+                self._trees.pop(self._ready.popitem(last=False)[0], None)
         self._ready.move_to_end(key)
         return process
 
@@ -109,6 +112,15 @@ class OwnProcesses:
         """(n,) means and (n,) variances of one of them, without the noise of a run, at
         :meth:`places` of which other contexts say ``told`` (n,)."""
         return process.predict(places, self._about(told))
+
+    def beside_trees(self, key: str, places: FloatArray, mean: FloatArray) -> FloatArray:
+        """(n,) what a context's process, which says ``mean`` (n,) at these :meth:`places`, and
+        trees over the same jobs say together. They know nothing of what other contexts say."""
+        if key not in self._trees:
+            _, score, weight, _ = self.jobs[key].arrays(self._width)
+            self._trees[key] = OwnTrees.fit(self.of(key), score, weight)
+        trees = self._trees[key]
+        return mean if trees is None else trees.beside(places, mean)
 
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`."""
@@ -134,6 +146,7 @@ class OwnProcesses:
             own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(told[i]))
             own.expect([float(errors[i])] if own.jobs > 1 else [])
             self._ready.pop(key, None)
+            self._trees.pop(key, None)
         while len(self.jobs) > MAX_CONTEXTS:
             self.jobs.drop_first()
 

@@ -1,0 +1,65 @@
+"""Trees beside a process: what they are worth is told by configurations left out."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tunerd.core.arrays import FloatArray
+from tunerd.core.learners.local import Local
+from tunerd.core.learners.own_trees import OwnTrees
+
+GROUPS = np.arange(4)
+Truth = Callable[[FloatArray], FloatArray]
+
+
+def smooth(Z: FloatArray) -> FloatArray:
+    return np.asarray(Z @ np.array([1.0, -0.5, 0.25, 0.1]), np.float64)
+
+
+def steps(Z: FloatArray) -> FloatArray:
+    return np.asarray((Z > 0) @ np.array([2.0, 1.0, 0.5, 0.0]), np.float64)
+
+
+def learned(truth: Truth, n: int, seed: int = 0) -> tuple[Local, OwnTrees | None, FloatArray]:
+    """A process, trees beside it, and places that neither has seen."""
+    Z = np.random.default_rng(seed).normal(size=(n + 200, 4))
+    score, weight = truth(Z[:n]), np.ones(n)
+    process = Local.fit(GROUPS, Z[:n], score, weight)
+    return process, OwnTrees.fit(process, score, weight), Z[n:]
+
+
+def off(mean: FloatArray, truth: FloatArray) -> float:
+    return float(np.sqrt(np.mean((mean - truth) ** 2)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees_are_believed_where_steps_decide(seed: int) -> None:
+    process, trees, Z = learned(steps, 60, seed)
+    assert trees is not None
+    mean, _ = process.predict(Z)
+    assert trees.weight > 0.5
+    assert off(trees.beside(Z, mean), steps(Z)) < 0.8 * off(mean, steps(Z))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_process_is_believed_where_all_is_smooth(seed: int) -> None:
+    process, trees, Z = learned(smooth, 60, seed)
+    assert trees is not None
+    mean, _ = process.predict(Z)
+    assert trees.weight < 0.1
+    assert off(trees.beside(Z, mean), smooth(Z)) < 0.1
+
+
+def test_there_are_none_of_a_few_configurations_or_of_one_score() -> None:
+    assert learned(smooth, 9)[1] is None
+    assert learned(smooth, 10)[1] is not None
+    assert learned(lambda Z: np.full(len(Z), 2.5), 30)[1] is None
+
+
+def test_the_same_jobs_give_the_same_trees() -> None:
+    (process, one, Z), (_, other, _) = learned(steps, 25), learned(steps, 25)
+    assert one is not None
+    assert other is not None
+    mean, _ = process.predict(Z)
+    assert (one.beside(Z, mean) == other.beside(Z, mean)).all()
