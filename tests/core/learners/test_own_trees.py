@@ -57,6 +57,19 @@ def test_there_are_none_of_a_few_configurations_or_of_one_score() -> None:
     assert learned(lambda Z: np.full(len(Z), 2.5), 30)[1] is None
 
 
+def test_what_is_said_does_not_hang_on_the_unit() -> None:
+    (process, one, Z), (other, far, _) = (
+        learned(steps, 60),
+        learned(lambda Z: 1e5 + 1e-2 * steps(Z), 60),
+    )
+    assert one is not None
+    assert far is not None
+    assert far.weight == pytest.approx(one.weight, abs=0.05)
+    near = one.beside(Z, process.predict(Z)[0])
+    there = (far.beside(Z, other.predict(Z)[0]) - 1e5) / 1e-2
+    assert there == pytest.approx(near, abs=0.1)
+
+
 def test_the_same_jobs_give_the_same_trees() -> None:
     (process, one, Z), (_, other, _) = learned(steps, 25), learned(steps, 25)
     assert one is not None

@@ -39,6 +39,9 @@ class OwnTrees:
     """See the module."""
 
     forest: Forest
+    """Of scores less ``level``, in units of ``unit``: LightGBM keeps seven digits of a label."""
+    level: float
+    unit: float
     weight: float
     """Of the trees, 0 to 1; the rest is the process's."""
 
@@ -49,21 +52,22 @@ class OwnTrees:
         n, firm = len(score), float(score.var())
         if n < LEAST or firm <= 0.0:
             return None
+        label = (score - process.level) / process.unit
         part = np.random.default_rng(n).permutation(n) % PARTS
         forests, told = [], np.zeros(n)
         for one in range(PARTS):
             seen = part != one
             options = TreeOptions(TREES, LEAVES, 1, one, rows_share=ROWS_SHARE, averaged=True)
-            forests.append(TreesData(process.Z[seen], (), weight[seen]).grow(score[seen], options))
+            forests.append(TreesData(process.Z[seen], (), weight[seen]).grow(label[seen], options))
             told[~seen] = forests[-1].predict(process.Z[~seen])
         said = process.left_out(part)
-        apart, off = told - said, score - said
+        apart, off = process.level + told * process.unit - said, score - said
         share = float((off @ apart + firm * PRIOR) / (apart @ apart + firm))
-        return cls(Forest(forests), min(max(share, 0.0), 1.0))
+        return cls(Forest(forests), process.level, process.unit, min(max(share, 0.0), 1.0))
 
     def beside(self, Z: FloatArray, mean: FloatArray) -> FloatArray:
         """(m,) what both say together of (m, C) coordinates of which the process says ``mean``."""
         if self.weight == 0.0:
             return mean
-        told = self.forest.predict(Z).mean(axis=1)
+        told = self.level + self.unit * self.forest.predict(Z).mean(axis=1)
         return np.asarray(mean + self.weight * (told - mean), np.float64)
