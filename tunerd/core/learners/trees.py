@@ -86,7 +86,8 @@ class TreeOptions:
     objective: Literal["regression", "binary"] = "regression"
     averaged: bool = False
     """A random forest (Breiman 2001): trees side by side, whose mean is the answer, instead of
-    trees that each correct the ones before."""
+    trees that each correct the ones before. Of few rows the first tree may be dealt none at all
+    (LightGBM's pull request 7404); it says NaN of everything then."""
 
     def __post_init__(self) -> None:
         whole = (self.trees >= 1, 2 <= self.leaves <= 1024, self.min_rows >= 1, self.seed >= 0)
