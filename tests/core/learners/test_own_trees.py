@@ -66,7 +66,7 @@ def test_a_tree_that_was_dealt_no_row_says_nothing(monkeypatch: pytest.MonkeyPat
     assert trees is None or np.isfinite(trees.beside(Z, mean)).all()
 
 
-@pytest.mark.parametrize("n", range(10, 60))
+@pytest.mark.parametrize("n", [10, 11, 12, 15, 20, 40, 100, 200])
 def test_what_is_said_is_a_number(n: int) -> None:
     process, trees, Z = learned(steps, n, seed=n)
     assert trees is not None
