@@ -1,8 +1,8 @@
 """Makes tables for the yardsticks of public repositories that you have cloned.
 
-They are of other kinds than the five that the project is measured on. What was learned from them:
-that ``committee`` asks extra trees comes from ``heffte_polaris``, which is a table to learn from
-since; the others have changed nothing yet. Clone one or both into a folder, and::
+They are of other kinds than the five that the project is measured on, and tables to learn from by
+now: that ``committee`` asks extra trees comes from ``heffte_polaris``, that random forests speak
+beside a process alone from that and ``multi_cloud_time``. Clone one or both into a folder, and::
 
     python -m benchmarks.public_tables CLONES FOLDER
     python -m benchmarks.yardsticks --data FOLDER --out RESULTS
