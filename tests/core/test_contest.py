@@ -57,6 +57,18 @@ def test_too_few_jobs_cannot_tell_and_the_newer_model_takes_over(scored: int) ->
     assert (few.won, few.by, few.jobs) == (True, "few", scored)
 
 
+@pytest.mark.parametrize("jobs", [3, 64])
+@pytest.mark.parametrize("says", [np.nan, np.inf])
+def test_who_says_what_is_no_number_loses(jobs: int, says: float) -> None:
+    broken = told(0.01)
+    broken.mean[2] = says
+    score = np.where(np.arange(64) < jobs, TRUTH, np.nan)
+    lost = contest(KEYS, score, told(2.0), broken)
+    assert (lost.won, lost.by, lost.challenger.error) == (False, "broken", None)
+    won = contest(KEYS, score, broken, told(2.0))
+    assert (won.won, won.by, won.champion.error) == (True, "broken", None)
+
+
 def test_every_job_in_a_context_of_its_own_is_told_by_the_errors() -> None:
     keys = tuple(map(str, range(64)))
     lost = contest(keys, TRUTH, told(0.05), told(0.8, seed=1))

@@ -24,6 +24,7 @@ TOLD_BY = {
     "errors": "told by the errors",
     "few": "too few jobs to tell: the newer one takes over",
     "even": "no difference: the newer one takes over",
+    "broken": "one of them predicts what is no number",
 }
 
 

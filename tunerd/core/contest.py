@@ -42,7 +42,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """How well one model predicted the jobs. None where there are too few to say."""
+    """How well one model predicted the jobs. None where there are too few to say, or where it said
+    of one what is no number."""
 
     kendall: float | None
     """τ within contexts."""
@@ -61,7 +62,8 @@ class Contest:
     champion: Scored
     challenger: Scored
     by: str
-    """``ranks`` or ``errors`` told them apart; ``few``: too few jobs; ``even``: nothing did."""
+    """``ranks`` or ``errors`` told them apart; ``few``: too few jobs; ``even``: nothing did;
+    ``broken``: one of them predicted what is no number."""
     won: bool
     """Whether the challenger takes over."""
 
@@ -88,6 +90,10 @@ def contest(keys: Sequence[str], score: FloatArray, champion: Told, challenger: 
 def _decided(
     keys: Sequence[str], actual: FloatArray, old: FloatArray, new: FloatArray
 ) -> tuple[str, bool]:
+    if not np.isfinite(new).all():  # compared with NaN, nothing would tell, and it would win
+        return "broken", False
+    if not np.isfinite(old).all():
+        return "broken", True
     if len(actual) < FEW:
         return "few", True
     told, doubt = _ranks_better(keys, actual, old, new)
@@ -130,7 +136,7 @@ def _order(values: FloatArray) -> FloatArray:
 def _scored(
     keys: Sequence[str], actual: FloatArray, mean: FloatArray, spread: FloatArray
 ) -> Scored:
-    if len(actual) == 0:
+    if len(actual) == 0 or not np.isfinite(mean).all():
         return Scored(None, None, None)
     tau = within_contexts(kendall, mean, actual, keys)
     error = np.abs(mean - actual)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.learners import own_trees
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_trees import OwnTrees
 
@@ -56,14 +55,6 @@ def test_there_are_none_of_a_few_configurations_or_of_one_score() -> None:
     assert learned(smooth, 9)[1] is None
     assert learned(smooth, 10)[1] is not None
     assert learned(lambda Z: np.full(len(Z), 2.5), 30)[1] is None
-
-
-def test_a_tree_that_was_dealt_no_row_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_trees, "LEAST", 5)
-    monkeypatch.setattr(own_trees, "PARTS", 5)  # each is grown from four rows
-    process, trees, Z = learned(smooth, 5)
-    mean, _ = process.predict(Z)
-    assert trees is None or np.isfinite(trees.beside(Z, mean)).all()
 
 
 @pytest.mark.parametrize("n", [10, 11, 12, 15, 20, 40, 100, 200])

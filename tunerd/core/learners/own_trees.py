@@ -48,8 +48,7 @@ class OwnTrees:
     @classmethod
     def fit(cls, process: Local, score: FloatArray, weight: FloatArray) -> Self | None:
         """Learn from the n configurations of a process, with ``score`` (n,) and ``weight`` (n,) as
-        it was given them; None where they are too few, or all the same, or one of the trees was
-        dealt no row (:attr:`TreeOptions.averaged`)."""
+        it was given them; None where they are too few, or all the same."""
         n, firm = len(score), float(score.var())
         if n < LEAST or firm <= 0.0:
             return None
@@ -61,8 +60,6 @@ class OwnTrees:
             options = TreeOptions(TREES, LEAVES, 1, one, rows_share=ROWS_SHARE, averaged=True)
             forests.append(TreesData(process.Z[seen], (), weight[seen]).grow(label[seen], options))
             told[~seen] = forests[-1].predict(process.Z[~seen])
-        if not np.isfinite(told).all():
-            return None
         said = process.left_out(part)
         apart, off = process.level + told * process.unit - said, score - said
         share = float((off @ apart + firm * PRIOR) / (apart @ apart + firm))
