@@ -201,12 +201,13 @@ class _Pairs:
             self._rows[m, : len(rows)] = rows
             self._begin[m, : len(rows)] = begin[inverse]
             self._length[m, : len(rows)] = length[inverse]
+        self._member = shape[1] * np.arange(shape[0])[:, None]
+        """(M, 1) where a member's rows begin in the flat arrays, which are quicker to take from."""
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """(M, 2 BATCH) row numbers: rows, then their partners."""
         place, other = rng.random((2, len(self._rows), BATCH))
-        place = (place * self._sizes).astype(np.int64)
-        begin = np.take_along_axis(self._begin, place, axis=1)
-        length = np.take_along_axis(self._length, place, axis=1)
-        places = np.concatenate([place, begin + (other * length).astype(np.int64)], axis=1)
-        return np.take_along_axis(self._rows, places, axis=1)
+        place = (place * self._sizes).astype(np.int64) + self._member
+        partner = self._begin.take(place) + (other * self._length.take(place)).astype(np.int64)
+        places = np.concatenate([place, partner + self._member], axis=1)
+        return self._rows.take(places)
