@@ -57,8 +57,6 @@ KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
 LIVE = 200
 """Predictions of the latest jobs that weights stand on, of each kind."""
-FEW = 20
-"""Rows up to which everybody is asked at once: most likely they are to be learned next."""
 CLOSE = 2.0
 """Where contexts have no more than so many times as many configurations as those that were left a
 few jobs, both are of one kind."""
@@ -82,11 +80,6 @@ class _Said(NamedTuple):
     """(n,) what other contexts say; NaN where nobody was asked."""
     points: IntArray
     """(n,) configurations tried in its context; 0 where it is new."""
-
-    def at(self, where: IntArray) -> "_Said":
-        """What is believed of the rows at these places."""
-        of_rows = self.mean[where], self.spread[where], self.weight[where]
-        return _Said(*of_rows, self.doubt[where], self.told[where], self.points[where])
 
 
 class _Records(NamedTuple):
@@ -135,8 +128,6 @@ class Committee(Predictor):
         self._left_out_told: LeftOut | None = None
         self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
-        self._last: tuple[Rows, _Said] | None = None
-        """What was believed of a few rows, asked about since anything was learned."""
         self._weigh()
 
     @classmethod
@@ -192,7 +183,7 @@ class Committee(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         if len(rows) == 0:
             return
-        said, self._last = self._said_before(rows), None
+        said = self._said(rows, everybody=True)
         blended = self._blended(said)
         errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors))
@@ -202,10 +193,7 @@ class Committee(Predictor):
 
     def predict(self, rows: Rows) -> Prediction:
         """See :meth:`Predictor.predict`."""
-        said = self._said(rows, everybody=len(rows) <= FEW)
-        if len(rows) <= FEW:
-            self._last = rows, said
-        return self._blended(said)
+        return self._blended(self._said(rows))
 
     def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
@@ -256,17 +244,6 @@ class Committee(Predictor):
                 first = self._unknown if self._own.left is None else self._own.left
                 spread[where, -1] = np.maximum(spread[where, -1], first)
         return _Said(mean, spread, weight, doubt, told, points)
-
-    def _said_before(self, rows: Rows) -> _Said:
-        """What everybody says, not asked again right after they were: a job is predicted before it
-        is learned, and asking is most of what learning costs."""
-        if self._last is not None:
-            before, said = self._last
-            places = {name: i for i, name in enumerate(before.names)}
-            where = [places.get(name, -1) for name in rows.names]
-            if min(where) >= 0:
-                return said.at(np.array(where))
-        return self._said(rows, everybody=True)
 
     def _blended(self, said: _Said) -> Prediction:
         mean, spread = pooled(said.mean, said.spread, said.weight)
