@@ -344,11 +344,13 @@ kind = { type = "category", values = ["a", "b"] }
 """
 
 
-def guarded(batches: Sequence[int], reported: bool = True) -> tuple[RunsModel, FeatureMap]:
+def guarded(
+    batches: Sequence[int], reported: bool = True, count: int = 60
+) -> tuple[RunsModel, FeatureMap]:
     """Jobs whose memory is 2 GiB a row, with a little noise; the guard's bound is at 80."""
     study, rng = parse_study(GUARDED), np.random.default_rng(0)
     features, jobs = FeatureMap(study), []
-    for i in range(60):
+    for i in range(count):
         batch, kind = batches[i % len(batches)], "ab"[i % 2]
         memory = 2.0 * batch * float(np.exp(0.02 * rng.normal()))
         metrics = {"speed": 10.0 + batch} | ({"memory": memory} if reported else {})
@@ -370,6 +372,13 @@ def test_a_guard_that_is_approached_says_so_before_any_job_has_broken_it() -> No
     assert near[16] > 0.9
     assert near[64] < 0.5
     assert min(of_batch(*guarded([1, 2, 4, 8, 16], reported=False)).values()) > 0.9
+
+
+def test_what_a_margin_explains_is_not_held_against_all() -> None:
+    """Nearly all jobs break the guard, and say how far; what is smaller runs as elsewhere."""
+    told = of_batch(*guarded([64, 64, 64, 32, 64, 64], count=12))
+    assert told[8] > 0.7
+    assert told[64] < 0.05
 
 
 def test_margins_are_kept_and_learned_on() -> None:

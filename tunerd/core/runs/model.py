@@ -7,8 +7,9 @@ configuration correct it, at once and at constant cost. Failures of unknown caus
 they repeat (DESIGN: what a job teaches).
 
 A guard's metric says more than whether its bound held: how far it stayed within is learned like a
-speed, and a configuration runs at most as probably as its margin is above 0. So what comes near a
-bound is known before any job has broken it.
+speed, by a Gaussian process, because memory and its like are smooth in what is tuned. So what comes
+near a bound is known before any job has broken it. That a configuration stays within and that it
+runs otherwise are taken to be independent: their probabilities are multiplied.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_headed, seal_json, unseal_headed, unseal_json
 from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.learners.shelves import Shelves
-from tunerd.core.predictors.boosted_trees import BoostedTrees
+from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.runs.boundary import Boundary
 from tunerd.core.runs.tried import Outcomes, Tried
 
@@ -53,10 +54,8 @@ jobs tells in which direction it lies, and other contexts know nothing else …"
 FEW_ALONE = 5.0
 """… and in one context alone, whose outcomes speak for their neighbours without a classifier: it is
 there to carry what they say to other contexts."""
-FEW_MARGINS = 10
+FEW_MARGINS = 5
 """Jobs that reported a guard's metric below which nothing is made of it."""
-MARGIN_TREES = 40
-"""Of each of the two members that predict it."""
 
 
 class RunsModel:
@@ -65,12 +64,13 @@ class RunsModel:
     def __init__(self, features: "FeatureMap") -> None:
         self._features = features
         self._boundary: Boundary | None = None
-        self._margin: BoostedTrees | None = None
+        self._margin: GaussianProcess | None = None
         """Predicts how far jobs stay within their guards."""
         self._fitted_on = 0.0
         """Weight of the rows behind the classifier."""
         self._ran, self._said = 0.0, 0.0
-        """Weight of the jobs that ran, and of those that say anything about it."""
+        """Weight of the jobs that ran, and of those that say anything about it, without those whose
+        margin says why they did not."""
         self._contexts: Shelves[Tried] = Shelves()
         self._tried = 0
 
@@ -80,11 +80,15 @@ class RunsModel:
         model = cls(features)
         model._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        margins = _margins(rows)
+        if len(margins) >= FEW_MARGINS:
+            model._margin = GaussianProcess.fit(study, features, margins, seed)
         weight = model._firmness(said)
-        model._ran, model._said = float(weight @ said.ran), float(weight.sum())
+        model._count(said, weight)
         usable = weight > 0
+        ran, jobs = float(weight @ said.ran), float(weight.sum())
         needed = FEW if len(set(said.context_key)) > 1 else FEW_ALONE
-        if min(model._ran, model._said - model._ran) >= needed:
+        if min(ran, jobs - ran) >= needed:
             model._boundary = Boundary.fit(
                 said.X[usable],
                 said.ran[usable],
@@ -93,11 +97,7 @@ class RunsModel:
                 [said.context_key[i] for i in np.flatnonzero(usable).tolist()],
                 seed,
             )
-            model._fitted_on = model._said
-        margins = _margins(rows)
-        if len(margins) >= FEW_MARGINS:
-            few = replace(study.predictor, members=2, trees=MARGIN_TREES)
-            model._margin = BoostedTrees.fit(replace(study, predictor=few), features, margins, seed)
+            model._fitted_on = jobs
         model._expect(said)
         return model
 
@@ -109,9 +109,7 @@ class RunsModel:
         self._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
         self._expect(said)
-        weight = self._firmness(said)
-        self._ran += float(weight @ said.ran)
-        self._said += float(weight.sum())
+        self._count(said, self._firmness(said))
 
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
@@ -161,7 +159,7 @@ class RunsModel:
             model._boundary = Boundary.load(blobs["forest"], state["boundary"])
         if "margin" in state:
             margin = {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith("margin.")}
-            model._margin = BoostedTrees.load(study, features, margin)
+            model._margin = GaussianProcess.load(study, features, margin)
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
         model._said = state["said"]
         model._contexts = Shelves.load(blobs, TRIED, _unpack)
@@ -179,8 +177,16 @@ class RunsModel:
             expected = trust * found + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
             margin = self._margin.predict(rows)
-            expected = np.minimum(expected, ndtr(margin.mean / margin.spread))
+            expected *= ndtr(margin.mean / margin.spread)
         return expected
+
+    def _count(self, said: Rows, weight: FloatArray) -> None:
+        """Note how many ran of jobs that say whether they did. What its margin explains is no news
+        of other causes: counted here as well, every configuration would pay for it."""
+        if self._margin is not None:
+            weight = np.where(said.margin < 0.0, 0.0, weight)
+        self._ran += float(weight @ said.ran)
+        self._said += float(weight.sum())
 
     def _familiar(self, keys: Sequence[str]) -> FloatArray:
         """(n,) how well each row's context is known, 0 to 1."""
