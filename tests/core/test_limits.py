@@ -62,6 +62,43 @@ def test_all_that_is_near_is_reachable_and_nothing_else(
         assert (json.dumps(config) in names) == within
 
 
+def test_of_what_is_drawn_no_value_is_left_out() -> None:
+    """More is within the limits than a limited context has: every single change is there all the
+    same, and each value of each parameter beside others."""
+    parameters = "\n".join(f'p{i} = {{ type = "int", low = 0, high = 7 }}' for i in range(8))
+    space = Space(parse_study(f"{WIDE.partition('[parameters]')[0]}[parameters]\n{parameters}"), {})
+    serves: dict[str, Value] = {f"p{i}": 4 for i in range(8)}
+    found = reachable(space, LimitOptions(6, {}), serves, [], np.random.default_rng(0))
+    assert found is not None
+    changed = [{name for name in one if one[name] != 4} for one in found]
+    single = {
+        (*names, one[min(names)])
+        for one, names in zip(found, changed, strict=True)
+        if len(names) == 1
+    }
+    assert len(single) == 8 * 7
+    beside = Counter(
+        (name, one[name]) for one, names in zip(found, changed, strict=True) for name in names
+    )
+    assert len(beside) == 8 * 7
+    assert min(beside.values()) > 100
+
+
+def test_steps_go_from_what_is_nearest_to_a_configuration_that_is_ruled_out() -> None:
+    """As where a pin rules out what serves."""
+    space = Space(parse_study(TEXT.replace("x <= n", "x >= 5")), {"n": 8})
+    serves: dict[str, Value] = {"x": 1, "y": "b", "z": True}
+    assert space.encode(serves) is None
+    limits = LimitOptions(1, {"x": 1, "y": 0})
+    found = reachable(space, limits, serves, [], np.random.default_rng(0))
+    assert found is not None
+    assert {(one["x"], one["y"], one["z"]) for one in found} == {
+        (5, "b", True),
+        (5, "b", False),
+        (6, "b", True),
+    }
+
+
 def test_of_a_space_that_nobody_can_list_what_is_near_is_drawn() -> None:
     space = Space(parse_study(WIDE), {})
     limits = LimitOptions(2, {"reserved": 3})

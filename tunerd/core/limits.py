@@ -51,8 +51,9 @@ def reachable(
     rng: np.random.Generator,
 ) -> list[dict[str, Value]] | None:
     """The configurations within the limits around the one that ``serves``, itself among them; of
-    ``known`` ones all that are. None where that lies outside the space: nothing to step from."""
-    origin = space.encode(serves)
+    ``known`` ones all that are. Where orders or constraints rule it out, around what is nearest to
+    it of the rest. None where its values are none of the space's: nothing to step from."""
+    origin = space.nearest(serves, rng)
     if origin is None:
         return None
     table = space.table(LISTED)
@@ -62,7 +63,9 @@ def reachable(
             found = found[np.sort(rng.permutation(len(found))[:REACHED])]
     else:
         drawn = _around(space, limits, origin, rng)
-        found = np.unique(drawn[space.feasible(drawn)], axis=0)[:REACHED]
+        drawn = drawn[space.feasible(drawn)]
+        _, first = np.unique(drawn, axis=0, return_index=True)
+        found = drawn[np.sort(first)[:REACHED]]  # single changes come first
     tried = [code for config in known if (code := space.encode(config)) is not None]
     kept = np.stack([origin, *tried])
     kept = kept[near(space, limits, origin, kept)]

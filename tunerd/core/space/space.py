@@ -239,6 +239,12 @@ class Space:
         row = self._codes(config)
         return None if row is None or not bool(self.feasible(row[None, :])[0]) else row
 
+    def nearest(self, config: Mapping[str, object], rng: np.random.Generator) -> Codes | None:
+        """Return the codes, (D,), of a configuration, or where the constraints rule it out of one
+        near it; ``None`` when a value is missing or outside the space."""
+        row = self._codes(config)
+        return None if row is None else self.repair(row[None, :], rng)[0]
+
     def _codes(self, config: Mapping[str, object]) -> Codes | None:
         """Return a configuration's codes whatever the constraints say."""
         codes: list[int] = []
