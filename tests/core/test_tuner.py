@@ -2,17 +2,20 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import START, Inline, job, random_jobs, study, true_speed
+from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.advisor import START_RAN
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.recommendation import Candidate, Kind
+from tunerd.core.study import parse_study
 from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import MOST_GAP, PRIOR_GAPS, Tuner
 from tunerd.errors import NothingFeasibleError
@@ -125,6 +128,51 @@ def test_recovery_goes_on_exactly_where_it_was(count: int, after: int, size: int
     for key in tuner.contexts:
         assert tuner.advise(key, None) == again.advise(key, None)
     assert tuner.dump() == again.dump()
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_what_is_learned_again_is_the_same_whatever_was_asked_before(seed: int) -> None:
+    """Predictions of a few rows and of many differ in their last bits."""
+    committee = replace(study(), predictor=replace(study().predictor, name="committee"))
+    jobs = random_jobs(30, seed)
+    tuner, parts = Tuner(committee, Inline()), None
+    for step in steps(jobs, 3):
+        if tuner.model is not None:
+            tuner.model.outlook(tuner.features.rows([*step, *jobs[:5]]))
+        if tuner.learn(step).swapped and tuner.model is not None:
+            parts = tuner.model.dump()
+        if parts is None:
+            continue
+        again = Tuner.restore(
+            committee,
+            Inline(),
+            json.loads(json.dumps(tuner.dump())),
+            {k: json.loads(json.dumps(s.dump())) for k, s in tuner.contexts.items()},
+            parts,
+            [(one[0].sequence, one[-1].sequence) for one in steps(jobs[: tuner.sequence], 3)],
+            lambda sequences: [jobs[s - 1] for s in sequences],
+        )
+        assert tuner.model is not None
+        assert again.model is not None
+        assert tuner.model.dump() == again.model.dump()
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("wild", [1e99, 1e200, 1.7e308, -1.7e308])
+def test_no_number_ends_learning(wild: float, scale: str) -> None:
+    text = TEXT.replace('scale = "log"\n[context]', f'scale = "{scale}"\n[context]')
+    guarded = parse_study(text.replace("[context]", "[guards]\nmemory = { max = 0 }\n[context]"))
+    jobs = random_jobs(60)
+    jobs[40] = msgspec.structs.replace(jobs[40], metrics={"speed": wild, "memory": wild})
+    tuner = Tuner(guarded, Inline())
+    for step in steps(jobs, 10):
+        tuner.learn(step)
+    json.dumps(tuner.dump(), allow_nan=False)
+    assert not [one.failed for one in tuner.training.built if one.failed]
+    assert tuner.model is not None
+    told = tuner.model.outlook(tuner.features.rows(jobs))
+    assert np.isfinite(told.mean).all()
+    assert np.isfinite(told.spread).all()
 
 
 def test_a_backlog_is_predicted_as_it_is_learned() -> None:
