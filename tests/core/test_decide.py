@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,8 +52,6 @@ def prospect(
     return Prospect(
         candidate_id=candidate_id("s", KEY, config(x, y)),
         config=config(x, y),
-        place=np.array([x / 2, y / 2]),
-        acquisition=0.0 if mean is None else mean,
         mean=mean,
         spread=0.05,
         feasible=feasible,

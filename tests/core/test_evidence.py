@@ -53,6 +53,18 @@ def test_one_wild_run_moves_neither_the_estimate_nor_the_noise_far(wild: float, 
     assert struck.noise() < 2.5 * calm.noise()
 
 
+def test_repeats_that_mostly_say_the_same_are_not_without_noise() -> None:
+    """As of a metric in whole numbers."""
+    evidence = Evidence()
+    add(
+        evidence,
+        "a",
+        *(np.round(20 + 0.4 * np.random.default_rng(0).normal(size=60)) / 20).tolist(),
+    )
+    assert np.median(evidence.apart) == 0.0
+    assert 0.01 < evidence.seen_noise() < 0.04
+
+
 def test_a_run_that_was_wild_stays_cut_when_it_is_no_longer_kept() -> None:
     evidence = Evidence()
     rng = np.random.default_rng(0)

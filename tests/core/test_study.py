@@ -415,6 +415,7 @@ def test_what_cannot_be_scored() -> None:
         assert log.score(metrics) is linear.score(metrics) is None
     assert log.score({"qps": 0.0}) is log.score({"qps": -1.0}) is None
     assert linear.score({"qps": -1.0}) == -1.0
+    assert linear.score({"qps": 1e101}) is linear.score({"qps": -1e101}) is None
     assert linear.gain(1.0, 0.0) == 0.0
     assert log.metric_value(1e9) == math.inf
 

@@ -112,6 +112,7 @@ def chosen(
         at_its_word = best is not None and len(picks) % step == 0
         value = predicted if at_its_word else worth_trying(mean, left, feasible, best)
         value = likely_first(value, feasible, least) + bonus
+        value = np.where(np.isnan(value), -np.inf, value)  # argmax would take it first
         pick = int(np.argmax(np.where(usable, value, -np.inf)))
         picks.append(pick)
         usable[pick] = False

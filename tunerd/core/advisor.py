@@ -158,7 +158,7 @@ class Advisor:
             budget = Budget(self.study.search.evaluations, keep)
             begin = survey.known_good(running)
             found = self._searcher.search(survey.space, survey.acquisition, rng, budget, begin)
-            batch = survey.batch(found.codes, found.scores, running, rng, elsewhere=elsewhere)
+            batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)
             prospects = batch + survey.at_random()
         prospects = survey.again() + prospects
         allowed, barred = survey.rivals

@@ -149,11 +149,12 @@ def estimates(
 
 def noise_of_repeats(apart: Sequence[float]) -> float:
     """Standard deviation of one run, from how far repeats lay from the run before; NaN without
-    any. What is wild beside most of them is cut."""
+    any. What is wild beside most of them is cut, unless most lie nowhere apart, as with a metric in
+    whole numbers."""
     if not apart:
         return math.nan
     usual = sorted(apart)[len(apart) // 2] / 0.6745  # the median of a normal's size
-    cut = [min(one, CUT_APART * usual) for one in apart]
+    cut = [min(one, CUT_APART * usual or one) for one in apart]
     return math.sqrt(sum(one * one for one in cut) / len(cut))
 
 

@@ -4,7 +4,6 @@ ruled out."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tunerd.core.arrays import FloatArray
 from tunerd.core.evidence import Estimate, Trial
 from tunerd.core.observation import Value
 
@@ -17,9 +16,6 @@ class Prospect:
 
     candidate_id: str
     config: Mapping[str, Value]
-    place: FloatArray
-    """(C,) ``FeatureMap.coordinates``: tells how alike two prospects are."""
-    acquisition: float
     mean: float | None = None
     spread: float = 0.0
     feasible: float | None = None

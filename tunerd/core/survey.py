@@ -80,10 +80,7 @@ class Survey:
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
         is not to be searched for."""
-        return self._worth(codes, self.outlook(codes))
-
-    def _worth(self, codes: Codes, seen: Outlook) -> FloatArray:
-        unit = self.unit
+        seen, unit = self.outlook(codes), self.unit
         worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, self._best)
         worth = likely_first(worth, seen.feasible, self._least)
         return np.where([name in self._known for name in names_of(codes)], -np.inf, worth)
@@ -110,7 +107,6 @@ class Survey:
     def batch(
         self,
         codes: Codes,
-        scores: FloatArray,
         running: Recommendation | None,
         rng: np.random.Generator,
         *,
@@ -147,14 +143,13 @@ class Survey:
             elsewhere=elsewhere,
         )
         picked = codes[order]
-        found = zip(picked, scores[order].tolist(), strict=True)
-        return self._named(found, self.outlook(picked))
+        return self._named(picked, self.outlook(picked))
 
     def start(self, count: int, rng: np.random.Generator) -> list[Prospect]:
         """A spread-out random start, for when there is nothing to search by yet."""
         codes = self.space.spread(count, rng)
         seen = None if self.model is None or not len(codes) else self.outlook(codes)
-        return self._named([(code, 0.0) for code in codes], seen)
+        return self._named(codes, seen)
 
     def known_good(self, running: Recommendation | None) -> Codes:
         """Where a search begins, (n, D): what the last one here brought, and the best that ran.
@@ -170,9 +165,7 @@ class Survey:
     def at_random(self) -> list[Prospect]:
         """Feasible configurations that nobody searched for. Others are drawn once something new
         was tried here, not at every look."""
-        seen = self.outlook(self._drawn)
-        scores = self._worth(self._drawn, seen).tolist()
-        drawn = self._named(zip(self._drawn, scores, strict=True), seen)
+        drawn = self._named(self._drawn, self.outlook(self._drawn))
         return [replace(prospect, at_random=True) for prospect in drawn]
 
     @cached_property
@@ -191,7 +184,7 @@ class Survey:
         ]
         if not codes or self.model is None:
             return []
-        found = self._named([(code, 0.0) for code in codes], self.outlook(np.stack(codes)))
+        found = self._named(codes, self.outlook(np.stack(codes)))
         return [replace(prospect, again=True) for prospect in found]
 
     @cached_property
@@ -290,12 +283,8 @@ class Survey:
                 ask.missing = 0  # a new generation of the study or a limit rules it out
             elif ask.missing > 0:
                 inside.append((ask, code))
-        known = [(code, 0.0) for _, code in inside]
-        seen = (
-            None
-            if self.model is None or not known
-            else self.outlook(np.stack([code for code, _ in known]))
-        )
+        known = [code for _, code in inside]
+        seen = None if self.model is None or not known else self.outlook(np.stack(known))
         named = self._named(known, seen)
         asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
         if seen is not None:
@@ -308,25 +297,14 @@ class Survey:
         inside = [code for code in map(space.encode, configs) if code is not None]
         return frozenset(names_of(np.stack(inside))) if inside else frozenset()
 
-    def _named(
-        self,
-        scored: Iterable[tuple[Codes, float]],
-        seen: Outlook | None = None,
-    ) -> list[Prospect]:
+    def _named(self, codes: Iterable[Codes], seen: Outlook | None = None) -> list[Prospect]:
         found = []
-        scored = list(scored)
-        if not scored:
-            return []
-        codes = np.stack([code for code, _ in scored])
-        places = self.features.coordinates(self.features.candidates(self.space, codes).X)
-        for i, (code, score) in enumerate(scored):
+        for i, code in enumerate(codes):
             config = self.space.decode(code)
             found.append(
                 Prospect(
                     candidate_id=candidate_id(self.study.name, self.key, config),
                     config=config,
-                    place=places[i],
-                    acquisition=score,
                     mean=None if seen is None else float(seen.mean[i]),
                     spread=0.0 if seen is None else float(seen.spread[i]),
                     feasible=None if seen is None else float(seen.feasible[i]),

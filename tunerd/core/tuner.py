@@ -46,6 +46,8 @@ GAINS = 200
 """Latest promised gains that are compared with what came."""
 PRIOR_GAPS = 10
 """Candidates that came out as predicted, before any did."""
+NOISY = 256
+"""Contexts whose repeats tell how noisy runs are: every step asks."""
 MOST_GAP = 0.5
 """One job that went wrong says no more than this about how much predictions are overrated."""
 
@@ -303,11 +305,16 @@ class Tuner:
 
     def noise(self) -> tuple[float, int]:
         """Standard deviation of one run around its configuration's others, relative to the
-        objective, over the repeats of all contexts; NaN without any. And how many repeats that
-        stands on."""
+        objective, over the repeats of the contexts that had jobs last; NaN without any. And how
+        many repeats that stands on."""
         apart: list[float] = []
-        for state in self.contexts.values():
-            unit = 1.0
+        latest = sorted(
+            (state.last_job_at, key)
+            for key, state in self.contexts.items()
+            if state.last_job_at is not None and state.evidence.apart
+        )[-NOISY:]
+        for _, key in latest:
+            state, unit = self.contexts[key], 1.0
             if self.study.objective.scale == "linear":  # every step asks: not for nothing
                 unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
             apart += [one / unit for one in state.evidence.apart]

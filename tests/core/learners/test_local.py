@@ -40,6 +40,16 @@ def test_it_learns_from_a_few_jobs() -> None:
     assert np.mean((true - mean) ** 2 < 9 * variance + 0.01) > 0.9
 
 
+def test_of_many_jobs_the_latest_say_what_matters() -> None:
+    """Older ones, which hardly count any more, were of another law."""
+    rng = np.random.default_rng(0)
+    Z, asked = rng.normal(size=(200, 4)), rng.normal(size=(300, 4))
+    new = np.arange(200) >= 130
+    score = np.sin(3 * np.where(new, Z[:, 3], Z[:, 0]))
+    process = Local.fit(GROUPS, Z, score, np.where(new, 1.0, 0.01))
+    assert np.corrcoef(process.predict(asked)[0], np.sin(3 * asked[:, 3]))[0, 1] > 0.9
+
+
 def test_without_jobs_it_says_what_other_contexts_say() -> None:
     asked, _ = jobs(5)
     told = np.arange(5.0)

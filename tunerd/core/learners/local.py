@@ -105,7 +105,7 @@ class Local:
         if theta is None:
             theta = typical
         if n > 2 and count and not chosen:
-            some = slice(0, LEARN_ROWS)
+            some = slice(-LEARN_ROWS, None)  # those tried last: older ones may be of other times
             parts = _parts(Z[some], groups, count)
             ends = np.stack([typical - BOUND * sd, typical + BOUND * sd], axis=1)
             found = minimize(

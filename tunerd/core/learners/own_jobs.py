@@ -72,7 +72,7 @@ class OwnJobs:
     theta: tuple[float, ...] | None = None
     """What the process over them has chosen; None when it has to choose anew."""
     chosen_at: int = 0
-    """Points that it was chosen by."""
+    """Jobs that it was chosen by."""
 
     @property
     def share(self) -> float:

@@ -149,6 +149,8 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
             networks = networks.trained(
                 Z, target / scale, group, masks, Schedule(steps, seed, RATE)
             )
+        else:  # untrained, they would say anything
+            networks = replace(networks, out=np.zeros_like(networks.out))
         rest = rows.score[:, None] - scale * networks.predict(Z)
         everything = [np.ones(len(rows), bool)]
         trend = Trend.fit(rows.X, rest.mean(axis=1), rows.weight, categorical, everything)

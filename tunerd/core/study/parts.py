@@ -26,6 +26,9 @@ __all__ = [
     "SearchOptions",
 ]
 
+FARTHEST = 1e3
+"""Shares of a guard's bound, or logarithms, beyond which a value is far off and no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -55,7 +58,8 @@ class Guard:
 
     def margin(self, value: float | None) -> float:
         """How far a reported value is within the nearer bound, in logarithms where both are
-        positive and else in shares of the bound; negative beyond it, NaN when not reported."""
+        positive and else in shares of the bound, at most :data:`FARTHEST`; negative beyond it, NaN
+        when not reported."""
         if value is None or not math.isfinite(value):
             return math.nan
         margins = [math.inf]
@@ -66,7 +70,7 @@ class Guard:
                 margins.append(sign * math.log(value / bound))
             else:
                 margins.append(sign * (value - bound) / max(abs(bound), 1.0))
-        return min(margins)
+        return max(-FARTHEST, min(FARTHEST, *margins))
 
 
 @dataclass(frozen=True, slots=True)

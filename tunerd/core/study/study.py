@@ -31,6 +31,9 @@ from tunerd.core.study.parts import (
 
 __all__ = ["Study"]
 
+LARGEST = 1e100
+"""Values of the objective beyond are no measurements: squares of them would be no numbers."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -118,7 +121,8 @@ class Study:
     def score(self, metrics: Mapping[str, float]) -> float | None:
         """Return the oriented objective, larger is better; ``None`` if absent or not usable.
 
-        On a log scale that is ± the natural logarithm of the metric, which must be positive.
+        On a log scale that is ± the natural logarithm of the metric, which must be positive; on a
+        linear one the metric must be within ± :data:`LARGEST`.
         """
         value = metrics.get(self.objective.metric)
         if value is None or isinstance(value, bool) or not math.isfinite(value):
@@ -127,7 +131,7 @@ class Study:
             if value <= 0:
                 return None
             value = math.log(value)
-        return float(value) * self._sign
+        return float(value) * self._sign if abs(value) <= LARGEST else None
 
     def metric_value(self, score: float) -> float:
         """Return the metric that a score stands for, in the objective's unit."""
