@@ -90,6 +90,16 @@ def test_any_number_of_rows_gives_finite_means_and_positive_spreads(
     assert predictor.predict(Rows.empty(len(features.columns))).mean.shape == (0,)
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_of_too_few_rows_to_learn_from_it_says_the_same_whatever_the_seed(
+    kind: type[Predictor], count: int
+) -> None:
+    features, rows = rows_of(count)
+    asked, _ = every_candidate(features, 8)
+    one, other = (kind.fit(TOY, features, rows, seed).predict(asked).mean for seed in (0, 1))
+    assert np.ptp(one - other) < 0.02
+
+
 @pytest.mark.parametrize("count", [3, ROWS])
 def test_means_alone_are_those_of_predictions(kind: type[Predictor], count: int) -> None:
     features, rows = rows_of(count)
@@ -142,8 +152,9 @@ def test_it_learns_the_same_whatever_was_asked_before(kind: type[Predictor]) -> 
     for n in (8, 16, 64):
         candidates, _ = every_candidate(features, n)
         one, other = asked.predict(candidates), silent.predict(candidates)
-        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-9)
-        np.testing.assert_allclose(one.spread, other.spread, rtol=1e-9)
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.spread, other.spread)
+    assert asked.dump() == silent.dump()
 
 
 def test_it_knows_less_far_from_the_data(kind: type[Predictor]) -> None:
