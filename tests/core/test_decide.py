@@ -305,6 +305,8 @@ def test_where_nothing_has_run_and_nothing_is_likely_to_the_likeliest_is_tried()
     unlikely = [prospect(x, mean=1.0, feasible=x / 20) for x in range(1, 9)]
     advice = decide(STUDY, Evidence(), [], unlikely, None)
     assert [c.config["x"] for c in advice.candidates] == [8, 7, 6, 5, 4]
+    assert "Nothing is known that runs here" in advice.reason
+    assert "at best with a probability of 40%" in advice.reason
     evidence, rivals, introduction = served()
     advice = decide(STUDY, evidence, rivals, unlikely[:7], None, introduction=introduction)
     assert advice.candidates == ()

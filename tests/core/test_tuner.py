@@ -14,8 +14,9 @@ from tunerd.core.advisor import START_RAN
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Candidate, Kind
-from tunerd.core.study import parse_study
+from tunerd.core.study import Study, parse_study
 from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import MOST_GAP, PRIOR_GAPS, Tuner
 from tunerd.errors import NothingFeasibleError
@@ -25,8 +26,10 @@ def steps(observations: list[Observation], size: int) -> list[list[Observation]]
     return [observations[i : i + size] for i in range(0, len(observations), size)]
 
 
-def learned(observations: list[Observation], size: int = 10) -> Tuner:
-    tuner = Tuner(study(), Inline())
+def learned(
+    observations: list[Observation], size: int = 10, of_study: Study | None = None
+) -> Tuner:
+    tuner = Tuner(of_study or study(), Inline())
     for step in steps(observations, size):
         tuner.learn(step)
     return tuner
@@ -155,6 +158,24 @@ def test_what_is_learned_again_is_the_same_whatever_was_asked_before(seed: int) 
         assert tuner.model is not None
         assert again.model is not None
         assert tuner.model.dump() == again.model.dump()
+
+
+@pytest.mark.parametrize("predictor", list(PREDICTORS))
+def test_one_wild_run_moves_no_predictor_far(predictor: str) -> None:
+    named = replace(study(), predictor=replace(study().predictor, name=predictor))
+    jobs, rng = random_jobs(90), np.random.default_rng(0)
+    often = next(one for one in jobs if one.metrics)
+    for at in range(40, 90, 5):
+        told = {"speed": often.metrics["speed"] * float(np.exp(0.02 * rng.normal()))}
+        jobs[at] = msgspec.structs.replace(often, sequence=at + 1, job_id=f"j{at}", metrics=told)
+    tuner = learned(jobs, of_study=named)
+    assert tuner.model is not None
+    rows = tuner.features.rows([often])
+    (before,) = tuner.model.outlook(rows).mean
+    wild = {"speed": 50 * often.metrics["speed"]}
+    tuner.learn([msgspec.structs.replace(often, sequence=91, job_id="j91", metrics=wild)])
+    assert tuner.model.fitted_at < 91
+    assert tuner.model.outlook(rows).mean[0] == pytest.approx(before, abs=0.1)
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

@@ -14,7 +14,7 @@ import numpy as np
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import Bands, Standing
 from tunerd.core.left_out import doubted
-from tunerd.core.pooling import pooled
+from tunerd.core.pooling import held, pooled
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.reach import Reach
@@ -100,7 +100,7 @@ class Model:
 
     def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
         """Learn new rows at constant cost; ``recent`` is the window that includes them."""
-        self.predictor.update(rows, recent)
+        self.predictor.update(held(rows, recent), held(recent, recent))
         self.runs.update(rows, recent)
         if self.reach is not None:
             self.reach.learn(rows)

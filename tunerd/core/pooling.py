@@ -13,13 +13,18 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
 
-__all__ = ["CUT", "apart", "location", "pooled"]
+__all__ = ["CUT", "apart", "held", "location", "pooled"]
 
 STAND_INS = 3
 LATEST = 32
 """Runs that say where a configuration lies, the latest ones."""
 CUT = 2.0
 """Robust standard deviations off beyond which a run counts less (Huber)."""
+WILD = 10.0
+"""Robust standard deviations off that a run is held at while no other says the like. Jobs a fifth
+slower are seldom that far off, and the second of them is believed in any case."""
+FEW = 4
+"""Runs of a configuration, that one among them, below which none is held."""
 
 
 def apart(scores: FloatArray) -> float:
@@ -42,12 +47,9 @@ def pooled(rows: Rows) -> Rows:
     """The rows with a score, in their order, at most :data:`STAND_INS` of one configuration in one
     context."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
-    runs: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for i, name in enumerate(rows.names):
-        runs[name].append(i)
     score, weight = rows.score.copy(), rows.weight.copy()
     kept = np.ones(len(rows), bool)
-    for places in runs.values():
+    for places in _runs(rows).values():
         if len(places) < 3:
             continue
         latest = np.array(places[-LATEST:])
@@ -59,3 +61,31 @@ def pooled(rows: Rows) -> Rows:
         weight[last] = their
         kept[places[:-STAND_INS]] = False
     return replace(rows, score=score, weight=weight).take(np.flatnonzero(kept))
+
+
+def held(rows: Rows, recent: Rows) -> Rows:
+    """Rows as a model may learn them at once, before a fit pools them: one that is far off all
+    other runs of its configuration in ``recent``, a window that includes them, is no farther off
+    than :data:`WILD`."""
+    runs = {name: recent.score[at] for name, at in _runs(recent).items() if len(at) >= FEW}
+    if not runs:
+        return rows
+    score, usual = rows.score.copy(), float(np.median([apart(own) for own in runs.values()]))
+    for name, at in _runs(rows).items():
+        own = runs.get(name)
+        if own is None or (reach := WILD * max(apart(own), usual)) == 0.0:
+            continue
+        near = np.sort(np.abs(own[:, None] - score[at]), axis=0)[1]  # the nearest is itself
+        middle = float(np.median(own))
+        inside = np.clip(score[at], middle - reach, middle + reach)
+        score[at] = np.where(near > reach, inside, score[at])
+    return replace(rows, score=score)
+
+
+def _runs(rows: Rows) -> dict[tuple[str, bytes], list[int]]:
+    """The places of the rows with a score, by context and configuration."""
+    runs: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for i, name in enumerate(rows.names):
+        if np.isfinite(rows.score[i]):
+            runs[name].append(i)
+    return runs

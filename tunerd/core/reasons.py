@@ -36,7 +36,7 @@ def reason_for(
     overrated: float = 0.0,
 ) -> str:
     """The reason of one recommendation."""
-    parts = [_why(evidence, incumbent, candidates, wanted, overrated)]
+    parts = [_why(study, evidence, incumbent, candidates, wanted, overrated)]
     if introduction is not None and introduction.verdicts and incumbent is not None:
         parts.append(_verdict(study, introduction.verdicts[-1]))
     parts += _held_back(study, held, incumbent)
@@ -44,6 +44,7 @@ def reason_for(
 
 
 def _why(
+    study: Study,
     evidence: Evidence,
     incumbent: Rival | None,
     candidates: Sequence[Candidate],
@@ -62,6 +63,12 @@ def _why(
     if all(c.predicted is None for c in candidates):
         return f"Random start: nothing to predict from yet; {jobs}."
     if incumbent is None:
+        likeliest = max(c.feasible or 0.0 for c in candidates)
+        if likeliest < study.min_feasible:
+            return (
+                "Nothing is known that runs here, and something must be tried: the likeliest to, at"
+                f" best with a probability of {likeliest:.0%}; {jobs}."
+            )
         return f"First guesses from what other contexts showed; {jobs}."
     best = _telling(candidates)
     if best is None or best.gain is None:  # pragma: no cover - there is an incumbent

@@ -286,7 +286,8 @@ class StudyFile(Table):
         default=0.8,
         ge=0,
         le=1,
-        description="Below this probability to run nothing is recommended. "
+        description="Below this probability to run nothing is recommended where anything is known "
+        "to run; elsewhere what is likeliest to is tried within explore_share. "
         "A campaign may try more: `tunerd campaign --min-feasible`.",
     )
     objective: ObjectiveTable = Field(description="What to make better.")
