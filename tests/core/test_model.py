@@ -13,6 +13,7 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS
+from tunerd.core.study import parse_study
 
 STUDY = study()
 FEATURES = FeatureMap(STUDY)
@@ -53,3 +54,30 @@ def test_any_jobs_are_learned(name: str, contexts: list[list[Observation]], shar
         assert (seen.spread > 0).all()
         assert ((seen.feasible >= 0) & (seen.feasible <= 1)).all()
         model.update(rows.take(np.arange(known, len(rows))), rows, len(rows))
+
+
+SPEEDS = {"A": 100.0, "B": 200.0, "C": 400.0, "D": 800.0, "between": 280.0, "beyond": 1_600.0}
+LOOKED_UP = f"""
+schema = 1
+name = "gpus"
+objective = {{ metric = "speed", goal = "maximize" }}
+context.gpu = {{ type = "category" }}
+{"".join(f"lookup.gpu.{name}.tflops = {speed}" + chr(10) for name, speed in SPEEDS.items())}
+parameters.tp = {{ type = "int", values = [1, 2, 4, 8] }}
+"""
+
+
+@pytest.mark.parametrize("predictor", ["committee", "gaussian_process"])
+def test_lookups_carry_to_hardware_that_nobody_has_run(predictor: str) -> None:
+    gpus, rng = parse_study(LOOKED_UP), np.random.default_rng(0)
+    gpus = replace(gpus, predictor=replace(gpus.predictor, name=predictor))
+    features, jobs = FeatureMap(gpus), []
+    for i in range(100):
+        tp = int(rng.choice([1, 2, 4, 8]))
+        speed = SPEEDS["ABCD"[i % 4]] * (1.0 - 0.1 * abs(tp - 2)) * np.exp(0.03 * rng.normal())
+        jobs.append(job(i + 1, {"gpu": "ABCD"[i % 4]}, {"tp": tp}, speed=float(speed)))
+    model = Model.fit(gpus, features, features.rows(jobs), len(jobs))
+    asked = [job(1, {"gpu": name}, {"tp": 2}) for name in ("between", "beyond")]
+    between, beyond = np.exp(model.outlook(features.rows(asked)).mean)
+    assert between == pytest.approx(SPEEDS["between"], rel=0.1)
+    assert beyond > 1.2 * SPEEDS["D"]

@@ -33,6 +33,11 @@ says more."""
 _RAN = {Ran.YES: (1.0, 1.0), Ran.NO: (0.0, 1.0), Ran.WEAK_NO: (0.0, WEAK), Ran.UNKNOWN: (NAN, 0.0)}
 """What a job teaches → (ran, weight)."""
 
+DESCRIBED = 0.3
+"""Standard deviation of the columns of a category's values where lookups describe them. As wide as
+any other they would take more than half of what is due to the lookups, and a new kind of hardware
+would lie half way between what its numbers say and the mean of those known."""
+
 
 class FeatureMap:
     """A study's columns. Two studies of one content give the same columns.
@@ -66,6 +71,16 @@ class FeatureMap:
     def of_context(self) -> BoolArray:
         """(F,) which columns say something of the context and not of the configuration."""
         return np.array([column.group in ("context", "lookup") for column in self.columns], bool)
+
+    @property
+    def categories(self) -> FloatArray:
+        """(F,) 0 for a number, 1 for a category, and :data:`DESCRIBED` for one that lookups
+        describe: what they say of its values comes before what each has to itself."""
+        described = {source.feature for source in self._sources if source.group == "lookup"}
+        names = [column.name for column in self.columns]
+        weight = np.array([column.categorical for column in self.columns], np.float64)
+        weight[[name in described for name in names]] *= DESCRIBED
+        return weight
 
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories as JSON values, for the constructor."""

@@ -33,9 +33,11 @@ class Design:
     inverse_sd: FloatArray
 
     @classmethod
-    def fit(cls, X: FloatArray, categorical: Sequence[bool]) -> Self:
-        """Learn scales and category values from (n, F), n at least 1."""
-        is_category = np.asarray(categorical, dtype=bool)
+    def fit(cls, X: FloatArray, categorical: Sequence[float] | FloatArray) -> Self:
+        """Learn scales and category values from (n, F), n at least 1; ``categorical`` (F,) is 0 for
+        a number, for a category the standard deviation that columns of its values get, mostly 1."""
+        weight = np.asarray(categorical, np.float64)
+        is_category = weight > 0
         numeric = np.flatnonzero(~is_category).astype(np.int64)
         with np.errstate(invalid="ignore"):
             positive = ~(X[:, numeric] <= 0).any(axis=0)
@@ -43,6 +45,7 @@ class Design:
         levels = _levels(X, np.flatnonzero(is_category).astype(np.int64))
         blank = cls(numeric, logarithmic, levels, np.zeros(0), np.zeros(0))
         mean, inverse_sd = _moments(blank._expand(X))
+        inverse_sd[len(numeric) :] *= weight[[column for column, _ in levels]]
         return cls(numeric, logarithmic, levels, mean, inverse_sd)
 
     @property
@@ -57,7 +60,7 @@ class Design:
         return np.concatenate([self.numeric, columns])
 
     def __call__(self, X: FloatArray) -> FloatArray:
-        """(n, F) → (n, width), of mean 0 and variance 1 on the data it was fitted to."""
+        """(n, F) → (n, width), of mean 0 and mostly variance 1 on the data it was fitted to."""
         scaled = self.unclipped(X)
         return np.clip(scaled, -CLIP, CLIP, out=scaled)
 

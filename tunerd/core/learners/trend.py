@@ -44,7 +44,7 @@ class Trend:
         X: FloatArray,
         y: FloatArray,
         weight: FloatArray,
-        categorical: Sequence[bool],
+        categorical: Sequence[float] | FloatArray,
         masks: Sequence[BoolArray],
         penalty: float = PENALTY,
     ) -> "Trend":

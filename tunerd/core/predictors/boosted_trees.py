@@ -88,7 +88,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. Seconds at 20,000 rows."""
         rows = scored(rows)
-        categorical = [c.categorical for c in features.columns]
+        categorical = features.categories
         options = study.predictor
         folds = folds_of(len(rows), options.members, seed)
         members = int(folds.max(initial=0)) + 1
@@ -122,7 +122,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
     def grown(
         cls,
         rows: Rows,
-        categorical: Sequence[bool],
+        categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
         trees: int,
@@ -197,5 +197,5 @@ def _without(X: FloatArray, hidden: BoolArray) -> FloatArray:
     return np.where(hidden, np.nan, X) if hidden.any() else X
 
 
-def _data(rows: Rows, categorical: Sequence[bool], where: IntArray) -> TreesData:
+def _data(rows: Rows, categorical: Sequence[float] | FloatArray, where: IntArray) -> TreesData:
     return TreesData(rows.X[where], np.flatnonzero(categorical).tolist(), rows.weight[where])

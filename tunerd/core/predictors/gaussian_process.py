@@ -128,7 +128,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
     @classmethod
     def _fitted(cls, features: "FeatureMap", rows: Rows, seed: int, chosen: _Base | None) -> Self:
         rows = scored(rows)
-        categorical = [c.categorical for c in features.columns]
+        categorical = features.categories
         everything = [np.ones(len(rows), bool)]
         trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]

@@ -132,13 +132,13 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int, share: float
     ) -> Self:
         rows = scored(rows)
-        categorical = [c.categorical for c in features.columns]
+        categorical = features.categories
         folds = folds_of(len(rows), study.predictor.members, seed)
         shares = int(folds.max(initial=0)) + 1
         members = (shares + 1) // 2
         masks = np.array([(folds != m) | (shares == 1) for m in range(members)])
         few = _few(rows.X, categorical)
-        design = Design.fit(_with_few(rows.X, few), [*categorical, *(True for _ in few)])
+        design = Design.fit(_with_few(rows.X, few), [*categorical, *(1.0 for _ in few)])
         networks = Networks.fresh(members, design.width, seed)
         scale = study.unit(rows.score)
         Z = design(_with_few(rows.X, few))
@@ -187,7 +187,7 @@ def _steps(n: int) -> int:
     return min(20 * n, STEPS + n, MOST_STEPS)
 
 
-def _few(X: FloatArray, categorical: Sequence[bool]) -> IntArray:
+def _few(X: FloatArray, categorical: Sequence[float] | FloatArray) -> IntArray:
     """Numeric columns with few values, each of which was seen often.
 
     One-hot, as the paper has all of them, a value can be good whatever its neighbours are, which

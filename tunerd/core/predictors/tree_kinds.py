@@ -38,7 +38,7 @@ class ExtraTrees(BoostedTrees):
     def grown(
         cls,
         rows: "Rows",
-        categorical: Sequence[bool],
+        categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
         trees: int,

@@ -62,7 +62,11 @@ class Logistic:
 
     @classmethod
     def fit(
-        cls, X: FloatArray, ran: FloatArray, weight: FloatArray, categorical: Sequence[bool]
+        cls,
+        X: FloatArray,
+        ran: FloatArray,
+        weight: FloatArray,
+        categorical: Sequence[float] | FloatArray,
     ) -> "Logistic":
         """Newton's method on (n, F) with outcomes and weights (n,)."""
         design = Design.fit(X, categorical)
@@ -132,7 +136,7 @@ class Boundary:
         X: FloatArray,
         ran: FloatArray,
         weight: FloatArray,
-        categorical: Sequence[bool],
+        categorical: Sequence[float] | FloatArray,
         keys: Sequence[str],
         seed: int,
     ) -> "Boundary":
@@ -203,7 +207,7 @@ def _grow(
     X: FloatArray,
     ran: FloatArray,
     weight: FloatArray,
-    categorical: Sequence[bool],
+    categorical: Sequence[float] | FloatArray,
     where: IntArray,
     seed: int,
 ) -> Forest:

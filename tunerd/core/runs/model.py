@@ -93,7 +93,7 @@ class RunsModel:
                 said.X[usable],
                 said.ran[usable],
                 weight[usable],
-                [c.categorical for c in features.columns],
+                features.categories,
                 [said.context_key[i] for i in np.flatnonzero(usable).tolist()],
                 seed,
             )
