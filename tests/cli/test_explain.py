@@ -9,7 +9,9 @@ import pytest
 
 from tests.cli.conftest import Installation, Said
 from tests.cli.learned import Learning
+from tests.core.tuning import TEXT
 from tests.stages.tuning import random_jobs
+from tunerd.core.study import parse_study
 
 Tunerd = Callable[..., Said]
 
@@ -121,6 +123,25 @@ def test_what_is_wrong_is_said(tunerd: Tunerd, learned: Learning) -> None:
     assert "no context feature m" in fails("toy", *mine, "--context", "m=9")
     assert ".png" in fails("toy", *mine, "--plot", "why.bmp")
     assert "either" in fails("toy", *mine, "--context", "n=8", "--recommendation", "r-0")
+
+
+def test_shap_values_are_for_boosted_trees(tunerd: Tunerd, tmp_path: Path) -> None:
+    other = Learning.within(tmp_path)
+    new = parse_study(TEXT.replace('"boosted_trees"', '"gaussian_process"'))
+    other.store.publish_generation(
+        "toy", new.content_hash, new.text, "test", other.tuning.time.now(), force=True
+    )
+    other.tuning.add(random_jobs(20))
+    other.tuning.run(other.tuning.start())
+    other.close()
+    mine = ("--settings", other.file, "--method")
+    said = tunerd("explain", "toy", *mine, "shap")
+    assert (said.code, said.out) == (2, "")
+    (line,) = [one for one in said.err.splitlines() if one.startswith("Error: ")]
+    for part in ("boosted_trees", "gaussian_process", "permutation"):
+        assert part in line
+    assert tunerd("explain", "toy", *mine, "permutation").code == 0
+    assert "shap is for boosted_trees" in " ".join(tunerd("explain", "--help").out.split())
 
 
 def test_a_study_without_a_model_says_what_it_waits_for(

@@ -34,7 +34,8 @@ MOST_JOBS = 1_000
 @click.option(
     "--method",
     type=click.Choice(["shap", "permutation"]),
-    help="How to ask what matters overall.  [default: shap for boosted_trees, else permutation]",
+    help="How to ask what matters overall; shap is for boosted_trees alone.  [default: shap for "
+    "boosted_trees, else permutation]",
 )
 @click.option(
     "--jobs",
@@ -78,6 +79,12 @@ def explain(
     with open_the_store(settings, upgrade=False) as store:
         learned = read_learned(store, study)
         told = _told(store, learned, wanted, context) if wanted or context else None
+        predictor = learned.study.predictor.name
+        if told is None and method == "shap" and predictor != "boosted_trees":
+            raise click.UsageError(
+                f"--method: SHAP values are for boosted_trees, this study has {predictor}: say "
+                "permutation, or leave it out"
+            )
         with progress_bar() as bar:
             task = bar.add_task("asking the model", total=None)
 
