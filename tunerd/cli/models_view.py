@@ -105,7 +105,6 @@ def _compared(contest: Mapping[str, Any], linear: bool, unit: str) -> str:
     pairs = [
         ("τ within contexts", "kendall", "{:.3f}"),
         ("mean error", "error", "{:.3g}" if linear else "{:.1%}"),
-        ("in its 80 % band", "coverage", "{:.0%}"),
     ]
     lines = [head]
     for name, key, form in pairs:
