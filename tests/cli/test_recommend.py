@@ -116,6 +116,26 @@ def test_what_was_asked_wrongly_is_told(
         assert store.requests_waiting() == {}
 
 
+def test_what_the_shell_made_of_a_tilde_is_told(
+    installation: Installation, tunerd: Tunerd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bash expands ``NAME=~``, and a folder is a text like any other."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    mine = ("--settings", installation.file)
+    gpu, n = ("--context", "gpu=/home/ann"), ("--context", "n_gpus=/home/ann")
+    said = tunerd("recommend", "llm", *gpu, "--context", "n_gpus=4", *mine, "--json")
+    assert (said.code, said.json["context_key"]) == (0, "llm|gpu=%2Fhome%2Fann|n_gpus=4")
+    assert "'gpu=~' says missing" in said.err
+    said = tunerd("recommend", "llm", *gpu[:1], "gpu=H100", *n, *mine)
+    assert said.code == 2
+    assert "should be an integer; the shell makes your home folder" in said.err
+    assert "'n_gpus=~'" in said.err
+    said = tunerd("recommend", "llm", *gpu[:1], "gpu=~", *mine)
+    assert "say 'n_gpus=~' if jobs come without it" in said.err
+    assert "says missing" not in said.err
+    assert "'NAME=~'" in tunerd("recommend", "--help").out
+
+
 @contextmanager
 def daemon(installation: Installation, answer: Answer | None) -> Iterator[None]:
     """Something that holds the store as a daemon does, and answers."""

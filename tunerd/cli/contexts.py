@@ -1,6 +1,7 @@
 """``--context name=value``: one job's context as a study sees it."""
 
 import difflib
+import os
 from collections.abc import Sequence
 
 import click
@@ -25,7 +26,8 @@ def parse_context(
     """Bring ``name=value`` texts into the study's types; every feature has to be named, unless
     ``partial``.
 
-    ``name=~`` says that jobs of this context come without the feature.
+    ``name=~`` says that jobs of this context come without the feature. Where it was not quoted,
+    bash makes the home folder of it: a text is taken at its word, and where it came from is told.
 
     Raises:
         click.UsageError: with everything that is wrong.
@@ -33,6 +35,7 @@ def parse_context(
     features = {feature.name: feature for feature in study.context}
     context: dict[str, Scalar] = {}
     wrong: list[str] = []
+    home = os.path.expanduser(MISSING)
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
@@ -46,13 +49,17 @@ def parse_context(
         else:
             feature = features[name]
             context[name] = None if value == MISSING else clean_value(value, feature.type)
+            tilde = f"the shell makes your home folder of an unquoted ~: '{name}=~' says missing"
             if context[name] is None and value != MISSING:
-                wrong.append(f"{text}: {name} should be {_SHOULD_BE[feature.type]}")
+                should = f"{text}: {name} should be {_SHOULD_BE[feature.type]}"
+                wrong.append(f"{should}; {tilde}" if value == home else should)
+            elif value == home != MISSING:
+                click.echo(f"Note: {text}: {tilde}.", err=True)
     named = {text.partition("=")[0] for text in given}
     missing = [] if partial else [name for name in features if name not in named]
     if missing:
         wrong.append(
-            f"missing: {', '.join(missing)} (say {missing[0]}={MISSING} if jobs come without it)"
+            f"missing: {', '.join(missing)} (say '{missing[0]}={MISSING}' if jobs come without it)"
         )
     if wrong:
         raise click.UsageError("--context: " + "\n  ".join(wrong))

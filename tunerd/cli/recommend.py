@@ -45,8 +45,8 @@ NOTHING = 1
     "--context",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Value of a context feature; every feature has to be named, NAME=~ for one that jobs come "
-    "without.",
+    help="Value of a context feature; every feature has to be named, 'NAME=~' (quoted: the shell "
+    "makes your home folder of ~) for one that jobs come without.",
 )
 @click.option(
     "--wait",
