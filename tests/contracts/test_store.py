@@ -147,6 +147,17 @@ class TestHistory:
         assert found == {name: f"sha256:{name}" for name in names[:1_200]}
         assert store.content_hashes(source, []) == {}
 
+    def test_it_says_which_events_another_study_has(self, store: Store) -> None:
+        add_study(store)
+        add_study(store, "other")
+        with store.transaction() as tx:
+            tx.add_observations(STUDY, [observation("a"), observation("b")], NOW)
+            tx.add_observations("other", [observation("c", study="other")], NOW)
+        (source,) = {one.source for one in store.observations(STUDY, limit=5)}
+        assert store.ids_elsewhere("other", source, ["a", "c", "x"]) == {"a"}
+        assert store.ids_elsewhere(STUDY, source, ["a", "c", "x"]) == {"c"}
+        assert store.ids_elsewhere("other", "nobody", ["a"]) == set()
+
     def test_a_duplicate_is_counted_and_dropped(self, store: Store) -> None:
         add_study(store)
         with store.transaction() as tx:

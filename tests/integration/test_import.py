@@ -141,6 +141,39 @@ def test_where_no_daemon_runs_it_leads_to_a_recommendation(place: Daemon) -> Non
     assert place.study().last_sequence == 120
 
 
+def test_a_table_starts_over_in_a_study_of_another_name(tmp_path: Path) -> None:
+    """And what was imported into the first stays where it is, under the ids that it has."""
+    other = STUDY.replace('"toy"', '"other"')
+    place = Daemon(tmp_path / "place", studies={"toy": STUDY, "other": other})
+    file = place.folder / "old.csv"
+    row = "8,2,a,true,7.5,succeeded,2020-01-01"
+    file.write_text("\n".join(["n,x,y,z,speed,status,end", *[row] * 2, row.replace("2,a", "3,b")]))
+
+    def into(study: str) -> tuple[int, list[int]]:
+        done = subprocess.run(
+            [*command(place, file)[:-2], study, str(file)],
+            capture_output=True,
+            text=True,
+            timeout=4 * PATIENCE_S,
+            check=False,
+        )
+        told = json.loads(done.stdout)
+        return done.returncode, [told[name] for name in ("sent", "known", "conflicts")]
+
+    for study in ("toy", "other"):
+        assert into(study) == (0, [3, 0, 0])
+    for study in ("toy", "other"):
+        assert into(study) == (0, [0, 3, 0])
+    with place.store() as store:
+        first, second = (store.observations(study) for study in ("toy", "other"))
+        assert [one.metrics for one in first] == [one.metrics for one in second]
+        assert len({one.event_id for one in (*first, *second)}) == 6
+        assert not store.outbox_depths()
+    # With another mapping nothing of it can be sent: that is no success.
+    place.write_study(STUDY + "columns = { speed = { factor = 2.0 } }\n")
+    assert into("toy") == (1, [0, 0, 3])
+
+
 def test_a_daemon_that_runs_does_the_work_and_may_start_anew_meanwhile(place: Daemon) -> None:
     place.start()
     place.send(events(5))

@@ -94,7 +94,9 @@ def import_(
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
     else:
         _tell(told, found, dry_run=dry_run)
-    return 0 if outcome.tally.usable else NOTHING
+    tally = outcome.tally
+    used = tally.usable if dry_run else tally.sent + tally.known
+    return 0 if used else NOTHING
 
 
 def _run(run: "Import", settings: "Settings", send_only: bool) -> "Outcome":

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,11 +106,16 @@ class Import:
                 return {}
             return store.content_hashes(self.mapping.source, event_ids)
 
+        def elsewhere(event_ids: Sequence[str]) -> Collection[str]:
+            if store is None:
+                return ()
+            return store.ids_elsewhere(name, self.mapping.source, event_ids)
+
         stream = stream_of(self.settings)
         stream.ensure_topics()
         with closing(stream.sink()) as sink:
             topic = self.settings.topics.jobs
-            send(spool, sink, topic, name.encode(), known, rejects, self.show)
+            send(spool, sink, topic, name.encode(), known, elsewhere, rejects, self.show)
 
     def _settle(self, spool: Spool, store: Store, log: Path) -> None:
         with StandIn(self.settings_file, store, log) as stand_in:

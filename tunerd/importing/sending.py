@@ -1,9 +1,12 @@
 """From the spool onto the jobs topic, oldest first."""
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
+from tunerd.events.job import content_hash
 from tunerd.importing.reading import Rejects, Show
 from tunerd.importing.spool import Job, Spool, count_into
 from tunerd.streams.base import Message, Sink
@@ -13,7 +16,10 @@ __all__ = ["send"]
 BATCH = 1_000
 """Jobs sent between two points at which a killed import can go on: it sends at most so many
 again, and their ids drop them."""
-CONFLICT = "event_id: was imported before with other content: the mapping or the table has changed"
+CONFLICT = (
+    "event_id: was imported before with other content: the mapping or the table has changed; "
+    "a study of another name starts over"
+)
 
 
 def send(
@@ -22,16 +28,21 @@ def send(
     topic: str,
     key: bytes,
     known: Callable[[Sequence[str]], Mapping[str, str]],
+    elsewhere: Callable[[Sequence[str]], Collection[str]],
     rejects: Rejects,
     show: Show,
 ) -> None:
     """Send what is left. All with one ``key``, so that they stay in order on a broker.
 
     ``known`` says which event ids history has, and with which content; these are not sent.
-    Raises StreamUnavailableError; another call goes on.
+    ``elsewhere`` says which of them another study has: there the jobs of this one get ids of their
+    own, always the same ones. Raises StreamUnavailableError; another call goes on.
     """
     tally, total = spool.tally, spool.count()
     while jobs := spool.next(BATCH):
+        if taken := elsewhere([job.event_id for job in jobs]):
+            jobs = [_of_its_own(job) if job.event_id in taken else job for job in jobs]
+            spool.rename(jobs)
         there = known([job.event_id for job in jobs])
         fresh = [job for job in jobs if job.event_id not in there]
         if fresh:
@@ -53,6 +64,16 @@ def send(
         show("sending", tally.handled, total)
     tally.stage = "sent"
     spool.save()
+
+
+def _of_its_own(job: Job) -> Job:
+    """The job under an id that no other study makes of the same row. Only where another study has
+    the row's: else what was imported before this was thought of would be imported again."""
+    event = msgspec.json.decode(job.body)
+    name = hashlib.sha256(msgspec.json.encode([event["study"], job.event_id])).hexdigest()[:32]
+    event["event_id"] = name
+    body = msgspec.json.encode(event)
+    return replace(job, event_id=name, hash=content_hash(event), body=body)
 
 
 def _rejected(job: Job) -> dict[str, object]:

@@ -162,6 +162,13 @@ class Spool:
         )
         return [Job(*row) for row in rows]
 
+    def rename(self, jobs: Sequence[Job]) -> None:
+        """Take over the event ids that these jobs have by now, and what follows from them."""
+        self._connection.executemany(
+            "UPDATE jobs SET event_id = ?, hash = ?, body = ? WHERE place = ?",
+            [(one.event_id, one.hash, one.body, one.place) for one in jobs],
+        )
+
     def milestones(self, many: int) -> Iterator[tuple[int, str]]:
         """About so many event ids, evenly spread over the order of sending, each with how many
         jobs there are up to it; the last one is among them."""

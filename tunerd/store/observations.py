@@ -118,6 +118,19 @@ class ObservationReads(Reads):
                 found |= {row.event_id: row.content_hash for row in connection.execute(statement)}
         return found
 
+    def ids_elsewhere(self, study: str, source: str, event_ids: Sequence[str]) -> set[str]:
+        """Those of a source's event ids that are in the history of another study."""
+        found: set[str] = set()
+        with self._reading() as connection:
+            for start in range(0, len(event_ids), _CHUNK):
+                statement = sa.select(observations.c.event_id).where(
+                    observations.c.source == source,
+                    observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
+                    observations.c.study != study,
+                )
+                found.update(connection.execute(statement).scalars())
+        return found
+
 
 class ObservationWrites(ObservationReads, Writes):
     """Adding to history."""
