@@ -113,6 +113,28 @@ def test_history_for_a_person(tunerd: Tunerd, installation: Installation) -> Non
         assert line in said.out
 
 
+def test_jobs_that_say_something_else_for_a_person(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    jobs(installation, *({"tp": tp, "pp": 1} for tp in (1, 2, 4, 4)))
+    said = {}
+    for what, new in (
+        ("guard", STUDY + "[guards]\nspeed = { max = 102.5 }\n"),
+        ("metric", STUDY.replace('metric = "speed"', 'metric = "pace"')),
+    ):
+        installation.study_file.write_text(new)
+        said[what] = tunerd("check", "--settings", installation.file, "--diff").out
+    for line in (
+        "the configuration of 4 lies in the space",
+        "  1 job breaking the guard of speed",
+        "incumbents: 0 stay, 1 fall out, 0 change",
+        "1 of its 2 jobs run and keep to the guards (tp=4 pp=1, 2 jobs)",
+    ):
+        assert line in said["guard"]
+    assert "  4 jobs losing the objective: no usable pace" in said["metric"]
+    assert "none of its jobs has a usable pace (tp=4 pp=1, 2 jobs)" in said["metric"]
+
+
 def test_against_another_file(tunerd: Tunerd, tmp_path: Path, monkeypatch: Any) -> None:
     """Without an installation: the files alone."""
     monkeypatch.chdir(tmp_path)

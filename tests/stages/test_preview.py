@@ -1,12 +1,14 @@
 """What a preview says of a new generation, beside what then comes of it."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tests.core.tuning import TEXT
 from tests.stages.fakes import Heard, Time
-from tests.stages.tuning import Tuning, random_jobs
+from tests.stages.tuning import Tuning, random_jobs, true_speed
 from tunerd.core.recommendation import State
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
@@ -108,6 +110,7 @@ def test_a_new_parameter_without_a_word_about_old_jobs(tuning: Tuning) -> None:
     said = seen(tuning, changed(("[constraints]", f"{told}\n[constraints]")))
     assert (said.known_after, said.lost) == (60, {})
     assert said.incumbents_stay == 3
+    assert [one["becomes"] for one in said.recommendations] == ["stays"] * 3
 
 
 def test_only_observing_withdraws_everything(tuning: Tuning) -> None:
@@ -127,6 +130,67 @@ def test_contexts_that_become_one(tuning: Tuning) -> None:
     assert {one["context_key"] for one in found.incumbents if one["becomes"] == "changes"} >= {
         "toy|n=4"
     }
+
+
+def test_a_guard_that_incumbents_break(tuning: Tuning) -> None:
+    """In the largest clusters alone, where what is fast is beyond the bound."""
+    bound = "[guards]\nspeed = { max = 1000.0 }\n[context]"
+    found = seen(tuning, changed(("[context]", bound)))
+    assert (found.known_after, found.lost) == (60, {})
+    fast = [one for one in tuning.store.observations("toy") if one.metrics.get("speed", 0) > 1000]
+    assert found.jobs_change == {"breaking the guard of speed": len(fast)}
+    (gone,) = found.incumbents
+    assert (gone["context_key"], gone["becomes"]) == (tuning.key(16), "falls out")
+    assert gone["why"].startswith("0 of its ")
+    assert found.incumbents_stay == 2
+    becomes = {one["context_key"]: one["becomes"] for one in found.recommendations}
+    assert (becomes[tuning.key(16)], becomes[tuning.key(4)]) == ("replaced", "stays")
+    assert tuning.said(16).incumbent is not None
+    then(tuning, changed(("[context]", bound)))
+    after = tuning.said(16).incumbent
+    assert after is None or after.config != gone["config"]
+
+
+def test_another_metric_that_no_job_has(tuning: Tuning) -> None:
+    found = seen(tuning, changed(('metric = "speed"', 'metric = "pace"')))
+    (lost,) = found.jobs_change.items()
+    assert lost[0] == "losing the objective: no usable pace"
+    assert lost[1] == sum("speed" in one.metrics for one in tuning.store.observations("toy"))
+    assert (found.incumbents_stay, found.known_after) == (0, 60)
+    whys = {(one["becomes"], one["why"]) for one in found.incumbents}
+    assert whys == {("falls out", "none of its jobs has a usable pace")}
+    assert [one["becomes"] for one in found.recommendations] == ["replaced"] * 3
+
+
+def test_another_goal_makes_other_configurations_the_best(tuning: Tuning) -> None:
+    runs = {
+        n: Counter(
+            json.dumps(job.config)
+            for job in tuning.store.observations("toy")
+            if job.metrics and job.context["n"] == n
+        )
+        for n in (4, 8, 16)
+    }
+    choice = [n for n, configs in runs.items() if sum(k > 1 for k in configs.values()) > 1]
+    found = seen(tuning, changed(('goal = "maximize"', 'goal = "minimize"')))
+    assert found.jobs_change == {}
+    # Where one configuration alone has repeats, no single run takes its place.
+    assert choice
+    changes = [one for one in found.incumbents if one["becomes"] == "changes"]
+    assert [one["context_key"] for one in changes] == [tuning.key(n) for n in choice]
+    assert (len(found.incumbents), found.incumbents_stay) == (len(choice), 3 - len(choice))
+    for n, one in zip(choice, changes, strict=True):
+        assert one["why"].startswith("best measured is x=")
+        x, y, z = (part.partition("=")[2] for part in one["why"].split()[3:])
+        best = {"x": int(x), "y": y, "z": z == "True"}
+        assert true_speed({"n": n}, best) < true_speed({"n": n}, one["config"])
+    assert [one["becomes"] for one in found.recommendations] == ["replaced"] * 3
+
+
+def test_a_scale_on_which_the_same_is_best_changes_no_incumbent(tuning: Tuning) -> None:
+    found = seen(tuning, changed(('scale = "log"\n[context]', 'scale = "linear"\n[context]')))
+    assert (found.incumbents_stay, found.incumbents, found.jobs_change) == (3, [], {})
+    assert [one["becomes"] for one in found.recommendations] == ["stays"] * 3
 
 
 def test_orders_that_would_do_nothing(tuning: Tuning) -> None:

@@ -95,6 +95,7 @@ def _history(history: Mapping[str, Any]) -> list[str]:
         f"{history['known_after']:,} lies in the space, of {history['known_before']:,} does now"
     ]
     lines += _listed([f"{_jobs(n)} lost: {why}" for why, n in history["lost"].items()])
+    lines += _listed([f"{_jobs(n)} {what}" for what, n in history["jobs_change"].items()])
     for name, what in (("keys_vanish", "vanish"), ("keys_appear", "appear")):
         keys = history[name]
         lines.append(f"context keys that {what}: {len(keys) or 'none'}")
@@ -104,7 +105,7 @@ def _history(history: Mapping[str, Any]) -> list[str]:
     other = [one for one in said if one["becomes"] == "replaced"]
     lines.append(
         f"recommendations: {len(said)} active, {len(gone)} would be withdrawn, {len(other)} "
-        "replaced because of what they name"
+        "replaced because of what they say"
     )
     lines += _listed(
         [f"{one['becomes']} {one['context_key']}: {one['why']}" for one in gone + other]

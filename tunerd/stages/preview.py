@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.evidence import Evidence, estimates
+from tunerd.core.introduction import elect
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.orders import Order, Orders
+from tunerd.core.prospects import Rival
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
 from tunerd.core.spaces import Spaces
@@ -38,6 +40,9 @@ class Preview:
     """… and as it would be."""
     lost: Mapping[str, int]
     """Why configurations that are known now no longer are: jobs by reason, most first."""
+    jobs_change: Mapping[str, int]
+    """What becomes of what jobs say of their configurations, objective and guards: jobs by what
+    changes, most first."""
     keys_vanish: Mapping[str, int]
     """Context keys that no job would have: how many jobs have them now."""
     keys_appear: Mapping[str, int]
@@ -45,7 +50,7 @@ class Preview:
     """What is active: ``context_key``, ``becomes`` (stays, replaced, withdrawn), ``why``."""
     incumbents: Sequence[Mapping[str, Any]]
     """Best known configurations that would not stay: ``context_key``, ``becomes`` (falls out,
-    changes), ``why``, ``config``, ``jobs``."""
+    changes), ``why``, ``config``, ``jobs``. With another objective by what is measured alone."""
     incumbents_stay: int
     orders: Sequence[Mapping[str, Any]]
     """Operators' orders that would do nothing: ``number``, ``what``, ``why``."""
@@ -83,7 +88,7 @@ class _View:
             self.contexts[key] = study.clean_context(job.context)
             self.evidence[key] = Evidence()
         self.jobs[key] += 1
-        config = self.spaces.own_config(key, self.contexts[key], job.config)
+        config = self.own(key, job.config)
         name = candidate_id(study.name, key, config)
         self.evidence[key].add(
             name,
@@ -94,6 +99,10 @@ class _View:
             sequence=job.sequence,
         )
         return key, name, self.encodes(key, config)
+
+    def own(self, key: str, config: Mapping[str, Value]) -> dict[str, Value]:
+        """A configuration as this version of the study has it."""
+        return self.spaces.own_config(key, self.contexts[key], config)
 
     def encodes(self, key: str, config: Mapping[str, Value]) -> bool:
         space = self.space(key)
@@ -114,8 +123,26 @@ class _View:
                 return f"breaks {constraint.name}: {constraint.expression.text}"
         return "nothing is feasible in this context"
 
+    def fails(self, key: str, name: str) -> str:
+        """How few jobs of a configuration ran, where that is too few; else empty."""
+        trial = self.evidence[key].trials.get(name)
+        if trial is None or trial.run_share >= self.study.min_feasible:
+            return ""
+        return f"{trial.ran} of its {trial.ran + trial.failures} jobs run and keep to the guards"
+
+    def unmeasured(self, key: str, name: str) -> str:
+        """Why a configuration can be no incumbent, by its jobs; empty where it can."""
+        trial = self.evidence[key].trials.get(name)
+        if trial is not None and not trial.runs:
+            return self.fails(key, name) or f"none of its jobs has a usable {self.metric}"
+        return self.fails(key, name)
+
+    @property
+    def metric(self) -> str:
+        return self.study.objective.metric
+
     def best(self, key: str) -> str | None:
-        """The configuration in the space that the evidence alone says is best."""
+        """The configuration in the space that would be elected by the evidence alone."""
         inside = [
             (name, trial)
             for name, trial in self.evidence[key].measured()
@@ -127,7 +154,9 @@ class _View:
         noise = self.evidence[key].noise(self.study.unit(own))
         spread = np.full(len(own), own.std() + noise)
         found = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
-        return inside[int(np.argmax([one.mean for one in found]))][0]
+        rivals = [Rival(*one, belief, 1.0) for one, belief in zip(inside, found, strict=True)]
+        elected = elect(rivals)
+        return elected.candidate_id if elected else None
 
 
 def preview(store: Store, old: Study, new: Study) -> Preview:
@@ -135,6 +164,7 @@ def preview(store: Store, old: Study, new: Study) -> Preview:
     before, after = _View(old), _View(new)
     known_before = known_after = jobs = 0
     lost: Counter[str] = Counter()
+    jobs_change: Counter[str] = Counter()
     becomes: dict[tuple[str, str], tuple[str, str, bool, str]] = {}
     for observation in _history(store, old.name):
         jobs += 1
@@ -146,6 +176,7 @@ def preview(store: Store, old: Study, new: Study) -> Preview:
         if was and not is_known:
             why = after.why_not(new_key, observation.config)
             lost[why] += 1
+        jobs_change.update(_changes(old, new, observation.metrics))
         becomes.setdefault((key, name), (new_key, new_name, is_known, why))
     stay, incumbents = _incumbents(store, before, after, becomes)
     return Preview(
@@ -153,9 +184,10 @@ def preview(store: Store, old: Study, new: Study) -> Preview:
         known_before=known_before,
         known_after=known_after,
         lost=dict(lost.most_common()),
+        jobs_change=dict(jobs_change.most_common()),
         keys_vanish={k: n for k, n in before.jobs.most_common() if k not in after.jobs},
         keys_appear={k: n for k, n in after.jobs.most_common() if k not in before.jobs},
-        recommendations=_recommendations(store, after),
+        recommendations=_recommendations(store, before, after, incumbents),
         incumbents=incumbents,
         incumbents_stay=stay,
         orders=_orders(store, new),
@@ -169,7 +201,26 @@ def _history(store: Store, study: str) -> Iterator[Observation]:
         at = found[-1].sequence
 
 
-def _recommendations(store: Store, after: _View) -> list[dict[str, Any]]:
+def _changes(old: Study, new: Study, metrics: Mapping[str, float]) -> Iterator[str]:
+    """What a job no longer says of its configuration, or says only under ``new``."""
+    had, has = (one.score(metrics) is not None for one in (old, new))
+    if had and not has:
+        yield f"losing the objective: no usable {new.objective.metric}"
+    if has and not had:
+        yield f"gaining an objective: {new.objective.metric}"
+    was, broken = old.guard_broken(metrics), new.guard_broken(metrics)
+    if broken and not was:
+        yield f"breaking the guard of {broken}"
+    if was and not broken:
+        yield f"no longer breaking the guard of {was}"
+
+
+def _recommendations(
+    store: Store, before: _View, after: _View, incumbents: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    fallen = {one["context_key"]: f"its incumbent {one['becomes']}" for one in incumbents}
+    old, new = before.study.objective, after.study.objective
+    others = (old.metric, old.goal, old.unit) != (new.metric, new.goal, new.unit)
     found = []
     for row in store.recommendations(after.study.name):
         if row.state != "active" or row.context_key == after.study.name != after.study.context_key(
@@ -185,11 +236,28 @@ def _recommendations(store: Store, after: _View) -> list[dict[str, Any]]:
         else:
             configs = [one.config for one in said.candidates]
             configs += [said.incumbent.config] if said.incumbent else []
-            wrong = [after.why_not(key, one) for one in configs if not after.encodes(key, one)]
-            if wrong:
-                becomes, why = "replaced", wrong[0]
+            wrong = [_wrong(before, after, key, one) for one in configs]
+            if said.incumbent:
+                wrong.append(fallen.get(key, ""))
+            if others:
+                wrong.append(f"what it predicts is {old.metric}, to {old.goal}")
+            if why := next(filter(None, wrong), ""):
+                becomes = "replaced"
         found.append({"context_key": key, "becomes": becomes, "why": why})
     return found
+
+
+def _wrong(before: _View, after: _View, key: str, config: Mapping[str, Value]) -> str:
+    """Why a configuration that is published would be no more; empty where it may."""
+    own = after.own(key, config)
+    if not after.encodes(key, own):
+        return after.why_not(key, own)
+    name = candidate_id(after.study.name, key, own)
+    if key in before.jobs and before.fails(
+        key, candidate_id(before.study.name, key, before.own(key, config))
+    ):
+        return ""  # a campaign tries it all the same
+    return after.fails(key, name)
 
 
 def _incumbents(
@@ -200,23 +268,32 @@ def _incumbents(
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
     told = _told(store, before.study.name)
+    old, new = before.study.objective, after.study.objective
+    anew = (old.metric, old.goal, old.scale) != (new.metric, new.goal, new.scale)
     stay, found = 0, []
     for key in before.jobs:
         name = told.get(key) or before.best(key)
         if name is None or (key, name) not in becomes:
             continue
         new_key, new_name, is_known, why = becomes[key, name]
-        # Within the same key what is established stays; elsewhere the evidence is asked again.
-        changes = is_known and new_key != key and after.best(new_key) != new_name
-        if is_known and not changes:
+        falls = after.unmeasured(new_key, new_name) if is_known else why or "not in the space"
+        best: str | None = new_name
+        # Within a key, by one objective, what is established stays; else the evidence is asked.
+        if not falls and (new_key != key or anew):
+            best = after.best(new_key)
+        if not falls and best in (new_name, None):
             stay += 1
             continue
+        better = f"{new_key} has a better one"
+        if best is not None and new_key == key:
+            config = after.evidence[key].trials[best].config
+            better = f"best measured is {' '.join(f'{n}={v}' for n, v in config.items())}"
         trial = before.evidence[key].trials.get(name)
         found.append(
             {
                 "context_key": key,
-                "becomes": "changes" if changes else "falls out",
-                "why": f"{new_key} has a better one" if changes else why or "not in the space",
+                "becomes": "falls out" if falls else "changes",
+                "why": falls or better,
                 "config": dict(trial.config) if trial else {},
                 "jobs": trial.runs if trial else 0,
             }
