@@ -133,13 +133,9 @@ class _View:
     def unmeasured(self, key: str, name: str) -> str:
         """Why a configuration can be no incumbent, by its jobs; empty where it can."""
         trial = self.evidence[key].trials.get(name)
-        if trial is not None and not trial.runs:
-            return self.fails(key, name) or f"none of its jobs has a usable {self.metric}"
-        return self.fails(key, name)
-
-    @property
-    def metric(self) -> str:
-        return self.study.objective.metric
+        if (why := self.fails(key, name)) or trial is None or trial.runs:
+            return why
+        return f"none of its jobs has a usable {self.study.objective.metric}"
 
     def best(self, key: str) -> str | None:
         """The configuration in the space that would be elected by the evidence alone."""
