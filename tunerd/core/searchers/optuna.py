@@ -28,6 +28,9 @@ BATCH = 8
 others; a prediction of eight costs little more than of one."""
 PATIENCE = 20
 """Rounds with nothing new after which a search ends."""
+MOST_ASKED = {"GPSampler": 64}
+"""Proposals in one search of a sampler that fits a Gaussian process for each, which takes up to a
+second: it would hold up everything else for minutes."""
 PACKAGES = {"CmaEsSampler": "cmaes", "GPSampler": "torch"}
 """What a sampler needs beside Optuna."""
 
@@ -58,12 +61,13 @@ class OptunaSearcher(Searcher):
             if len(begin):
                 for one in asking:
                     one.know(begin, scored(begin))
-            idle = 0
-            while scored.left and idle < PATIENCE:
+            idle, left = 0, MOST_ASKED.get(self.options.sampler)
+            while scored.left and idle < PATIENCE and left != 0:
                 before = len(scored)
                 for one in asking:
                     scored.lane = one.lane
-                    one.turn(scored, rng)
+                    asked = one.turn(scored, rng, left)
+                    left = None if left is None else left - asked
                 idle = 0 if len(scored) > before else idle + 1
 
 
@@ -108,12 +112,13 @@ class _Asking:
                     )
                 )
 
-    def turn(self, scored: Scored, rng: np.random.Generator) -> None:
-        """Ask, score and tell once."""
-        trials = [self._study.ask(self._distributions) for _ in range(min(BATCH, scored.left))]
+    def turn(self, scored: Scored, rng: np.random.Generator, most: int | None) -> int:
+        """Ask, score and tell once, at most ``most`` proposals. Returns how many were asked for."""
+        count = min(BATCH, scored.left, BATCH if most is None else most)
+        trials = [self._study.ask(self._distributions) for _ in range(count)]
         asked = [[trial.params[name] for name in self._distributions] for trial in trials]
         if not asked:
-            return
+            return 0
         codes = self.space.repair(np.array(asked, np.int32), rng)
         for trial, score in zip(trials, scored(codes).tolist(), strict=True):
             if np.isfinite(score):
@@ -123,6 +128,7 @@ class _Asking:
                 self._study.tell(trial, self._worst)
             else:
                 self._study.tell(trial, state=self._trials.TrialState.FAIL)
+        return count
 
 
 def _samplers() -> list[str]:
