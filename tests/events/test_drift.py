@@ -45,6 +45,20 @@ def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:
     assert Drift.load(json.loads(json.dumps(found.dump()))) == found
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (drift(moved=-0.5, level=2.0), "25% worse in the whole study"),
+        (drift("ranks", parameter="tp"), "What tp did for speed is no longer so"),
+        (drift("inputs", parameter="tp", moved=0.4), "Other jobs than there were, by tp"),
+        (drift("failures"), "More jobs fail than they should in the whole study"),
+    ],
+)
+def test_what_grew_is_said_in_a_sentence(found: Drift, said: str) -> None:
+    event = drift_event(study(), Change("grew", found, 60, AT))
+    assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it grew with job 60."
+
+
 def test_the_end_says_why() -> None:
     over = Change("over", drift(moved=-0.1, level=1.0), 60, AT, "Predictions hold again.")
     event = drift_event(study(), over)

@@ -97,8 +97,8 @@ def words(study: Study, change: Change) -> str:
     since = f"since job {drift.since}, {drift.since_at:%Y-%m-%d %H:%M}"
     if change.phase == "over":
         return f"{_what(study, drift)}: over. {change.why}"
-    more = " more" if change.phase == "grew" else ""
-    return f"{_what(study, drift)}{more}, {since}."
+    grew = f"; it grew with job {change.at}" if change.phase == "grew" else ""
+    return f"{_what(study, drift)}, {since}{grew}."
 
 
 def _what(study: Study, drift: Drift) -> str:
