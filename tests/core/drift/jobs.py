@@ -12,7 +12,7 @@ from tunerd.core.judged import Judged, Outcome
 from tunerd.core.observation import Status
 from tunerd.core.study import Study, parse_study
 
-__all__ = ["Job", "Place", "dumped", "feed", "jobs", "study"]
+__all__ = ["Effect", "Job", "Place", "dumped", "feed", "jobs", "study"]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -66,7 +66,7 @@ def jobs(
     scale: float = 1.0,
     shift: float = 0.0,
     model: Callable[[int, int], int] | None = None,
-    fails: Callable[[int, int], float] | None = None,
+    fails: Effect | None = None,
     following: Callable[[int], bool] | None = None,
 ) -> Iterator[Job]:
     """Jobs whose predictor knows contexts, and half of what a configuration does."""
@@ -78,7 +78,7 @@ def jobs(
         tp, precision = int(rng.integers(4)), int(rng.integers(2))
         known = 0.1 * tp - 0.2 * precision
         luck = noise * float(rng.normal())
-        failed = float(rng.random()) < (fails(number, tp) if fails else 0.0)
+        failed = float(rng.random()) < (fails(number, context, tp, precision) if fails else 0.0)
         base = usual[context % contexts] + context // contexts
         score = base + known + luck + effect(number, context, tp, precision)
         predicted, spread = base + 0.5 * known, max(2 * noise, 0.05)

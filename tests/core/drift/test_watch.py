@@ -1,12 +1,13 @@
 """The watch over a study: what it finds, where and since when, and what it leaves in peace."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.drift.jobs import Job, Place, dumped, feed, jobs, study
+from tests.core.drift.jobs import Effect, Job, Place, dumped, feed, jobs, study
 from tunerd.core.drift import Change, Drift, Here, Watch
 
 
@@ -91,11 +92,33 @@ def test_what_tunerd_makes_jobs_run_is_no_shift_of_inputs() -> None:
 
 
 def test_more_failures_than_expected_are_told() -> None:
-    def fails(number: int, _tp: int) -> float:
+    def fails(number: int, _context: int, _tp: int, _precision: int) -> float:
         return 0.5 if number >= 1_000 else 0.03
 
     drift = began(watched(list(jobs(1_200, seed=8, fails=fails))), "failures")[0]
     assert 1_000 < drift.noticed < 1_040
+
+
+def failing(*contexts: int, since: int = 1_000, until: int = 10_000) -> Effect:
+    """Half of the jobs fail in these contexts for a while; else one in twenty."""
+
+    def fails(number: int, context: int, _tp: int, _precision: int) -> float:
+        return 0.5 if since <= number < until and context in contexts else 0.05
+
+    return fails
+
+
+@pytest.mark.parametrize("contexts", [(0,), range(6)])
+def test_of_failures_it_says_by_how_much_their_share_changed(contexts: Sequence[int]) -> None:
+    stream = list(jobs(1_200, seed=0, fails=failing(*contexts)))
+    drift = began(watched(stream), "failures")[0]
+    came = [
+        job.judged.outcome.ran
+        for job in stream
+        if drift.since <= job.judged.sequence <= drift.noticed
+        and drift.concerns(job.judged.context_key)
+    ]
+    assert drift.moved == pytest.approx(came.count(False) / len(came) - 0.05, abs=0.05)
 
 
 def test_a_drift_is_over_when_predictions_hold_again() -> None:
@@ -129,7 +152,7 @@ def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
     def slower(number: int, context: int, tp: int, _precision: int) -> float:
         return -0.3 if number >= 1_000 and context == 0 else 0.01 * tp
 
-    stream = list(jobs(1_400, seed=11, effect=slower, fails=lambda _n, tp: 0.1 * (tp == 3)))
+    stream = list(jobs(1_400, seed=11, effect=slower, fails=lambda _n, _c, tp, _p: 0.1 * (tp == 3)))
     whole, places = Watch(study()), dict[str, Place]()
     told = feed(whole, places, stream[:cut])
     kept = json.loads(json.dumps(dumped(whole, places)))
@@ -139,6 +162,21 @@ def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
     assert feed(back, there, stream[cut:]) == feed(whole, places, stream[cut:])
     assert dumped(back, there) == dumped(whole, places)
     assert told == [] or cut > 1_000
+
+
+@pytest.mark.parametrize("cut", [1_010, 1_020, 1_060, 1_150])
+def test_failures_go_on_from_what_was_dumped(cut: int) -> None:
+    stream = list(jobs(1_400, seed=0, fails=failing(0, 2)))
+    whole, places = Watch(study()), dict[str, Place]()
+    feed(whole, places, stream[:cut])
+    kept = json.loads(json.dumps(dumped(whole, places)))
+    back = Watch.load(study(), kept[0])
+    there = {key: Place(Here.load(state)) for key, state in kept[1].items()}
+    assert dumped(back, there) == dumped(whole, places)
+    told = feed(whole, places, stream[cut:])
+    assert {one.drift.kind for one in told} == {"failures"}
+    assert feed(back, there, stream[cut:]) == told
+    assert dumped(back, there) == dumped(whole, places)
 
 
 def test_what_is_kept_is_bounded() -> None:

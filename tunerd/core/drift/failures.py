@@ -7,10 +7,12 @@ jobs fail.
 """
 
 import math
+from collections.abc import Iterable
+from statistics import fmean
 
-from tunerd.core.drift.here import FAILURE_ALTERNATIVES, Cell
+from tunerd.core.drift.here import FAILURE_ALTERNATIVES, Came, Cell
 
-__all__ = ["Failures", "failure_gains"]
+__all__ = ["Failures", "failure_gains", "more_fail"]
 
 ODDS = (3.0, 10.0)
 assert len(ODDS) == FAILURE_ALTERNATIVES
@@ -95,3 +97,9 @@ def failure_gains(chance: float, *, failed: bool) -> list[float]:
             math.log(raised / chance) if failed else math.log1p(-raised) - math.log1p(-chance)
         )
     return gains
+
+
+def more_fail(came: Iterable[Came]) -> float | None:
+    """By how much the share of jobs that failed is above what was to be expected."""
+    above = [one.failed - one.chance for one in came]
+    return fmean(above) if above else None

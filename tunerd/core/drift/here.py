@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tunerd.core.drift.rise import Moment, Rise
 
-__all__ = ["FAILURE_ALTERNATIVES", "SPEED_ALTERNATIVES", "Cell", "Here", "Lately"]
+__all__ = ["FAILURE_ALTERNATIVES", "SPEED_ALTERNATIVES", "Came", "Cell", "Here", "Lately"]
 
 SPEED_ALTERNATIVES = 6
 FAILURE_ALTERNATIVES = 2
@@ -22,6 +22,8 @@ MOST_CELLS = 256
 """Configurations remembered; the one that ran longest ago falls out."""
 LATELY = 48
 """Latest jobs remembered: a change is found after about ten."""
+OUTCOMES = 128
+"""Latest outcomes remembered: it takes a hundred jobs to see that a few more of them fail."""
 MEMORY = 50.0
 """Jobs that a level counts as at most."""
 
@@ -52,6 +54,14 @@ class Lately(NamedTuple):
     score: float
 
 
+class Came(NamedTuple):
+    """A job whose outcome was held against its chance to fail."""
+
+    sequence: int
+    chance: float
+    failed: bool
+
+
 @dataclass(slots=True)
 class Here:
     """The watch's memory of one context. Bounded; saved with the context."""
@@ -61,6 +71,8 @@ class Here:
     lately: deque[Lately] = field(default_factory=lambda: deque(maxlen=LATELY))
     speed: Rise = field(default_factory=lambda: Rise(SPEED_ALTERNATIVES))
     failing: Rise = field(default_factory=lambda: Rise(FAILURE_ALTERNATIVES))
+    outcomes: deque[Came] = field(default_factory=lambda: deque(maxlen=OUTCOMES))
+    """What ``failing`` has seen of late: by how much more fail, and whether it is here."""
     jobs: int = 0
     mean: float = 0.0
     """Of the scores."""
@@ -141,6 +153,10 @@ class Here:
         self.speed.reset()
         self.lean = [0.0, 0.0]
 
+    def came(self, since: int) -> list[Came]:
+        """The latest outcomes from a sequence on."""
+        return [one for one in self.outcomes if one.sequence >= since]
+
     def dump(self) -> dict[str, Any]:
         """State as JSON values; :meth:`load` gives it back exactly."""
         return {
@@ -148,6 +164,7 @@ class Here:
             "lately": [list(one) for one in self.lately],
             "speed": self.speed.dump(),
             "failing": self.failing.dump(),
+            "outcomes": [list(one) for one in self.outcomes],
             "jobs": self.jobs,
             "mean": self.mean,
             "errors": list(self.errors),
@@ -171,4 +188,5 @@ class Here:
             lean=list(state["lean"]),
         )
         here.lately.extend(Lately(*one) for one in state["lately"])
+        here.outcomes.extend(Came(*one) for one in state["outcomes"])
         return here

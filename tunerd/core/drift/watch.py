@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tunerd.core.drift.failures import Failures, failure_gains
+from tunerd.core.drift.failures import Failures, failure_gains, more_fail
 from tunerd.core.drift.found import Change, Drift, Following, Kind, drift_id
-from tunerd.core.drift.here import FAILURE_ALTERNATIVES, SPEED_ALTERNATIVES, Here
+from tunerd.core.drift.here import FAILURE_ALTERNATIVES, SPEED_ALTERNATIVES, Came, Here
 from tunerd.core.drift.inputs import Feature, Inputs, Shift
 from tunerd.core.drift.order import Order, order_gains
 from tunerd.core.drift.residuals import Scales
@@ -244,18 +244,20 @@ class Watch:
             return []
         self._outcomes += 1
         self._chances.append((chance, failed))
+        here.outcomes.append(Came(one.sequence, round(chance, 4), failed))
         gains = failure_gains(chance, failed=failed)
         level = self._levels["failing"].level
         study, context = self._failing.add(gains, at), here.failing.add(gains, at)
         if max(study, context) <= level:
             return []
         local = context > level
-        rise = here.failing if local else self._failing
-        since, moved = rise.since, 1.0 - chance
-        self._failing.reset()
-        for key in [one.context_key] if local else list(places):
-            places[key].watched.failing.reset()
+        since = (here.failing if local else self._failing).since
         contexts = (one.context_key,) if local else ()
+        concerned = [places[key].watched for key in contexts or places]
+        moved = more_fail(job for there in concerned for job in there.came(since[0]))
+        self._failing.reset()
+        for there in concerned:
+            there.failing.reset()
         return [self._drift("failures", one, since, contexts=contexts, moved=moved)]
 
     def _look_at_inputs(self, one: "Judged", ran: Ran, at: Moment) -> list[Drift]:
