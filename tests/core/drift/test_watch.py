@@ -121,6 +121,31 @@ def test_of_failures_it_says_by_how_much_their_share_changed(contexts: Sequence[
     assert drift.moved == pytest.approx(came.count(False) / len(came) - 0.05, abs=0.05)
 
 
+@pytest.mark.parametrize(("contexts", "seed"), [((0, 2), 0), ((0, 2), 5), ((1, 3, 4), 5)])
+def test_an_alarm_of_failures_ends_no_other_drift_of_failures(
+    contexts: Sequence[int], seed: int
+) -> None:
+    found = watched(list(jobs(1_600, seed=seed, fails=failing(*contexts))))
+    alarms = [one for one in found if one.drift.kind == "failures" and one.phase != "over"]
+    assert len({one.drift.contexts for one in alarms}) > 1
+    for over in (one for one in found if one.drift.kind == "failures" and one.phase == "over"):
+        before = [one.at for one in alarms if one.at <= over.at]
+        assert over.at - max(before) + 1 >= 30
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_context_fails_no_more_when_its_own_jobs_say_so(seed: int) -> None:
+    watch, places = Watch(study()), dict[str, Place]()
+    ends = 0
+    for job in jobs(1_600, seed=seed, fails=failing(0, 2)):
+        for one in feed(watch, places, [job]):
+            if one.phase == "over" and one.drift.contexts:
+                ends += 1
+                own = [places[key].watched.failing.dump() for key in one.drift.contexts]
+                assert not any(sum(rise["sums"]) for rise in own)
+    assert ends
+
+
 def test_a_drift_is_over_when_predictions_hold_again() -> None:
     def outage(number: int, context: int, _tp: int, _precision: int) -> float:
         return -0.3 if 1_000 <= number < 1_300 and context == 0 else 0.0

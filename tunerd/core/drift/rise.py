@@ -61,6 +61,11 @@ class Rise:
         """First job since which the best alternative has been rising."""
         return self._starts[max(range(len(self._sums)), key=self._sums.__getitem__)]
 
+    @property
+    def quiet(self) -> bool:
+        """Whether jobs were seen since it began, and none of the alternatives is rising."""
+        return any(self._mass) and not any(self._sums)
+
     def reset(self) -> None:
         """Begin again."""
         self.__init__(len(self._mass))  # type: ignore[misc]

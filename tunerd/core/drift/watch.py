@@ -138,7 +138,7 @@ class Watch:
             alarms += self._look_at_speed(one, ran, here, at, places)
         if one.history:
             return []  # the past may come in any order
-        return [self._noted(drift, one) for drift in alarms] + self._what_is_over(one)
+        return [self._noted(drift, one) for drift in alarms] + self._what_is_over(one, places)
 
     def _look_at_speed(
         self, one: "Judged", ran: Ran, here: Here, at: Moment, places: Mapping[str, Any]
@@ -253,11 +253,15 @@ class Watch:
         local = context > level
         since = (here.failing if local else self._failing).since
         contexts = (one.context_key,) if local else ()
-        concerned = [places[key].watched for key in contexts or places]
-        moved = more_fail(job for there in concerned for job in there.came(since[0]))
+        concerned = {key: places[key].watched for key in contexts or places}
+        moved = more_fail(job for there in concerned.values() for job in there.came(since[0]))
         self._failing.reset()
-        for there in concerned:
+        for there in concerned.values():
             there.failing.reset()
+        for following in self.active:
+            known = following.drift
+            if known.kind == "failures" and any(map(known.concerns, {*concerned, one.context_key})):
+                following.jobs = 0  # what tells its end has begun again
         return [self._drift("failures", one, since, contexts=contexts, moved=moved)]
 
     def _look_at_inputs(self, one: "Judged", ran: Ran, at: Moment) -> list[Drift]:
@@ -327,7 +331,7 @@ class Watch:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def _what_is_over(self, one: "Judged") -> list[Change]:
+    def _what_is_over(self, one: "Judged", places: Mapping[str, Any]) -> list[Change]:
         told = one.outcome
         changes = []
         for following in list(self.active):
@@ -353,8 +357,8 @@ class Watch:
                 ):
                     why = f"Predictions hold again: {sum(held)} of the last {LAST} jobs in bands."
             elif drift.kind == "failures" and following.jobs >= least:
-                level = self._failing.dump()
-                if not level or not any(level["sums"]):
+                own = [places[key].watched.failing for key in drift.contexts]
+                if all(rise.quiet for rise in own or [self._failing]):
                     why = "No more jobs fail than is expected of what they run."
             if why:
                 self.active.remove(following)
