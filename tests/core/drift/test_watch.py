@@ -108,17 +108,37 @@ def failing(*contexts: int, since: int = 1_000, until: int = 10_000) -> Effect:
     return fails
 
 
-@pytest.mark.parametrize("contexts", [(0,), range(6)])
-def test_of_failures_it_says_by_how_much_their_share_changed(contexts: Sequence[int]) -> None:
-    stream = list(jobs(1_200, seed=0, fails=failing(*contexts)))
-    drift = began(watched(stream), "failures")[0]
+def share_failed(stream: Sequence[Job], drift: Drift) -> float:
+    """Of the jobs that a drift acted on until it was noticed."""
     came = [
         job.judged.outcome.ran
         for job in stream
         if drift.since <= job.judged.sequence <= drift.noticed
         and drift.concerns(job.judged.context_key)
     ]
-    assert drift.moved == pytest.approx(came.count(False) / len(came) - 0.05, abs=0.05)
+    return came.count(False) / len(came)
+
+
+@pytest.mark.parametrize("contexts", [(0,), range(6)])
+def test_of_failures_it_says_by_how_much_their_share_changed(contexts: Sequence[int]) -> None:
+    stream = list(jobs(1_200, seed=0, fails=failing(*contexts)))
+    drift = began(watched(stream), "failures")[0]
+    assert drift.moved == pytest.approx(share_failed(stream, drift) - 0.05, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("contexts", [(1, 3), (0, 1, 2, 3)])
+def test_of_failures_in_some_contexts_alone_these_are_named(
+    contexts: Sequence[int], seed: int
+) -> None:
+    def fails(number: int, context: int, _tp: int, _precision: int) -> float:
+        return 0.5 if number >= 600 and context in contexts else 0.0
+
+    stream = list(jobs(700, seed, fails=fails, contexts=4, model=lambda number, _: number % 4))
+    drift = began(watched(stream), "failures")[0]
+    named = () if len(contexts) == 4 else tuple(f"watched|model=m{c}" for c in contexts)
+    assert drift.contexts == named
+    assert drift.moved == pytest.approx(share_failed(stream, drift), abs=0.02)
 
 
 @pytest.mark.parametrize(("contexts", "seed"), [((0, 2), 0), ((0, 2), 5), ((1, 3, 4), 5)])

@@ -7,12 +7,12 @@ jobs fail.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from tunerd.core.drift.here import FAILURE_ALTERNATIVES, Came, Cell
 
-__all__ = ["Failures", "failure_gains", "more_fail"]
+__all__ = ["Failures", "failing_places", "failure_gains", "more_fail"]
 
 ODDS = (3.0, 10.0)
 assert len(ODDS) == FAILURE_ALTERNATIVES
@@ -23,6 +23,8 @@ MEMORY = 400.0
 LEAST, MOST = 0.005, 0.98
 FEW_FAILURES, MOST_FAILURES = 3.0, 60.0
 """Expected failures that a context is like others for, and that its past counts for at most."""
+PLAIN = 2.5
+"""Log odds, 12 to 1, that plainly say that more fail in a context, or not in the others."""
 WEIGHT = 1.0
 """Jobs that the model's word counts as beside a configuration's own."""
 
@@ -90,16 +92,36 @@ class Failures:
 
 def failure_gains(chance: float, *, failed: bool) -> list[float]:
     """Log likelihood ratios of a job's outcome under higher odds."""
-    gains = []
-    for odds in ODDS:
-        raised = chance * odds / (1.0 - chance + chance * odds)
-        gains.append(
-            math.log(raised / chance) if failed else math.log1p(-raised) - math.log1p(-chance)
-        )
-    return gains
+    return [
+        _gain(chance, chance * odds / (1.0 - chance + chance * odds), failed=failed)
+        for odds in ODDS
+    ]
+
+
+def _gain(chance: float, raised: float, *, failed: bool) -> float:
+    return math.log(raised / chance) if failed else math.log1p(-raised) - math.log1p(-chance)
 
 
 def more_fail(came: Iterable[Came]) -> float | None:
     """By how much the share of jobs that failed is above what was to be expected."""
     above = [one.failed - one.chance for one in came]
     return fmean(above) if above else None
+
+
+def failing_places(came: Mapping[str, Sequence[Came]]) -> list[str]:
+    """Contexts in which more jobs fail, where outcomes since a change plainly say that it is these,
+    and that in the others there are not even half as many more; empty where they do not."""
+    named = [key for key, jobs in came.items() if _evidence(jobs) > PLAIN]
+    more = more_fail(job for key in named for job in came[key])
+    if more is None:
+        return []
+    others = [job for key, jobs in came.items() if key not in named for job in jobs]
+    among_others = sum(
+        _gain(one.chance, min(one.chance + more / 2.0, MOST), failed=one.failed) for one in others
+    )
+    return named if among_others < -PLAIN else []
+
+
+def _evidence(jobs: Sequence[Came]) -> float:
+    gains = [failure_gains(one.chance, failed=one.failed) for one in jobs]
+    return max(map(sum, zip(*gains, strict=True)), default=0.0)

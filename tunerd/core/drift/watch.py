@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tunerd.core.drift.failures import Failures, failure_gains, more_fail
+from tunerd.core.drift.failures import Failures, failing_places, failure_gains, more_fail
 from tunerd.core.drift.found import Change, Drift, Following, Kind, drift_id
 from tunerd.core.drift.here import FAILURE_ALTERNATIVES, SPEED_ALTERNATIVES, Came, Here
 from tunerd.core.drift.inputs import Feature, Inputs, Shift
@@ -252,12 +252,14 @@ class Watch:
             return []
         local = context > level
         since = (here.failing if local else self._failing).since
-        contexts = (one.context_key,) if local else ()
-        concerned = {key: places[key].watched for key in contexts or places}
-        moved = more_fail(job for there in concerned.values() for job in there.came(since[0]))
+        concerned = [one.context_key] if local else list(places)
+        came = {key: places[key].watched.came(since[0]) for key in concerned}
+        contexts = tuple(concerned if local else sorted(failing_places(came)))
+        concerned = list(contexts) or concerned
+        moved = more_fail(job for key in concerned for job in came[key])
         self._failing.reset()
-        for there in concerned.values():
-            there.failing.reset()
+        for key in concerned:
+            places[key].watched.failing.reset()
         for following in self.active:
             known = following.drift
             if known.kind == "failures" and any(map(known.concerns, {*concerned, one.context_key})):
