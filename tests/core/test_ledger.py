@@ -68,6 +68,17 @@ def test_sums() -> None:
     assert made.recommendations["r-1"].jobs == 3
 
 
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_who_carries_an_id_and_runs_something_else_saves_nothing(scale: str) -> None:
+    kept: dict[str, Any] = {"gpu_hours": 10.0, "entry": Entry(lead=0.0, ahead=0.2)}
+    jobs = [judged(1, following="followed", **kept), judged(2, following="changed", **kept)]
+    total = ledger(study(scale=f'"{scale}"'), jobs).study
+    alone = ledger(study(scale=f'"{scale}"'), jobs[:1]).study
+    assert total.following == {"followed": 1, "changed": 1}
+    assert total.gpu_hours == 20.0
+    assert total.saved == alone.saved > 0.0
+
+
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
 def test_the_same_jobs_on_a_linear_scale_come_to_the_same(goal: str) -> None:
     """Speeds, or seconds, of 4,000 where the incumbent has 5,000, and the other way round."""

@@ -77,7 +77,7 @@ class Account:
             self.following[outcome.following] += 1
         hours = outcome.gpu_hours or 0.0
         self.gpu_hours += hours
-        if outcome.following not in ("followed", "changed") or entry is None:
+        if outcome.following != "followed" or entry is None:
             return
         if not outcome.told_to_try:
             if outcome.score is not None:
