@@ -41,13 +41,19 @@ class Context:
         self.introduction.see(name, score, self.sequence)
         return self.settle()
 
-    def settle(self, profiling: bool = False) -> str | None:
+    def settle(self, profiling: bool = False, without: str = "") -> str | None:
+        """``without`` what an operator forbids."""
         rivals = [
             Tried(name, trial, Estimate(trial.mean, 0.05 / math.sqrt(trial.runs)))
             for name, trial in self.evidence.measured()
         ]
         return self.introduction.settle(
-            rivals, 0.8, profiling=profiling, sequence=self.sequence, at="now"
+            [one for one in rivals if one.candidate_id not in without.split()],
+            0.8,
+            profiling=profiling,
+            sequence=self.sequence,
+            at="now",
+            barred=[one for one in rivals if one.candidate_id in without.split()],
         )
 
     @property
@@ -221,6 +227,56 @@ def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> N
     assert context.introduction.incumbent == "new"
     assert away == SECOND_LOOK
     assert context.introduction.ahead == pytest.approx(context.introduction.verdicts[0].gain, 0.2)
+
+
+@pytest.mark.parametrize("runs", [1, ESTABLISHED])
+def test_limits_that_come_and_go_add_up(runs: int) -> None:
+    """After one run it is no incumbent beside the other, after three it stays."""
+    context = Context()
+    for i in range(runs):
+        context.evidence.add("new", {"x": "new"}, 0.5, Ran.YES, unasked=True, sequence=9 + i)
+    assert context.settle() == "old"
+    for _ in range(3):
+        assert context.settle(without="old") == "new"
+        assert context.introduction.ahead == pytest.approx(0.5)
+        assert context.settle() == ("old" if runs == 1 else "new")
+        context.ran("old", -0.01)  # what it is believed to give has moved
+        assert context.settle(without="new") == "old"
+        assert context.introduction.ahead == 0.0
+
+
+def test_what_nothing_was_left_beside_is_still_compared_with_the_one_before() -> None:
+    context = Context()
+    assert context.settle(without="old") is None
+    assert context.introduction.ahead == 0.0
+    context.evidence.add("new", {"x": "new"}, 0.5, Ran.YES, unasked=True, sequence=9)
+    state = json.loads(json.dumps(context.introduction.dump()))
+    context.introduction = Introduction.load(state)
+    assert context.settle(without="old") == "new"
+    assert context.introduction.ahead == pytest.approx(0.5)
+    assert context.settle(without="new") == "old"
+    assert context.introduction.ahead == 0.0
+
+
+def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
+    context = Context()
+    for _ in range(ESTABLISHED):
+        context.evidence.add("new", {"x": "new"}, 0.5, Ran.YES, unasked=True, sequence=9)
+    assert context.settle(without="old") == "new"  # by an order, and it is no better
+    while context.introduction.incumbent == "new":
+        context.ran("new", -0.1)
+        context.ran("old", 0.0)
+    assert context.outcomes == [("old", "promoted")]
+    assert context.introduction.ahead == 0.0
+
+
+def test_leads_of_an_older_state() -> None:
+    context = promoted(slow_after=0.0)
+    state = context.introduction.dump()
+    del state["leads"]
+    older = Introduction.load(state)
+    assert older.ahead == context.introduction.ahead > 0.0
+    assert older.leads == {}
 
 
 def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:

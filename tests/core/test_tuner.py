@@ -1,6 +1,7 @@
 """Learning online: what is predicted, what is remembered, and that it comes out the same again."""
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ from tunerd.core.advisor import START_RAN
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study, parse_study
@@ -236,6 +238,25 @@ def test_a_context_in_which_nothing_is_feasible_says_so() -> None:
     tuner = learned([*random_jobs(20), job(21, {"n": 0}, {"x": 1}, speed=1.0)])
     with pytest.raises(NothingFeasibleError, match="fits"):
         tuner.advise(tuner.study.context_key({"n": 0}), None)
+
+
+def test_what_an_order_puts_in_place_is_held_against_what_it_rules_out() -> None:
+    slow: dict[str, Value] = {"x": 1, "y": "a", "z": False}
+    fast = slow | {"x": 4}
+    jobs = [job(i + 1, {"n": 8}, slow, speed=10.0) for i in range(12)]
+    tuner = learned([*jobs, job(13, {"n": 8}, fast, speed=20.0)])
+    key = tuner.study.context_key({"n": 8})
+
+    def ahead(*orders: Order) -> float:
+        tuner.impose(Orders(tuner.study, orders))
+        tuner.advise(key, None)
+        return tuner.contexts[key].introduction.ahead
+
+    assert ahead() == 0.0
+    pinned = ahead(Order(1, "pin", {}, {"x": 4}))
+    assert 0.0 < pinned <= math.log(2.0)
+    assert ahead() == 0.0
+    assert ahead(Order(2, "forbid", {}, {"x": 1})) == pytest.approx(pinned)
 
 
 def test_a_campaign_asks_round_by_round_and_ends() -> None:

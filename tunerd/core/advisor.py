@@ -90,7 +90,7 @@ class Advisor:
         profiling: bool,
     ) -> None:
         """Draw the consequences of what is being introduced."""
-        allowed, _ = survey.rivals
+        allowed, barred = survey.rivals
         state.introduction.settle(
             allowed,
             self.study.min_feasible,
@@ -98,6 +98,7 @@ class Advisor:
             sequence=sequence,
             at=state.last_job_at.isoformat() if state.last_job_at else "",
             scale=survey.unit,
+            barred=barred,
         )
 
     def _near(self, key: str, state: ContextState, space: Space) -> Space:

@@ -69,6 +69,7 @@ MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
 MOST_FORMERS = 3
+MOST_LEADS = 32
 LEVEL = 0.1
 """Weight of the latest job in the incumbent's level."""
 NOISE_MEMORY = 0.98
@@ -299,7 +300,11 @@ class Introduction:
     """Score that the incumbent lately gave."""
     ahead: float = 0.0
     """By how much the incumbent is better than the first one here: what promotions were measured to
-    gain, drawn towards what was predicted, less what was taken back."""
+    gain, drawn towards what was predicted; where none was tested, by the estimates. 0 without an
+    incumbent."""
+    leads: dict[str, float] = field(default_factory=dict)
+    """How far ahead earlier incumbents were, the latest last. Who comes back is as far ahead as it
+    was: else limits that come and go, or two that take turns, would add up to something."""
     noise_squares: float = 0.0
     noise_weight: float = 0.0
     duels: dict[str, Duel] = field(default_factory=dict)
@@ -395,11 +400,13 @@ class Introduction:
         sequence: int,
         at: str = "",
         scale: float = 1.0,
+        barred: Sequence[Measured] = (),
     ) -> str | None:
         """Draw the consequences of what was seen; says who is the incumbent.
 
-        ``rivals`` are all configurations that may be run and were measured. With ``profiling`` a
-        campaign is under way: the best estimate is the incumbent.
+        ``rivals`` are all configurations that may be run and were measured, ``barred`` those that
+        only a limit rules out. With ``profiling`` a campaign is under way: the best estimate is
+        the incumbent.
         """
         self.scale = scale
         known = {r.candidate_id: r for r in rivals if r.trial.run_share >= min_feasible}
@@ -411,10 +418,8 @@ class Introduction:
         if profiling or current is None or weak:
             best = elect(list(known.values()))
             if best is None or best.candidate_id != self.incumbent:
-                before = next((r for r in rivals if r.candidate_id == self.incumbent), None)
-                if before is not None and best is not None:
-                    self.ahead += best.estimate.mean - before.estimate.mean
-                self._install(best.candidate_id if best else None)
+                ahead = self._estimated(best, [*rivals, *barred])
+                self._install(best.candidate_id if best else None, ahead)
                 self.level = best.estimate.mean if best else None
             self.established = best is not None and best.trial.runs >= ESTABLISHED
             return self.incumbent
@@ -459,8 +464,26 @@ class Introduction:
         difference = (precision * mean + own * duel.difference) / total
         return Challenge(rival.candidate_id, difference, math.sqrt(1.0 / total), duel.runs)
 
-    def _install(self, candidate_id: str | None) -> None:
+    def _estimated(self, best: Measured | None, measured: Sequence[Measured]) -> float:
+        """How far ahead one is that takes over without a test: by what it and the incumbent, or
+        the latest there was, are believed to give."""
+        latest, ahead = self.incumbent, self.ahead
+        if latest is None and self.leads:
+            latest, ahead = next(reversed(self.leads.items()))
+        before = next((r for r in measured if r.candidate_id == latest), None)
+        if best is None or before is None:
+            return ahead
+        return ahead + best.estimate.mean - before.estimate.mean
+
+    def _install(self, candidate_id: str | None, ahead: float) -> None:
+        """Put an incumbent into its place, so far ahead unless it has been there before."""
+        if self.incumbent is not None:
+            self.leads.pop(self.incumbent, None)
+            self.leads[self.incumbent] = self.ahead
+            if len(self.leads) > MOST_LEADS:
+                del self.leads[next(iter(self.leads))]
         self.incumbent = candidate_id
+        self.ahead = 0.0 if candidate_id is None else self.leads.get(candidate_id, ahead)
         self.duels.clear()
         self.probation = self.doubt = None
         self.last = None
@@ -488,8 +511,8 @@ class Introduction:
         assert probation is not None
         assert failing is not None
         lost = self.last if self.last is not None else probation.level
-        self.ahead -= probation.gain
-        self._install(probation.former)
+        self.incumbent = None  # it did not keep up: its lead is not one to remember
+        self._install(probation.former, self.ahead - probation.gain)
         self.level = probation.level
         self.doubt = Doubt(failing, probation.level, probation.noise, probation.gain)
         gain = lost - probation.level
@@ -503,9 +526,8 @@ class Introduction:
         self.doubt = None
         if doubt.candidate_id not in known or not doubt.unfounded:
             return
-        self._install(doubt.candidate_id)
+        self._install(doubt.candidate_id, self.ahead + doubt.gain)
         self.closed.pop(doubt.candidate_id, None)
-        self.ahead += doubt.gain
         self.level = doubt.mean + doubt.gain
         self.probation = Probation(former, doubt.mean, doubt.noise, gain=doubt.gain)
         self._say(Verdict(doubt.candidate_id, "promoted", *now, doubt.runs, doubt.gain, 0.0))
@@ -538,9 +560,8 @@ class Introduction:
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
         gain = next(c.mean for c in self.challenges(rivals) if c.candidate_id == winner)
-        self._install(winner)
+        self._install(winner, self.ahead + gain)
         self.established = True
-        self.ahead += gain
         self.level = duel.level + gain
         self.probation = Probation(former, duel.level, noise, gain=gain)
 
@@ -588,6 +609,7 @@ class Introduction:
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
+                "leads": dict(state.get("leads", {})),  # older states have none
             }
         )
 

@@ -3,8 +3,9 @@
 Two differences are estimated of a job when it comes. Its *lead* is how far it was ahead of the
 context's incumbent at the time. The incumbent's own lead over what was launched there first is the
 sum of what each promotion was measured to gain, drawn towards what was predicted, less what was
-taken back; it needs no old jobs, so that a cluster that slows down as a whole gains and loses
-nothing. Together they say how far a job was ahead of what people launched before.
+taken back; where nothing was tested, of estimates. It needs no old jobs, so that a cluster that
+slows down as a whole gains and loses nothing. Together they say how far a job was ahead of what
+people launched before.
 """
 
 import math
