@@ -229,6 +229,19 @@ def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> N
     assert context.introduction.ahead == pytest.approx(context.introduction.verdicts[0].gain, 0.2)
 
 
+def test_what_was_taken_back_says_what_all_of_its_jobs_lost() -> None:
+    context = promoted(slow_after=0.35)
+    probation = context.introduction.probation
+    assert probation is not None
+    lost = probation.level - probation.mean
+    context.introduction.reopen(context.sequence)
+    verdict = context.introduction.verdicts[-1]
+    assert (verdict.outcome, verdict.runs) == ("returned", 3)
+    assert verdict.gain == pytest.approx(-lost)
+    assert verdict.cost == pytest.approx(3 * lost)
+    assert lost == pytest.approx(0.35 / 3 - 0.1, abs=0.05)  # one of the three was slow
+
+
 @pytest.mark.parametrize("runs", [1, ESTABLISHED])
 def test_limits_that_come_and_go_add_up(runs: int) -> None:
     """After one run it is no incumbent beside the other, after three it stays."""

@@ -510,13 +510,14 @@ class Introduction:
         probation, failing = self.probation, self.incumbent
         assert probation is not None
         assert failing is not None
-        lost = self.last if self.last is not None else probation.level
         self.incumbent = None  # it did not keep up: its lead is not one to remember
         self._install(probation.former, self.ahead - probation.gain)
         self.level = probation.level
         self.doubt = Doubt(failing, probation.level, probation.noise, probation.gain)
-        gain = lost - probation.level
-        self._say(Verdict(failing, "returned", *now, probation.runs, gain, 0.0))
+        gain = probation.mean - probation.level
+        self._say(
+            Verdict(failing, "returned", *now, probation.runs, gain, -probation.runs * gain)
+        )
 
     def _end_doubt(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
         """Let who gave way go on where the former one is as slow by now."""
