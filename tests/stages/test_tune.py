@@ -567,6 +567,61 @@ def test_a_generation_learns_its_history_anew_and_a_crash_in_that_costs_nothing(
     assert tuning.said().made_from.study == study(explore_share="0.4").content_hash
 
 
+def ran(tuning: Tuning, first: int, *values: int) -> None:
+    """Jobs of n = 8 with these values of x; the larger, the faster, and the more they draw."""
+    tuning.add(
+        [
+            structs.replace(
+                job(first + i, {"n": 8}, {"x": x, "y": "a", "z": False}),
+                metrics={"speed": 10.0 * x, "power": 100.0 + x},
+            )
+            for i, x in enumerate(values)
+        ]
+    )
+
+
+def serves(tuning: Tuning) -> object:
+    """Value of x of the incumbent of n = 8."""
+    incumbent = tuning.said().incumbent
+    return None if incumbent is None else incumbent.config["x"]
+
+
+def test_a_generation_with_another_goal_elects_its_incumbents_at_once(tuning: Tuning) -> None:
+    tuning.publish(explore_share="0.1")
+    ran(tuning, 1, 6, 6, 6, 1, 1, 1)
+    tuning.run(tuning.start())
+    assert serves(tuning) == 6
+    tuning.publish(explore_share="0.1", goal='"minimize"')
+    tuning.run(tuning.start())
+    assert serves(tuning) == 1
+    assert tuning.said().objective.goal == "minimize"
+
+
+@pytest.mark.parametrize(
+    ("changes", "then"),
+    [
+        ({}, 1),
+        ({"unit": '"jobs/s"'}, 1),
+        ({"scale": '"linear"'}, 6),
+        ({"metric": '"power"'}, 6),
+    ],
+)
+def test_what_is_established_stays_while_scores_mean_the_same(
+    tuning: Tuning, changes: dict[str, str], then: int
+) -> None:
+    """Three runs that look better are no promotion yet; by evidence alone they would be."""
+    tuning.publish(explore_share="0.1")
+    tune = tuning.start()
+    ran(tuning, 1, *[1] * 12)
+    tuning.run(tune)
+    ran(tuning, 13, *[6] * 3)
+    tuning.run(tune)
+    assert serves(tuning) == 1
+    tuning.publish(explore_share="0.2", **changes)
+    tuning.run(tuning.start())
+    assert serves(tuning) == then
+
+
 # -- crashes and rivals ---------------------------------------------------------------------
 
 ALWAYS = ("fence", "save_context_states", "save_study_state", "save_step", "mark_learned")

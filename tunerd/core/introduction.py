@@ -515,9 +515,7 @@ class Introduction:
         self.level = probation.level
         self.doubt = Doubt(failing, probation.level, probation.noise, probation.gain)
         gain = probation.mean - probation.level
-        self._say(
-            Verdict(failing, "returned", *now, probation.runs, gain, -probation.runs * gain)
-        )
+        self._say(Verdict(failing, "returned", *now, probation.runs, gain, -probation.runs * gain))
 
     def _end_doubt(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
         """Let who gave way go on where the former one is as slow by now."""

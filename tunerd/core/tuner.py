@@ -535,10 +535,13 @@ class Tuner:
             return str(error)
         return None
 
-    def adopt(self, former: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over what history does not tell of the contexts of the former generation:
-        campaigns under way, promises made, proposals declined and who asked. Contexts without a
-        job stay where this generation gives them the same key."""
+    def adopt(self, former: Mapping[str, Mapping[str, Any]], study: Study | None) -> None:
+        """Take over what history does not tell of the contexts of the former generation, whose
+        ``study`` is None where nobody can read it any more: campaigns under way, proposals
+        declined and who asked; incumbents, their tests and promises made where scores still mean
+        the same, else the best by evidence is elected anew. Contexts without a job stay where this
+        generation gives them the same key."""
+        comparable = study is not None and self.study.scores_like(study)
         self.fallback.waiting_since = max(self.sequence, 1)
         for key, state in former.items():
             before = ContextState.load(state)
@@ -547,9 +550,10 @@ class Tuner:
                 if self.study.context_key(clean) == key:
                     self.contexts[key] = ContextState(clean)
             if key in self.contexts:
+                if comparable:
+                    self.contexts[key].promised = before.promised
+                    self.contexts[key].introduction = before.introduction
                 self.contexts[key].campaign = before.campaign
-                self.contexts[key].promised = before.promised
-                self.contexts[key].introduction = before.introduction
                 self.contexts[key].declined = before.declined
                 self.contexts[key].imported_at = before.imported_at
                 self.contexts[key].asked_at = before.asked_at

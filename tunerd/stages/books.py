@@ -22,6 +22,7 @@ from tunerd.core.orders import Order, Orders
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
+from tunerd.errors import MisconfiguredError
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.basis import keep_basis
 from tunerd.stages.recommended import Line, Recommended, Said
@@ -502,7 +503,8 @@ def open_books(
         if books.model is not None:
             books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
     else:
-        _learn_anew(store, books, alive)
+        before = study if current else _study_of(store, name, state.get("generation"))
+        _learn_anew(store, books, before, alive)
     books.chain = Chain.load(state.get("history"), books.tuner.sequence)
     books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
     return books
@@ -524,7 +526,20 @@ def _restore(store: Store, study: Study, background: Executor, state: Mapping[st
     )
 
 
-def _learn_anew(store: Store, books: Books, alive: Callable[[], None]) -> None:
+def _study_of(store: Store, name: str, number: int | None) -> Study | None:
+    """An earlier generation of a study; None where this version of tunerd cannot read it."""
+    row = None if number is None else store.generation(name, number)
+    if row is None:
+        return None
+    try:
+        return parse_study(row.text, f"{name}, generation {number}")
+    except MisconfiguredError:
+        return None
+
+
+def _learn_anew(
+    store: Store, books: Books, before: Study | None, alive: Callable[[], None]
+) -> None:
     name, tuner = books.study.name, books.tuner
     row = store.study(name)
     assert row is not None
@@ -535,6 +550,6 @@ def _learn_anew(store: Store, books: Books, alive: Callable[[], None]) -> None:
         alive()
     tuner.catch_up()
     former = {one.context_key: one for one in store.context_states(name)}
-    tuner.adopt({key: one.state for key, one in former.items()})
+    tuner.adopt({key: one.state for key, one in former.items()}, before)
     books.gone = sorted(former.keys() - tuner.contexts.keys())
     books.anew = True

@@ -264,8 +264,7 @@ def _incumbents(
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
     told = _told(store, before.study.name)
-    old, new = before.study.objective, after.study.objective
-    anew = (old.metric, old.goal, old.scale) != (new.metric, new.goal, new.scale)
+    anew = not after.study.scores_like(before.study)
     stay, found = 0, []
     for key in before.jobs:
         name = told.get(key) or before.best(key)

@@ -154,6 +154,11 @@ class Study:
         base = abs(self.metric_value(reference))
         return (score - reference) / base if base else 0.0
 
+    def scores_like(self, other: "Study") -> bool:
+        """Whether a score means the same under both, so that one can be held against the other."""
+        own, its = self.objective, other.objective
+        return (own.metric, own.goal, own.scale) == (its.metric, its.goal, its.scale)
+
     def unit(self, scores: FloatArray) -> float:
         """Return what a relative difference of 1 is in scores, given some (n,) scores.
 
