@@ -83,6 +83,21 @@ def test_it_says_what_it_reached() -> None:
     assert advice.baseline == {"x": 1, "y": "a", "z": False}
 
 
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_half_of_what_should_be_small_is_half_better_on_any_scale(scale: str) -> None:
+    minimize = study(goal='"minimize"', scale=f'"{scale}"')
+
+    def score(seconds: float) -> float:
+        found = minimize.score({"speed": seconds})
+        assert found is not None
+        return found
+
+    means = np.array([score(seconds) for seconds in (8.0, 5.0, 12.0)])
+    places = [Seen(score(10.0), means, np.full(3, 0.1), np.ones(3), np.ones(3))] * 5
+    advice = entry(minimize, CONFIGS, places)
+    assert advice.reason.count("+50.0%") == 2  # on average, and in the worst
+
+
 def test_a_smaller_objective_is_better_where_the_study_says_so() -> None:
     minimize = study(goal='"minimize"', scale='"linear"')
     places = [

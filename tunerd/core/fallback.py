@@ -161,8 +161,8 @@ def _scale(study: Study, reference: FloatArray) -> FloatArray:
 
 
 def _said(study: Study, gain: float) -> str:
-    """A gain in scores as a share of the metric."""
-    return f"{math.expm1(gain) if study.objective.scale == 'log' else gain:+.1%}"
+    """A gain as :func:`entry` counts it, as a share of the metric."""
+    return f"{study.gain(gain, 0.0) if study.objective.scale == 'log' else gain:+.1%}"
 
 
 def _stated(study: Study, config: dict[str, Value], scores: FloatArray, jobs: int) -> Incumbent:
