@@ -190,6 +190,23 @@ def test_what_the_daemon_says_is_waited_for(tunerd: Tunerd, installation: Instal
     assert "refused: it would leave nothing feasible" in said.err
 
 
+def test_what_a_campaign_brings_is_said_once_it_is_accepted(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    context = ("--context", "gpu=a", "--context", "n_gpus=8")
+    line = ("campaign", "llm", *context, "--jobs", 3, "--rounds", 1)
+    with daemon(installation, "refused: the study has ended"):
+        said = tunerd(*line, "--settings", installation.file)
+    assert (said.code, "refused: the study has ended" in said.err) == (2, True)
+    assert "runs in all" not in said.out
+    assert "Round 0" not in said.out
+    with daemon(installation, "campaign begun"):
+        said = tunerd(*line, "--settings", installation.file)
+    assert said.code == 0
+    places = [said.out.index(part) for part in ("campaign begun", "6 runs in all", "Round 0")]
+    assert places == sorted(places)
+
+
 def test_a_daemon_that_is_busy_is_not_waited_for_long(
     tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,57 @@ def test_a_campaign_in_a_paused_context_waits(tuning: Tuning) -> None:
     assert tuning.said(8).round == 0
 
 
+def test_a_campaign_says_what_it_takes_the_place_of(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    sizes = {"jobs": 4, "rounds": 1, "round_size": 2, "repeats": 1}
+    first = tuning.command("campaign", context={"n": 8}, **sizes)
+    elsewhere = tuning.command("campaign", context={"n": 16}, **sizes)
+    at_once = tuning.command("campaign", context={"n": 8}, **sizes)
+    tuning.run(tune)
+    begun = f"campaign begun in {KEYS[8]}"
+    assert tuning.result(first) == begun
+    assert tuning.result(elsewhere) == f"campaign begun in {KEYS[16]}"
+    assert tuning.result(at_once) == f"{begun} in the place of one that had asked for nothing yet"
+    wanted = [c for c in tuning.said(8).candidates if c.wanted]
+    tuning.add([job(61, {"n": 8}, wanted[0].config, speed=100.0)])
+    tuning.run(tune)
+    later = tuning.command("campaign", context={"n": 8}, **sizes)
+    tuning.run(tune)
+    assert (
+        tuning.result(later) == f"{begun} in the place of one that still missed 3 runs of round 0"
+    )
+    over = tuning.command("cancel", context_key=KEYS[8])
+    after = tuning.command("campaign", context={"n": 8}, **sizes)
+    tuning.run(tune)
+    assert "4 runs were still missing" in (tuning.result(over) or "")
+    assert tuning.result(after) == begun
+
+
+def test_what_has_ended_begins_nothing_and_can_still_be_cleared(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    pin = tuning.command("pin", config={"y": "b"}, context={})
+    tuning.command("end")
+    tuning.run(tune)
+    refused = [
+        tuning.command("campaign", context={"n": 8}, jobs=2, rounds=1, round_size=2, repeats=1),
+        tuning.command("pin", config={"y": "a"}, context={}),
+        tuning.command("forbid", config={"y": "a"}, context={}),
+        tuning.command("pause", context={}),
+    ]
+    lift = tuning.command("lift", number=pin)
+    tuning.run(tuning.start())
+    assert {tuning.result(one) for one in refused} == {"refused: the study has ended"}
+    assert (tuning.result(lift) or "").startswith(f"lifted: pin y = b ({pin})")
+    tuning.publish(mode='"publish"', explore_share="0.4")
+    tuning.run(tuning.start())
+    saved = tuning.store.study_state("toy")
+    assert saved is not None
+    assert saved.state["orders"] == []
+    assert tuning.said(8).round is None
+
+
 # ── pins and forbidden configurations ────────────────────────────────────────────────────────
 
 

@@ -106,10 +106,12 @@ def campaign(
             "min_feasible": min_feasible,
         }
         giver.give([(study, "campaign", wanted)])
+        if code := giver.follow():
+            return code
         click.echo(f"{(jobs + rounds * size) * repeats} runs in all under {key}.")
         topic = giver.settings.topics.recommendations
         click.echo(_what_happens(parsed.mode, topic, number, first, repeats))
-        return giver.follow()
+        return 0
 
 
 def _what_happens(mode: str, topic: str, number: int, jobs: int, repeats: int) -> str:

@@ -59,6 +59,11 @@ class Campaign:
         return all(ask.missing <= 0 for ask in self.asks)
 
     @property
+    def missing(self) -> int:
+        """Runs that the current round still waits for."""
+        return sum(max(ask.missing, 0) for ask in self.asks)
+
+    @property
     def finished(self) -> bool:
         """Whether the last round is done."""
         return self.round_done and self.round >= self.rounds
@@ -92,7 +97,7 @@ class Campaign:
         waited = now - datetime.fromisoformat(self.waits_since)
         if waited <= timedelta(hours=self.patience_h):
             return 0
-        given_up = sum(max(ask.missing, 0) for ask in self.asks)
+        given_up = self.missing
         for ask in self.asks:
             ask.missing = min(ask.missing, 0)
         return given_up

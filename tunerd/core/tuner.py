@@ -452,7 +452,7 @@ class Tuner:
         state = self.contexts.get(key)
         if state is None or state.campaign is None:
             return None
-        missing = sum(max(ask.missing, 0) for ask in state.campaign.asks)
+        missing = state.campaign.missing
         state.campaign = None
         self.look_again([key])
         return missing

@@ -40,6 +40,8 @@ class Desk:
     def carry_out(self, command: Command) -> str:
         """Do what a command asks for, and say what came of it."""
         match command.command:
+            case "campaign" | "pause" | "pin" | "forbid" if self.books.ended:
+                return "refused: the study has ended"  # what takes one back does so all the same
             case "campaign":
                 return self._campaign(command.arguments)
             case "cancel":
@@ -52,10 +54,8 @@ class Desk:
                 return self._pause(_order(command, "pause"))
             case "resume":
                 return self._resume(command.arguments["context"])
-            case "pin":
-                return self._limit(_order(command, "pin"))
-            case "forbid":
-                return self._limit(_order(command, "forbid"))
+            case "pin" | "forbid":
+                return self._limit(_order(command, command.command))
             case "lift":
                 return self._lift(command.arguments["number"])
             case "back" | "latest":
@@ -193,13 +193,16 @@ class Desk:
             patience_h=wanted.get("patience_h", PATIENCE_H),
             min_feasible=wanted.get("min_feasible", MIN_FEASIBLE),
         )
+        tuner = self.books.tuner
+        known = tuner.contexts.get(self.books.study.context_key(wanted["context"]))
+        before = known.campaign if known else None
         try:
-            key = self.books.tuner.start_campaign(wanted["context"], campaign, self.now)
+            key = tuner.start_campaign(wanted["context"], campaign, self.now)
         except NothingFeasibleError as error:
             return f"refused: {error}"
         paused = self._orders.paused(key)
         waits = f"; it is paused by command {paused.number}: nothing goes out yet" if paused else ""
-        return f"campaign begun in {key}{waits}"
+        return f"campaign begun in {key}{_instead_of(before)}{waits}"
 
     def _cancel(self, wanted: Mapping[str, Any]) -> str:
         key = wanted["context_key"]
@@ -221,6 +224,14 @@ def _order(command: Command, kind: Any) -> Order:
 
 def _count(things: Collection[object], name: str) -> str:
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _instead_of(before: Campaign | None) -> str:
+    if before is None:
+        return ""
+    if not before.asks:
+        return " in the place of one that had asked for nothing yet"
+    return f" in the place of one that still missed {before.missing} runs of round {before.round}"
 
 
 def _what(pause: Order) -> str:
