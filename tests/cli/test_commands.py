@@ -47,7 +47,8 @@ def test_a_campaign_where_enough_is_known(tunerd: Tunerd, installation: Installa
     said = tunerd("campaign", "llm", "--settings", installation.file, *CONTEXT, *options)
     assert "campaign of 2 rounds of 5 in llm|" in said.out
     assert "10 runs in all" in said.out
-    assert "Round 1 (5 jobs) waits" in said.out
+    assert "Round 1 (at most 5 jobs) waits" in said.out
+    assert "At most 10 runs" in said.out
     with installation.open_store() as store:
         (command,) = store.commands("llm")
     assert (command.arguments["jobs"], command.arguments["min_feasible"]) == (0, 0.5)

@@ -212,6 +212,24 @@ def test_a_campaign_says_what_it_takes_the_place_of(tuning: Tuning) -> None:
     assert tuning.result(after) == begun
 
 
+def test_a_campaign_says_where_the_space_is_smaller_than_it_asks_for(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    fixed = tuning.command("pin", config={"y": "b", "z": True}, context={})
+    sizes = {"jobs": 5, "rounds": 2, "round_size": 5, "repeats": 1}
+    small = tuning.command("campaign", context={"n": 4}, **sizes)
+    tuning.run(tune)
+    assert tuning.result(small) == (
+        f"campaign begun in {KEYS[4]}; no more than 4 configurations are feasible there: "
+        "its rounds end where these do"
+    )
+    assert len([c for c in tuning.said(4).candidates if c.wanted]) == 4
+    tuning.command("lift", number=fixed)
+    large = tuning.command("campaign", context={"n": 16}, **sizes)
+    tuning.run(tune)
+    assert tuning.result(large) == f"campaign begun in {KEYS[16]}"
+
+
 def test_what_has_ended_begins_nothing_and_can_still_be_cleared(tuning: Tuning) -> None:
     published(tuning)
     tune = tuning.start()

@@ -108,7 +108,8 @@ def campaign(
         giver.give([(study, "campaign", wanted)])
         if code := giver.follow():
             return code
-        click.echo(f"{(jobs + rounds * size) * repeats} runs in all under {key}.")
+        most = (jobs + rounds * size) * repeats
+        click.echo(f"At most {most} runs in all under {key}: rounds end where the space does.")
         topic = giver.settings.topics.recommendations
         click.echo(_what_happens(parsed.mode, topic, number, first, repeats))
         return 0
@@ -116,7 +117,7 @@ def campaign(
 
 def _what_happens(mode: str, topic: str, number: int, jobs: int, repeats: int) -> str:
     first = f"{jobs} configurations, each wanted {repeats} times" if repeats > 1 else f"{jobs} jobs"
-    first = f"Round {number} ({first})"
+    first = f"Round {number} (at most {first})"
     if mode == "observe":
         return (
             "The study is in mode observe: nothing will be published. Set its mode to approve or "

@@ -59,6 +59,11 @@ class Campaign:
         return all(ask.missing <= 0 for ask in self.asks)
 
     @property
+    def configurations(self) -> int:
+        """All that it would ask for, in a space that has as many."""
+        return self.jobs + self.rounds * self.round_size
+
+    @property
     def missing(self) -> int:
         """Runs that the current round still waits for."""
         return sum(max(ask.missing, 0) for ask in self.asks)

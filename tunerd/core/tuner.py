@@ -446,6 +446,11 @@ class Tuner:
         )[-MOST_CONTEXTS:]
         return {key: self.contexts[key] for _, key in latest}
 
+    def feasible(self, key: str) -> int | None:
+        """Number of configurations that are feasible in a context; None where it is too large a
+        space to count."""
+        return self._advisor.space(key, self.contexts[key].context).size
+
     def cancel_campaign(self, key: str) -> int | None:
         """End the campaign of a context; says how many runs its round still missed, None when
         there is no campaign."""

@@ -200,9 +200,13 @@ class Desk:
             key = tuner.start_campaign(wanted["context"], campaign, self.now)
         except NothingFeasibleError as error:
             return f"refused: {error}"
+        there = tuner.feasible(key)
+        few = ""
+        if there is not None and there < campaign.configurations:
+            few = f"; no more than {_are(there)} feasible there: its rounds end where these do"
         paused = self._orders.paused(key)
         waits = f"; it is paused by command {paused.number}: nothing goes out yet" if paused else ""
-        return f"campaign begun in {key}{_instead_of(before)}{waits}"
+        return f"campaign begun in {key}{_instead_of(before)}{few}{waits}"
 
     def _cancel(self, wanted: Mapping[str, Any]) -> str:
         key = wanted["context_key"]
@@ -224,6 +228,10 @@ def _order(command: Command, kind: Any) -> Order:
 
 def _count(things: Collection[object], name: str) -> str:
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _are(configurations: int) -> str:
+    return f"{configurations} configuration{' is' if configurations == 1 else 's are'}"
 
 
 def _instead_of(before: Campaign | None) -> str:
