@@ -64,6 +64,22 @@ def test_for_a_program(tunerd: Tunerd, month: Installation) -> None:
     assert told["introductions"][0]["outcome"] == "promoted"
 
 
+@pytest.mark.parametrize("incumbent", [None, "c-new"])
+def test_a_lead_is_an_incumbents(
+    tunerd: Tunerd, month: Installation, incumbent: str | None
+) -> None:
+    with month.open_store() as store, store.transaction() as tx:
+        (row,) = store.context_states("llm")
+        state = ContextState.load(row.state)
+        state.introduction.incumbent = incumbent
+        tx.save_context_states("llm", [ContextRow(KEY, state.dump(), NOW, 200)])
+    said = tunerd("ledger", "llm", "--settings", month.file).out
+    told = tunerd("ledger", "llm", "--settings", month.file, "--json").json
+    assert ("incumbent +10.5% on the first one here" in said) is (incumbent is not None)
+    assert ("on the first one" in said) is (incumbent is not None)
+    assert (told["contexts"][0]["ahead"] is None) is (incumbent is None)
+
+
 @pytest.mark.parametrize(
     ("options", "jobs"),
     [

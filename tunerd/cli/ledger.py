@@ -95,7 +95,7 @@ def _for_programs(
             {
                 "context_key": key,
                 "incumbent": state.introduction.incumbent,
-                "ahead": _percent(study, state.introduction.ahead),
+                "ahead": _ahead(study, state),
                 **_account(made.contexts[key]),
             }
             for key, state in states.items()
@@ -150,6 +150,12 @@ def _introductions(
     return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
 
 
+def _ahead(study: "Study", state: "ContextState") -> float | None:
+    """The incumbent's lead over the first one as a share; None where there is no incumbent."""
+    known = state.introduction
+    return None if known.incumbent is None else _percent(study, known.ahead)
+
+
 def _percent(study: "Study", lead: float) -> float | None:
     """A difference of scores as a share; nobody can say on a linear scale."""
     return study.gain(lead, 0.0) if study.objective.scale == "log" else None
@@ -179,7 +185,7 @@ def _show(
     click.echo("")
     ranked = sorted(made.contexts.items(), key=lambda item: (-item[1].jobs, item[0]))
     for key, one in ranked[:SHOWN]:
-        ahead = _percent(study, states[key].introduction.ahead)
+        ahead = _ahead(study, states[key])
         lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
         hours = f", {one.saved - one.spent:+,.0f} GPU-hours" if one.gpu_hours else ""
         click.echo(f"{key}: {one.jobs:,} jobs{lead}{hours}")
