@@ -181,8 +181,15 @@ def test_a_profiling_round_asks_by_runs_and_not_by_share() -> None:
 def test_after_a_withdrawal_all_that_is_worth_saying_is_news() -> None:
     advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
     gone = message(advice).withdrawn(revision=2, issued_at=NOW, reason="over")
-    assert is_news(advice, gone)
+    assert is_news(STUDY, advice, gone)
     assert not worth_saying(replace(advice, candidates=(), incumbent=None))
+
+
+def test_the_same_of_another_objective_is_news() -> None:
+    advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
+    other = replace(STUDY, objective=replace(STUDY.objective, metric="pace"))
+    assert not is_news(STUDY, advice, message(advice))
+    assert is_news(other, advice, message(advice))
 
 
 @given(mean=st.floats(-1e4, 1e4), spread=st.floats(0, 1e4), rival=st.floats(-1e3, 1e3))

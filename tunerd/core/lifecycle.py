@@ -31,9 +31,7 @@ def compose(
         study=study.name,
         context_key=key,
         context=state.context,
-        objective=StatedObjective(
-            metric=study.objective.metric, goal=study.objective.goal, unit=study.objective.unit
-        ),
+        objective=_stated(study),
         issued_at=now,
         valid_until=now + valid,
         candidates=advice.candidates,
@@ -50,8 +48,14 @@ def worth_saying(advice: Advice) -> bool:
     return bool(advice.candidates) or advice.incumbent is not None
 
 
-def is_news(advice: Advice, running: Recommendation | None) -> bool:
-    """Whether schedulers that follow ``running`` would act differently on ``advice``."""
+def is_news(study: Study, advice: Advice, running: Recommendation | None) -> bool:
+    """Whether schedulers that follow ``running`` would act differently on ``advice``, or whoever
+    reads it would take its numbers for those of another objective."""
     if running is None or running.state is State.WITHDRAWN:
         return worth_saying(advice)
-    return not says_the_same(advice, running)
+    return running.objective != _stated(study) or not says_the_same(advice, running)
+
+
+def _stated(study: Study) -> StatedObjective:
+    objective = study.objective
+    return StatedObjective(metric=objective.metric, goal=objective.goal, unit=objective.unit)

@@ -179,7 +179,7 @@ class _TunerdRun:
         """Search, decide, and let n jobs follow what is said."""
         self._plan_round(n)
         advice = self.tuner.advise(self._key, self._running)
-        if is_news(advice, self._running):
+        if is_news(self.tuner.study, advice, self._running):
             self._revision += 1
             self._running = compose(
                 self.tuner.study,

@@ -387,7 +387,7 @@ class Books:
         followed = self.recommended.followed(key)
         if asked and followed is None and advice.baseline is not None:
             return True  # to somebody who wants to know, a baseline alone is an answer
-        return is_news(advice, followed)
+        return is_news(self.study, advice, followed)
 
     def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
         for key in keys:
