@@ -366,7 +366,7 @@ class Month:
             if not served or served[-1] != index:
                 served.append(index)
                 self.since[key] = _regime(self._day(self.tuner.sequence))
-        if not is_news(advice, self.running.get(key)):
+        if not is_news(self.cluster.study, advice, self.running.get(key)):
             return
         made_from = MadeFrom(
             sequence=self.tuner.sequence,
