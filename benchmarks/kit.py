@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -27,6 +28,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.servers import tied
 from tests.servers.kafka import KafkaServer
+from tunerd.core.observation import Observation, Value
+from tunerd.core.space import Space
+from tunerd.simulation.simulator import Outcome
 
 __all__ = [
     "Bars",
@@ -34,6 +38,7 @@ __all__ = [
     "arguments",
     "kafka_broker",
     "make_topic",
+    "observation",
     "peak_mib",
     "percentile",
     "resident_mib",
@@ -234,6 +239,24 @@ def make_topic(bootstrap: str, name: str, partitions: int, **config: str) -> Non
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+
+
+def observation(
+    space: Space, config: Mapping[str, Value], outcome: Outcome, sequence: int
+) -> Observation:
+    """A simulated job as the daemon would have heard of it, one a minute."""
+    return Observation(
+        study=space.study.name,
+        source="benchmark",
+        event_id=str(sequence),
+        job_id=str(sequence),
+        status=outcome.status,
+        finished_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=sequence),
+        context=space.context,
+        config=dict(config),
+        metrics=outcome.metrics,
+        sequence=sequence,
+    )
 
 
 def free_port() -> int:

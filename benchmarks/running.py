@@ -12,13 +12,12 @@ of its first twenty jobs run.
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, observation
 from benchmarks.learning import CONTEXTS
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import FloatArray, IntArray
@@ -91,26 +90,12 @@ def simulated(study: Study, count: int) -> list[Observation]:
     simulator, rng = simulator_for(study), np.random.default_rng(0)
     spaces = [Space(study, context) for context in CONTEXTS]
     each = [space.sample(count // len(spaces) + 1, rng) for space in spaces]
-    at = datetime(2026, 1, 1, tzinfo=UTC)
     jobs: list[Observation] = []
     for turn in range(min(map(len, each))):
         for space, codes in zip(spaces, each, strict=True):
-            config, sequence = space.decode(codes[turn]), len(jobs) + 1
+            config = space.decode(codes[turn])
             outcome = simulator.run(space.context, config, rng)
-            jobs.append(
-                Observation(
-                    study=study.name,
-                    source="benchmark",
-                    event_id=str(sequence),
-                    job_id=str(sequence),
-                    status=outcome.status,
-                    finished_at=at + timedelta(minutes=sequence),
-                    context=space.context,
-                    config=config,
-                    metrics=outcome.metrics,
-                    sequence=sequence,
-                )
-            )
+            jobs.append(observation(space, config, outcome, len(jobs) + 1))
     return jobs[:count]
 
 

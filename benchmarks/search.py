@@ -11,16 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, observation
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.model import Model
-from tunerd.core.observation import Observation, Scalar
+from tunerd.core.observation import Scalar
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, Found
 from tunerd.core.space import Space
@@ -103,20 +102,7 @@ def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situ
         space = spaces[i % len(spaces)]
         config = space.decode(space.sample(1, rng)[0])
         outcome = simulator.run(space.context, config, job_rng(0, space.context, config, i))
-        observations.append(
-            Observation(
-                study=study.name,
-                source="benchmark",
-                event_id=str(i),
-                job_id=str(i),
-                status=outcome.status,
-                finished_at=datetime(2026, 1, 1, tzinfo=UTC),
-                context=space.context,
-                config=config,
-                metrics=outcome.metrics,
-                sequence=i + 1,
-            )
-        )
+        observations.append(observation(space, config, outcome, i + 1))
     rows = features.rows(observations)
     return Situation(study, features, rows, Model.fit(study, features, rows, jobs), spaces[0])
 

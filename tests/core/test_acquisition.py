@@ -89,6 +89,11 @@ def test_a_batch_has_each_configuration_once_and_no_more_than_there_are() -> Non
     assert sorted(picks) == [0, 1, 2]
 
 
+def test_what_is_predicted_to_be_no_number_comes_last_and_once() -> None:
+    mean = np.array([0.1, np.nan, 0.3, 0.2])
+    assert batch(mean, np.full(4, 0.1), np.eye(4), 4) == [2, 3, 0, 1]
+
+
 def test_the_first_choice_takes_predictions_at_their_word() -> None:
     """Of four that are unsure much is hoped; what is predicted best is sure to be a little better.
     Where others' jobs tell all that is believed, every other choice does."""

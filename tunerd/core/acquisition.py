@@ -112,8 +112,8 @@ def chosen(
         at_its_word = best is not None and len(picks) % step == 0
         value = predicted if at_its_word else worth_trying(mean, left, feasible, best)
         value = likely_first(value, feasible, least) + bonus
-        value = np.where(np.isnan(value), -np.inf, value)  # argmax would take it first
-        pick = int(np.argmax(np.where(usable, value, -np.inf)))
+        value = np.where(np.isnan(value), -np.inf, value)[usable]  # argmax would take NaN first
+        pick = int(np.flatnonzero(usable)[np.argmax(value)])
         picks.append(pick)
         usable[pick] = False
         if feasible[pick] >= LIKELY or best is None:

@@ -100,7 +100,7 @@ class Model:
 
     def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
         """Learn new rows at constant cost; ``recent`` is the window that includes them."""
-        self.predictor.update(held(rows, recent), held(recent, recent))
+        self.predictor.update(*held(rows, recent))
         self.runs.update(rows, recent)
         if self.reach is not None:
             self.reach.learn(rows)

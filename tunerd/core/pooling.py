@@ -63,23 +63,31 @@ def pooled(rows: Rows) -> Rows:
     return replace(rows, score=score, weight=weight).take(np.flatnonzero(kept))
 
 
-def held(rows: Rows, recent: Rows) -> Rows:
-    """Rows as a model may learn them at once, before a fit pools them: one that is far off all
-    other runs of its configuration in ``recent``, a window that includes them, is no farther off
-    than :data:`WILD`."""
-    runs = {name: recent.score[at] for name, at in _runs(recent).items() if len(at) >= FEW}
-    if not runs:
-        return rows
-    score, usual = rows.score.copy(), float(np.median([apart(own) for own in runs.values()]))
-    for name, at in _runs(rows).items():
-        own = runs.get(name)
-        if own is None or (reach := WILD * max(apart(own), usual)) == 0.0:
-            continue
-        near = np.sort(np.abs(own[:, None] - score[at]), axis=0)[1]  # the nearest is itself
-        middle = float(np.median(own))
-        inside = np.clip(score[at], middle - reach, middle + reach)
-        score[at] = np.where(near > reach, inside, score[at])
-    return replace(rows, score=score)
+def held(rows: Rows, recent: Rows) -> tuple[Rows, Rows]:
+    """New rows, and the window that includes them, as a model may learn them at once, before a fit
+    pools them: a run that is far off all others of its configuration in the window is no farther
+    off than :data:`WILD`."""
+    often = {name: at for name, at in _runs(recent).items() if len(at) >= FEW}
+    if not often:
+        return rows, recent
+    new, score, latest = _runs(rows), rows.score.copy(), recent.score.copy()
+    spreads = {name: apart(recent.score[at]) for name, at in often.items()}
+    usual = float(np.median(list(spreads.values())))
+    for name, at in often.items():
+        own, reach = recent.score[at], WILD * max(spreads[name], usual)
+        latest[at] = _within(own, own, reach)
+        if name in new:
+            score[new[name]] = _within(score[new[name]], own, reach)
+    return replace(rows, score=score), replace(recent, score=latest)
+
+
+def _within(score: FloatArray, own: FloatArray, reach: float) -> FloatArray:
+    """Scores (k,) of a configuration, those held that are this far off all its other runs."""
+    if reach == 0.0:  # nobody knows how noisy runs are
+        return score
+    near = np.sort(np.abs(own[:, None] - score), axis=0)[1]  # the nearest is itself
+    middle = float(np.median(own))
+    return np.where(near > reach, np.clip(score, middle - reach, middle + reach), score)
 
 
 def _runs(rows: Rows) -> dict[tuple[str, bytes], list[int]]:

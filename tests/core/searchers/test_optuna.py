@@ -9,7 +9,7 @@ import pytest
 
 from tests.contracts.test_searcher import LAYERS, SPACES, separable
 from tunerd.core.searchers.base import Budget
-from tunerd.core.searchers.optuna import OptunaSearcher
+from tunerd.core.searchers.optuna import MOST_ASKED, OptunaSearcher
 from tunerd.core.study import parse_study
 from tunerd.errors import MisconfiguredError
 
@@ -53,6 +53,16 @@ def test_cma_es_learns_what_is_good() -> None:
     found = OptunaSearcher(options).search(space, score, np.random.default_rng(1), Budget(300, 1))
     drawn = score(space.sample(2_000, np.random.default_rng(2)))
     assert found.scores[0] > drawn.mean() + 3 * drawn.std()
+
+
+def test_a_slow_sampler_is_asked_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.setitem(MOST_ASKED, "RandomSampler", 20)
+    space, options = SPACES["wide rule"], replace(OPTIONS, sampler="RandomSampler")
+    found = OptunaSearcher(options).search(
+        space, separable(space), np.random.default_rng(1), Budget(200, 5)
+    )
+    assert found.evaluations == 20
 
 
 @pytest.mark.parametrize("sampler", ["GridSampler", "PartialFixedSampler", "BaseSampler", "tpe"])
