@@ -411,3 +411,29 @@ def test_in_a_context_that_nobody_has_run_it_is_less_sure() -> None:
         return float(np.abs(p - 0.5).mean())
 
     assert sureness(512) < sureness(128)
+
+
+def test_what_runs_all_day_says_no_more_of_others_than_what_ran_once() -> None:
+    """What people launch runs, again and again; of what was tried beside it half fails."""
+    contexts = [2**n for n in range(4, 10)]
+    known = [outcomes([turn], n_gpus=n) for turn, n in enumerate(contexts)]
+    tried = [
+        outcomes([i], Status.OUT_OF_MEMORY if i // 6 % 2 else Status.SUCCEEDED, n)
+        for i, n in zip(range(12, 36), contexts * 4, strict=True)
+    ]
+    features = FeatureMap(CONTRACT)
+    elsewhere = Space(CONTRACT, CONTEXT | {"n_gpus": 1024})
+    fresh = features.candidates(elsewhere, elsewhere.sample(200, np.random.default_rng(1)))
+
+    def promised(often: int, since: int = 0) -> float:
+        once = [job for jobs in (*known, *tried) for job in jobs]
+        before = [job for jobs in known for job in jobs * often]
+        model = RunsModel.fit(CONTRACT, features, features.rows([*before, *once]), 0)
+        rows = features.rows([job for jobs in known for job in jobs] * max(since, 1))
+        if since:
+            model.update(rows, rows)
+        return float(model.predict(fresh).mean())
+
+    assert promised(0) < 0.75
+    assert promised(60) == pytest.approx(promised(0), abs=0.02)
+    assert promised(0, since=60) == pytest.approx(promised(0), abs=0.02)

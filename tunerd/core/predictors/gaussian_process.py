@@ -14,7 +14,7 @@ as they come, so that a context's first jobs count at once for all that is like 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -38,8 +38,6 @@ PENALTY = 300.0
 """Of the trend: three times as firm as where trees follow it. A process carries slopes as well."""
 LEARN_ROWS = 400
 """Rows that the kernel is chosen by: 40 steps take half a second."""
-KEPT_ROWS = 1_000
-"""Rows that a fit conditions on."""
 NEW_ROWS = 300
 """Rows learned since the fit that it is conditioned on as well, the latest ones."""
 
@@ -109,6 +107,9 @@ class _Base:
 class GaussianProcess(OnlinePredictor[_Base]):
     """See the module. Deterministic for its rows and seed."""
 
+    kept_rows: ClassVar[int] = 1_000
+    """Rows that a fit conditions on."""
+
     @classmethod
     def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:  # noqa: ARG003
         """See :meth:`Predictor.fit`. About a second."""
@@ -143,7 +144,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         off, unseen = rest, np.ones(len(rows), np.int64)
         if len(rows) >= FEW_ROWS:
             shuffled = np.random.default_rng(seed).permutation(len(rows))
-            order, others = np.split(shuffled, [KEPT_ROWS])
+            order, others = np.split(shuffled, [cls.kept_rows])
             unseen[others] = 0
             Z, y, weight = trend.design(rows.X[order]), rest[order] / scale, rows.weight[order]
             some = slice(0, LEARN_ROWS)

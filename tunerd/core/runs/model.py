@@ -12,6 +12,7 @@ near a bound is known before any job has broken it. That a configuration stays w
 runs otherwise are taken to be independent: their probabilities are multiplied.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import betaln, ndtr, softmax
 
-from tunerd.core.arrays import FloatArray, places_of
+from tunerd.core.arrays import FloatArray, IntArray, places_of
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_headed, seal_json, unseal_headed, unseal_json
 from tunerd.core.learners.own_jobs import familiar
@@ -58,13 +59,21 @@ FEW_MARGINS = 5
 """Jobs that reported a guard's metric below which nothing is made of it."""
 
 
+class Margin(GaussianProcess):
+    """How far jobs stay within their guards. Every candidate of a guarded study is asked for it:
+    with half of the rows a search takes a sixth less, and what is said is as good (Brier score of
+    2,000 simulated jobs .020 instead of .019, ``benchmarks.running``)."""
+
+    kept_rows = 500
+
+
 class RunsModel:
     """Learns whether configurations run. Deterministic for its rows and seed."""
 
     def __init__(self, features: "FeatureMap") -> None:
         self._features = features
         self._boundary: Boundary | None = None
-        self._margin: GaussianProcess | None = None
+        self._margin: Margin | None = None
         """Predicts how far jobs stay within their guards."""
         self._fitted_on = 0.0
         """Weight of the rows behind the classifier."""
@@ -82,8 +91,9 @@ class RunsModel:
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
         margins = _margins(rows)
         if len(margins) >= FEW_MARGINS:
-            model._margin = GaussianProcess.fit(study, features, margins, seed)
-        weight = model._firmness(said)
+            model._margin = Margin.fit(study, features, margins, seed)
+        where, weight = _once(said, model._firmness(said))
+        said = said.take(where)
         model._count(said, weight)
         usable = weight > 0
         ran, jobs = float(weight @ said.ran), float(weight.sum())
@@ -106,10 +116,12 @@ class RunsModel:
         own outcomes and the margins do not. ``recent`` is the window that includes ``rows``."""
         if self._margin is not None:
             self._margin.update(_margins(rows), _margins(recent))
+        news = self._news(rows)
         self._learn(rows)
         said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
         self._expect(said)
-        self._count(said, self._firmness(said))
+        first = rows.take(news)
+        self._count(first, self._firmness(first))
 
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
@@ -159,7 +171,7 @@ class RunsModel:
             model._boundary = Boundary.load(blobs["forest"], state["boundary"])
         if "margin" in state:
             margin = {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith("margin.")}
-            model._margin = GaussianProcess.load(study, features, margin)
+            model._margin = Margin.load(study, features, margin)
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
         model._said = state["said"]
         model._contexts = Shelves.load(blobs, TRIED, _unpack)
@@ -187,6 +199,15 @@ class RunsModel:
             weight = np.where(said.margin < 0.0, 0.0, weight)
         self._ran += float(weight @ said.ran)
         self._said += float(weight.sum())
+
+    def _news(self, rows: Rows) -> IntArray:
+        """Places of the first outcomes of configurations: the next fit sees the others."""
+        news: dict[tuple[str, bytes], int] = {}
+        for i, point in self._points(rows):
+            tried = self._contexts.get(rows.context_key[i])
+            if tried is None or point not in tried.outcomes:
+                news.setdefault((rows.context_key[i], point), i)
+        return np.array(list(news.values()), np.intp)
 
     def _familiar(self, keys: Sequence[str]) -> FloatArray:
         """(n,) how well each row's context is known, 0 to 1."""
@@ -239,6 +260,20 @@ def _share(ran: float, failed: float) -> float:
     seen = kinds + np.array([ran, failed])
     likely = betaln(*seen.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
     return float(softmax(likely) @ (seen[:, 0] / seen.sum(axis=1)))
+
+
+def _once(said: Rows, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Places of the first job of each configuration and outcome, and what these count as: a
+    configuration once in all, however often it ran. What runs all day says no more of others than
+    what ran once, and of what was tried beside it nobody would believe that it fails."""
+    first: dict[tuple[tuple[str, bytes], float], int] = {}
+    jobs: Counter[tuple[str, bytes]] = Counter()
+    total = np.zeros(len(said))
+    for i, (name, ran) in enumerate(zip(said.names, said.ran.tolist(), strict=True)):
+        jobs[name] += 1
+        total[first.setdefault((name, ran), i)] += weight[i]
+    where = np.array(list(first.values()), np.intp)
+    return where, total[where] / [jobs[name] for name, _ in first]
 
 
 def _margins(rows: Rows) -> Rows:
