@@ -196,6 +196,8 @@ class Ran:
     ``baseline``."""
     lagging: bool
     """Whether a drift made the incumbent slower than one that gave way before."""
+    promised: float | None = None
+    """Probability to run that was told of a new configuration; None where none was."""
 
     @property
     def gain(self) -> float:
@@ -299,7 +301,7 @@ class Month:
         unstable = place.unstable[index]
         if bad < 0.5 and (unstable == 1.0 or (unstable == 2.0 and serving)):
             value += DEGRADED
-        self._note(at, place, kind, value, day)
+        self._note(at, place, kind, value, day, choice)
         metrics: dict[str, float] = {}
         if not np.isnan(value):
             slow = np.log1p(-0.4 * how) if straggles < STRAGGLERS else 0.0
@@ -333,7 +335,9 @@ class Month:
             return None
         return Choice(place.space.decode(place.codes[self.top[place.key]]), "top", "r", None)
 
-    def _note(self, at: int, place: Place, kind: str, value: float, day: float) -> None:
+    def _note(
+        self, at: int, place: Place, kind: str, value: float, day: float, choice: Choice | None
+    ) -> None:
         cluster = self.cluster
         served = self.served.get(place.key, [])
         stands = served[-1] if served else place.known
@@ -351,8 +355,15 @@ class Month:
                 cluster.typical(place, stands, day),
                 former if same else baseline,
                 bool(lagging),
+                self._promised(place, choice) if kind in ("explore", "exploit") else None,
             )
         )
+
+    def _promised(self, place: Place, choice: Choice | None) -> float | None:
+        if choice is None:
+            return None
+        told = self.running[place.key].candidates
+        return next((one.feasible for one in told if one.candidate_id == choice.candidate_id), None)
 
     def _look(self, key: str, now: datetime) -> None:
         place = next(one for one in self.cluster.places if one.key == key)
@@ -522,6 +533,10 @@ def report(bars: Bars, month: Passed, again: Passed, top: Passed) -> None:
     bars.hold("of that", gain / aim if aim > 0 else np.inf, gain >= 0.5 * aim, "at least 0.5")
     explored = [job.gain for job in month.ran if job.kind == "explore"]
     bars.say("mean gain of jobs that only explore", float(np.mean(explored)) if explored else 0.0)
+    new = [(job.promised, not np.isnan(job.value)) for job in month.ran if job.promised is not None]
+    promised, ran = np.mean(new, axis=0) if new else (np.nan, np.nan)
+    bars.say("new configurations: promised to run", float(promised))
+    bars.say("new configurations: ran", float(ran))
     for what, number in sorted(month.judged.items()):
         bars.say(what, number)
     same = month.said == again.said
