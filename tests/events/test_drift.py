@@ -46,17 +46,25 @@ def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "said", "again"),
     [
-        (drift(moved=-0.5, level=2.0), "25% worse in the whole study"),
-        (drift("ranks", parameter="tp"), "What tp did for speed is no longer so"),
-        (drift("inputs", parameter="tp", moved=0.4), "Other jobs than there were, by tp"),
-        (drift("failures"), "More jobs fail than they should in the whole study"),
+        (drift(moved=-0.5, level=2.0), "25% worse in the whole study", "changed again, seen"),
+        (drift(moved=0.5, level=2.0), "25% better in the whole study", "changed again, seen"),
+        (
+            drift("ranks", parameter="tp"),
+            "What tp did for speed is no longer so",
+            "changed again, seen",
+        ),
+        (drift("inputs", parameter="tp", moved=0.4), "Other jobs than there were, by tp", "grew"),
+        (drift("failures"), "More jobs fail than they should in the whole study", "grew"),
     ],
 )
-def test_what_grew_is_said_in_a_sentence(found: Drift, said: str) -> None:
+def test_what_was_known_and_rose_again_is_said_in_a_sentence(
+    found: Drift, said: str, again: str
+) -> None:
+    """Of speed and ranks it may be the way back: that is not growing."""
     event = drift_event(study(), Change("grew", found, 60, AT))
-    assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it grew with job 60."
+    assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it {again} with job 60."
 
 
 def test_the_end_says_why() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -10,6 +11,7 @@ from tests.core.drift.test_acting import CHANGE, slowed
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning
 from tunerd import reports
+from tunerd.core.drift import Drift
 from tunerd.events.drift import from_bytes
 from tunerd.metrics import Metrics
 from tunerd.store import Store
@@ -67,3 +69,14 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
     assert told["context_keys"] == [tuning.key(8)]
     assert "worse in toy|n=8" in told["message"]
     json.dumps(told, default=str)
+
+    (active,) = saved.state["tuner"]["watch"]["active"]
+    first = Drift.load(active["drift"])
+    assert first.moved is not None
+    later = replace(first, since=400, noticed=409, moved=-first.moved)  # back to what it was
+    active["drift"] = first.again(later).dump()
+    (again,) = _drift(generation, saved.state)
+    assert (again["drift_id"], again["since"]["sequence"]) == (told["drift_id"], 400)
+    assert "better in toy|n=8, since job 400, " in again["message"]
+    assert again["message"].endswith("; it changed again, seen with job 409.")
+    assert again["noticed"]["sequence"] == 409

@@ -140,7 +140,7 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     active = state.get("tuner", {}).get("watch", {}).get("active", [])
     if not active or generation is None:
         return []
-    from tunerd.core.drift.found import Change, Drift
+    from tunerd.core.drift.found import Change, Drift, Phase
     from tunerd.core.study import parse_study
     from tunerd.events.drift import drift_event
 
@@ -148,7 +148,8 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     found = []
     for one in active:
         drift = Drift.load(one["drift"])
-        event = drift_event(study, Change("began", drift, drift.noticed, drift.noticed_at))
+        phase: Phase = "grew" if drift.times > 1 else "began"
+        event = drift_event(study, Change(phase, drift, drift.noticed, drift.noticed_at))
         found.append(
             {
                 "drift_id": drift.drift_id,

@@ -34,7 +34,10 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
     study: Annotated[str, Meta(description="Name of the study.")]
     phase: Annotated[
         Literal["began", "grew", "over"],
-        Meta(description="`grew`: it was known, and the alarm rose again."),
+        Meta(
+            description="`grew`: it was known, and the alarm rose again. For `speed` and `ranks` it"
+            " then tells of the later change, which may be the way back."
+        ),
     ]
     kind: Annotated[
         Literal["speed", "ranks", "inputs", "failures"],
@@ -97,7 +100,9 @@ def words(study: Study, change: Change) -> str:
     since = f"since job {drift.since}, {drift.since_at:%Y-%m-%d %H:%M}"
     if change.phase == "over":
         return f"{_what(study, drift)}: over. {change.why}"
-    grew = f"; it grew with job {change.at}" if change.phase == "grew" else ""
+    grew = ""
+    if change.phase == "grew":
+        grew = f"; it {'changed again, seen' if drift.of_speed else 'grew'} with job {change.at}"
     return f"{_what(study, drift)}, {since}{grew}."
 
 

@@ -1,10 +1,12 @@
 """What a tuner does about drift, and that it survives being brought back in the midst of it."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -55,6 +57,42 @@ def test_a_drift_makes_a_new_model_and_says_when_it_is_over() -> None:
     assert (regime.keys, regime.since) == ((key,), speed[0].drift.since)
     assert regime.moved == pytest.approx(-0.405, abs=0.06)
     assert any(built.why == "drift" for built in tuner.training.built)
+
+
+@pytest.mark.parametrize("then", [1.0, 0.64])
+def test_a_second_change_before_the_first_is_over_is_learned_from_where_it_began(
+    then: float,
+) -> None:
+    """Jobs between the two are moved along, too: else what they said is held against it."""
+    second, context, rng = CHANGE + 45, {"n": 8}, np.random.default_rng(1)
+    few = [job for job in random_jobs(40, seed=5) if job.metrics and job.context == context][:3]
+    jobs = []
+    for job in random_jobs(CHANGE + 80, seed=5):
+        if job.context == context:
+            like = few[job.sequence % 3]
+            factor = 1.0 if job.sequence <= CHANGE else 0.8 if job.sequence <= second else then
+            speed = like.metrics["speed"] * factor * math.exp(rng.normal(0.0, 0.03))
+            job = structs.replace(
+                job, config=like.config, metrics={"speed": speed}, status=like.status
+            )
+        jobs.append(job)
+    tuner = Tuner(acting(), Inline())
+    found: list[Change] = []
+    for step in steps(jobs):
+        found += tuner.learn(step).drift
+    assert [one.phase for one in found if one.drift.of_speed] == ["began", "grew"]
+    first, again = tuner.training.regimes
+    assert abs(first.since - CHANGE) < 15
+    assert abs(again.since - second) < 15
+    assert again.moved == pytest.approx(math.log(then / 0.8), abs=0.08)
+    key = tuner.study.context_key(context)
+    known = {
+        json.dumps(trial.config, sort_keys=True): trial.mean
+        for _, trial in tuner.contexts[key].evidence.measured()
+    }
+    for like in few:
+        mean = known[json.dumps(like.config, sort_keys=True)]
+        assert mean == pytest.approx(math.log(like.metrics["speed"] * then), abs=0.04)
 
 
 def test_estimates_begin_again_where_it_drifted_and_nowhere_else() -> None:

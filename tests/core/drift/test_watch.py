@@ -40,6 +40,22 @@ def test_a_context_that_became_slower_is_named_with_the_job_since_when() -> None
     assert drift.since_at == at
 
 
+@pytest.mark.parametrize("after", [0.0, -0.6])
+def test_a_second_change_before_the_first_is_over_is_told_as_what_it_is(after: float) -> None:
+    def twice(number: int, context: int, _tp: int, _precision: int) -> float:
+        return 0.0 if number < 1_000 or context else -0.3 if number < 1_100 else after
+
+    found = watched(list(jobs(1_250, seed=9, effect=twice)))
+    first, again = (one for one in found if one.phase != "over")
+    assert (first.phase, again.phase) == ("began", "grew")
+    assert first.drift.moved == pytest.approx(-0.3, abs=0.1)
+    assert abs(first.drift.since - 1_000) < 30
+    assert again.drift.moved == pytest.approx(after + 0.3, abs=0.1)
+    assert abs(again.drift.since - 1_100) < 30
+    assert (again.drift.noticed, again.drift.noticed_at) == (again.at, again.at_time)
+    assert (again.drift.drift_id, again.drift.times) == (first.drift.drift_id, 2)
+
+
 def test_a_study_that_became_slower_as_a_whole_is_one_drift() -> None:
     def slower(number: int, _context: int, _tp: int, _precision: int) -> float:
         return -0.05 if number >= 1_000 else 0.0
@@ -192,10 +208,10 @@ def test_units_of_the_objective_do_not_matter(scale: float, shift: float, at: in
     assert said(scale, shift * scale) == said(1.0, 0.0)
 
 
-@pytest.mark.parametrize("cut", [10, 300, 1_050])
+@pytest.mark.parametrize("cut", [10, 300, 1_050, 1_150])
 def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
     def slower(number: int, context: int, tp: int, _precision: int) -> float:
-        return -0.3 if number >= 1_000 and context == 0 else 0.01 * tp
+        return -0.3 if 1_000 <= number < 1_100 and context == 0 else 0.01 * tp
 
     stream = list(jobs(1_400, seed=11, effect=slower, fails=lambda _n, _c, tp, _p: 0.1 * (tp == 3)))
     whole, places = Watch(study()), dict[str, Place]()

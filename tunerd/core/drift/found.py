@@ -24,11 +24,12 @@ class Drift:
     drift_id: str
     kind: Kind
     since: int
-    """Sequence of the first job that it is believed to act on."""
+    """Sequence of the first job that it, or its latest change of speed or ranks, is believed to act
+    on."""
     since_at: datetime
     """When that job finished."""
     noticed: int
-    """Sequence of the job that gave it away."""
+    """Sequence of the job that gave it away, the last time."""
     noticed_at: datetime
     contexts: tuple[str, ...] = ()
     """Keys of the contexts; none stands for the whole study."""
@@ -44,7 +45,8 @@ class Drift:
     level: float | None = None
     """For ``speed``: what scores were there before, to say how much ``moved`` is."""
     times: int = 1
-    """How often the alarm rose: again while it was not over means that it grew."""
+    """How often the alarm rose: again while it was not over means that it grew or, of speed and
+    ranks, that there was another change."""
 
     def concerns(self, context_key: str) -> bool:
         """Whether it acts on a context."""
@@ -75,8 +77,22 @@ class Drift:
         return (self.kind, where, self.parameter, self.feature, value)
 
     def again(self, later: "Drift") -> "Drift":
-        """This one, which has grown."""
-        return replace(self, times=self.times + 1, moved=later.moved, contexts=later.contexts)
+        """This one, after another alarm.
+
+        Of speed and ranks it is from then on what the later alarm found: the watch measured that
+        from where the first had left things, and it may as well be the way back. Other kinds have
+        grown since they began.
+        """
+        if self.of_speed:
+            return replace(later, drift_id=self.drift_id, times=self.times + 1)
+        return replace(
+            self,
+            times=self.times + 1,
+            noticed=later.noticed,
+            noticed_at=later.noticed_at,
+            moved=later.moved,
+            contexts=later.contexts,
+        )
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values; :meth:`load` gives it back exactly."""
