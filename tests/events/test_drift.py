@@ -4,10 +4,13 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import pytest
 
-from tests.core.drift.jobs import study
+from tests.core.drift.jobs import feed, jobs, study
+from tunerd.core.drift import Watch
 from tunerd.core.drift.found import Change, Drift, Kind
 from tunerd.events.drift import drift_event, drift_schema, from_bytes, to_bytes
 
@@ -65,6 +68,50 @@ def test_what_was_known_and_rose_again_is_said_in_a_sentence(
     """Of speed and ranks it may be the way back: that is not growing."""
     event = drift_event(study(), Change("grew", found, 60, AT))
     assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it {again} with job 60."
+
+
+@pytest.mark.parametrize(("above", "share"), [(0.0, None), (2.0, -0.15)])
+def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
+    above: float, share: float | None
+) -> None:
+    usual = float(np.random.default_rng(1).normal(0.0, 1.0, 6)[0])  # of the context that moves
+    slower = jobs(
+        900,
+        seed=1,
+        effect=lambda number, context, _tp, _precision: -0.3 * (number >= 700 and not context),
+        shift=above - usual,
+    )
+    found = feed(Watch(study()), {}, slower)
+    event = drift_event(study(), found[0])
+    assert event.kind == "speed"
+    if share is None:
+        assert event.size is None
+        assert re.match(
+            r"speed worse by 0\.[23]\d* in watched\|model=m0, since job 7", event.message
+        )
+    else:
+        assert event.size == pytest.approx(share, abs=0.03)
+        assert re.match(r"1\d% worse in watched\|model=m0, since job 7", event.message)
+    assert from_bytes(to_bytes(event)) == event
+
+
+def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
+    """And not of a mean over longer times."""
+
+    def twice(number: int, context: int, _tp: int, _precision: int) -> float:
+        return -1.0 * ((number >= 700) + (number >= 760)) * (context == 0)
+
+    stream = list(jobs(800, seed=1, effect=twice, shift=2.5))
+    key = "watched|model=m0"
+    scores = [
+        (job.judged.sequence, job.judged.outcome.score or 0.0)
+        for job in stream
+        if job.judged.context_key == key
+    ]
+    usual = fmean(score for sequence, score in scores if sequence <= 700)
+    found = [one for one in feed(Watch(study()), {}, stream) if one.drift.contexts == (key,)]
+    sizes = [drift_event(study(), one).size for one in found]
+    assert sizes == [pytest.approx(-1.0 / level, rel=0.1) for level in (usual, usual - 1.0)]
 
 
 def test_the_end_says_why() -> None:

@@ -60,7 +60,8 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
     size: Annotated[
         float | None,
         Meta(
-            description="For `speed`: change of the objective, −0.2 is 20 % worse. For `inputs` and"
+            description="For `speed`: change of the objective, −0.2 is 20 % worse; null where it"
+            " lies on both sides of 0: the message says it in its unit. For `inputs` and"
             " `failures`: by how much the share of jobs changed."
         ),
     ]
@@ -109,9 +110,7 @@ def words(study: Study, change: Change) -> str:
 def _what(study: Study, drift: Drift) -> str:
     where = _where(drift)
     if drift.kind == "speed":
-        size = _size(study, drift)
-        how = "Another speed" if size is None else f"{abs(size):.0%} {_better(size)}"
-        return f"{how} {where}"
+        return f"{_how(study, drift)} {where}"
     if drift.kind == "ranks":
         return f"What {drift.parameter} did for speed is no longer so"
     if drift.kind == "failures":
@@ -120,6 +119,16 @@ def _what(study: Study, drift: Drift) -> str:
     if drift.value is not None:
         return f"Jobs with {name} = {drift.value}, which there never were"
     return f"Other jobs than there were, by {name}"
+
+
+def _how(study: Study, drift: Drift) -> str:
+    if drift.moved is None:
+        return "Another speed"
+    size = _size(study, drift)
+    if size is None:
+        metric, unit = study.objective.metric, study.objective.unit
+        return f"{metric} {_better(drift.moved)} by {abs(drift.moved):.4g} {unit}".rstrip()
+    return f"{abs(size):.0%} {_better(size)}"
 
 
 def _where(drift: Drift) -> str:

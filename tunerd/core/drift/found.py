@@ -43,7 +43,8 @@ class Drift:
     """For ``speed``: by how much scores moved. For ``failures`` and ``inputs``: by how much a share
     did, 0.3 for 30 points."""
     level: float | None = None
-    """For ``speed``: what scores were there before, to say how much ``moved`` is."""
+    """For ``speed``: what scores were there before, to say what share of it ``moved`` is; None
+    where it is none, for scores lie on both sides of 0."""
     times: int = 1
     """How often the alarm rose: again while it was not over means that it grew or, of speed and
     ranks, that there was another change."""

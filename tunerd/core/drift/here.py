@@ -9,7 +9,7 @@ a predictor that learns shrink, hang together and forget the very change that is
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from tunerd.core.drift.rise import Moment, Rise
@@ -127,15 +127,18 @@ class Here:
                 )
         return found
 
-    def moved(self, since: int) -> float | None:
-        """By how much scores moved at a sequence, configuration by configuration."""
+    def moved(self, since: int) -> tuple[float, float] | None:
+        """By how much scores moved at a sequence, configuration by configuration, and what they
+        were before."""
         before = self.before(since)
         found = [
-            one.score - before[one.cell][1]
+            (one.score, before[one.cell][1])
             for one in self.lately
             if one.sequence >= since and before.get(one.cell, (0.0, 0.0))[0] > 0
         ]
-        return median(found) if found else None
+        if not found:
+            return None
+        return median(score - level for score, level in found), fmean(level for _, level in found)
 
     def begin_again(self, since: int, moved: float | None) -> None:
         """Count levels from a sequence on. What configurations were worth before still tells how

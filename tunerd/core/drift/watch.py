@@ -179,12 +179,17 @@ class Watch:
 
     def _slower_here(self, one: "Judged", here: Here) -> Drift:
         since = here.speed.since
-        moved, level = here.moved(since[0]), here.mean
+        moved, level = here.moved(since[0]) or (None, None)
         self._forget_votes(since[0], {_crc(one.context_key)})
         here.begin_again(since[0], moved)
         self._speed.reset()
         return self._drift(
-            "speed", one, since, contexts=(one.context_key,), moved=moved, level=level
+            "speed",
+            one,
+            since,
+            contexts=(one.context_key,),
+            moved=moved,
+            level=self._share_of(level, [here]),
         )
 
     def _slower_everywhere(self, one: "Judged", places: Mapping[str, Any]) -> list[Drift]:
@@ -202,16 +207,25 @@ class Watch:
         if not named:
             named = [one.context_key]
         moves = {key: places[key].watched.moved(since[0]) for key in named}
-        known = [moved for moved in moves.values() if moved is not None]
-        usual = float(np.median(known)) if known else 0.0
+        known = [move for move in moves.values() if move is not None]
+        usual = float(np.median([moved for moved, _ in known])) if known else None
+        level = fmean(level for _, level in known) if known else None
         self._forget_votes(since[0], {_crc(key) for key in named})
         for key in named:
-            moved = moves[key]
-            places[key].watched.begin_again(since[0], usual if moved is None else moved)
+            moved, _ = moves[key] or (usual or 0.0, None)
+            places[key].watched.begin_again(since[0], moved)
         self._speed.reset()
         contexts = () if everywhere else tuple(sorted(named))
-        level = fmean(places[key].watched.mean for key in named)
+        level = self._share_of(level, [places[key].watched for key in named])
         return [self._drift("speed", one, since, contexts=contexts, moved=usual, level=level)]
+
+    def _share_of(self, level: float | None, heres: Sequence[Here]) -> float | None:
+        """The level that a move is told as a share of; None where it is none, for a linear
+        objective lies on both sides of 0 in these contexts."""
+        if self.study.objective.scale != "linear":
+            return level
+        scores = [one.score for here in heres for one in here.lately]
+        return None if min(scores) < 0.0 < max(scores) else level
 
     def _other_order(self, one: "Judged", places: Mapping[str, Any]) -> Drift:
         since, parameter = self._order.rise.since, self._order.parameter
