@@ -43,6 +43,8 @@ def drawn(made: Explanation) -> "Figure":
 
 
 def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
+    from matplotlib.patches import Patch
+
     bars = overall.matters[:MOST_BARS]
     axes.barh(
         [one.name for one in bars],
@@ -58,9 +60,9 @@ def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
         f"{made.model.jobs:,} jobs, asked over {overall.jobs:,}",
         fontsize=10,
     )
-    for group in dict.fromkeys(one.group for one in bars):
-        axes.barh([], [], color=COLOURS[group], label=group)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    groups = dict.fromkeys(one.group for one in bars)
+    patches = [Patch(color=COLOURS[group], label=group) for group in groups]
+    axes.legend(handles=patches, frameon=False, fontsize=8, loc="lower right")
 
 
 def _candidate(axes: "Axes", one: Explained, against: str) -> None:

@@ -1,0 +1,81 @@
+"""Explanations made up for the purpose: what tables and plots are drawn from."""
+
+from collections.abc import Sequence
+
+from tunerd.cli.explanation import Added, Asked, Explained, Explanation, Factor, Of, Overall
+
+__all__ = ["of_one", "overall"]
+
+
+def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Explanation:
+    """What matters, by name, group and importance, of a study called ``toy``."""
+    total = sum(importance for _, _, importance in matters) or 1.0
+    told = {
+        "method": "permutation",
+        "jobs": 300,
+        "contexts": 6,
+        "error": 0.05,
+        "kendall_tau": 0.6,
+        "within_contexts": True,
+    }
+    found = tuple(
+        Factor(
+            name=name,
+            group=group,
+            importance=importance,
+            share=importance / total,
+            kendall_tau=None,
+            feasible=None,
+        )
+        for name, group, importance in matters
+    )
+    names = ("study", "metric", "unit", "goal", "ratios")
+    head = _head() | {name: more.pop(name) for name in names if name in more}
+    return Explanation(**head, overall=Overall(**told | more, matters=found))  # type: ignore[arg-type]
+
+
+def of_one(
+    changes: Sequence[tuple[str, object, object, float]], candidates: int = 1, **more: object
+) -> Explanation:
+    """Why a recommendation: each candidate's changes by parameter, old, new and gain."""
+    made = tuple(
+        Added(parameter=name, old=old, new=new, score=gain, gain=gain, feasible=0.0)  # type: ignore[arg-type]
+        for name, old, new, gain in changes
+    )
+    told = {
+        "recommendation_id": "r-1",
+        "state": "active",
+        "context_key": "toy|n=8",
+        "context": {"n": 8},
+        "reason": "",
+        "against": "incumbent",
+    }
+    found = tuple(
+        Explained(
+            candidate_id=f"c-{rank}",
+            rank=rank,
+            kind="exploit",
+            said_gain=0.04,
+            said_gain_low=0.01,
+            said_feasible=0.9,
+            gain=sum(one.gain for one in made),
+            score=sum(one.score for one in made),
+            feasible=0.9,
+            feasible_before=0.9,
+            exact=True,
+            changes=made,
+        )
+        for rank in range(1, candidates + 1)
+    )
+    return Explanation(**_head(), recommendation=Of(**told | more, candidates=found))  # type: ignore[arg-type]
+
+
+def _head() -> dict[str, object]:
+    return {
+        "study": "toy",
+        "metric": "speed",
+        "unit": "1/s",
+        "goal": "maximize",
+        "ratios": True,
+        "model": Asked(predictor="committee", checkpoint="sha256:0", jobs=300, generation=1),
+    }
