@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tunerd.cli.explain_view import AGAINST
+from tunerd.cli.explain_view import AGAINST, plain
 from tunerd.cli.explanation import Explained, Explanation, Overall
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def drawn(made: Explanation) -> "Figure":
         _candidate(axes, one, AGAINST[told.against])
     if not shown:
         panels[0].text(0.5, 0.5, "no candidates", ha="center")
-    figure.suptitle(f"{made.study}: {told.recommendation_id}\n{told.context_key}", fontsize=10)
+    title = f"{_literal(made.study)}: {told.recommendation_id}\n{_literal(told.context_key)}"
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -47,7 +48,7 @@ def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
 
     bars = overall.matters[:MOST_BARS]
     axes.barh(
-        [one.name for one in bars],
+        [_literal(one.name) for one in bars],
         [one.importance for one in bars],
         height=0.7,
         color=[COLOURS[one.group] for one in bars],
@@ -56,8 +57,8 @@ def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
     what = "rise of the error when shuffled" if overall.method == "permutation" else "mean |SHAP|"
     axes.set_xlabel(f"{what}, score units" + (" (0.1 is about 10 %)" if made.ratios else ""))
     axes.set_title(
-        f"{made.study}: what {made.metric} depends on\n{made.model.predictor} after "
-        f"{made.model.jobs:,} jobs, asked over {overall.jobs:,}",
+        f"{_literal(made.study)}: what {_literal(made.metric)} depends on\n"
+        f"{made.model.predictor} after {made.model.jobs:,} jobs, asked over {overall.jobs:,}",
         fontsize=10,
     )
     groups = dict.fromkeys(one.group for one in bars)
@@ -68,7 +69,7 @@ def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
 def _candidate(axes: "Axes", one: Explained, against: str) -> None:
     bars = one.changes[:MOST_BARS]
     axes.barh(
-        [change.parameter for change in bars],
+        [_literal(change.parameter) for change in bars],
         [100 * change.gain for change in bars],
         height=0.7,
         color=[BETTER if change.gain > 0 else WORSE for change in bars],
@@ -95,3 +96,8 @@ def _panels(bars: list[int]) -> "tuple[Figure, list[Axes]]":
         axes.grid(axis="x", alpha=0.25)
         axes.set_axisbelow(True)
     return figure, found
+
+
+def _literal(text: str) -> str:
+    """A name as it is: what stands between two dollars matplotlib takes for a formula."""
+    return plain(text).replace("$", r"\$")

@@ -11,7 +11,7 @@ from rich.text import Text
 from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
 from tunerd.report.words import context_label, percent, value_text
 
-__all__ = ["AGAINST", "show", "size"]
+__all__ = ["AGAINST", "plain", "show", "size"]
 
 WIDTH = 100
 """Where there is no terminal."""
@@ -72,7 +72,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     for one in overall.matters[:MOST_ROWS]:
         bar = "█" * round(BAR * one.share / most)
         importance = _number(made, one.importance)
-        row = [_plain(one.name), one.group, importance, f"{one.share:.0%}", bar]
+        row = [plain(one.name), one.group, importance, f"{one.share:.0%}", bar]
         if permuted:
             row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")
         if fails:
@@ -91,10 +91,10 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
 
 
 def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
-    values = {k: _plain(v) if isinstance(v, str) else v for k, v in told.context.items()}
-    label = context_label(_plain(told.context_key), values)
+    values = {k: plain(v) if isinstance(v, str) else v for k, v in told.context.items()}
+    label = context_label(plain(told.context_key), values)
     yield Text(f"{told.recommendation_id}, {told.state}, for {label}")
-    yield Text(_plain(told.reason))
+    yield Text(plain(told.reason))
     if not made.model.same:
         yield Text(
             "The model that made it cannot be read any more: this is what the present one says.",
@@ -127,7 +127,7 @@ def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
         style = "green" if change.score > 0 else "red"
         feasible = f"{change.feasible:+.1%}" if abs(change.feasible) >= SEEN else ""
         table.add_row(
-            f"   {_plain(_change(change))}", percent(change.gain), feasible, Text(bar, style)
+            f"   {plain(_change(change))}", percent(change.gain), feasible, Text(bar, style)
         )
     yield table
 
@@ -145,6 +145,6 @@ def _change(one: Added) -> str:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """What comes from jobs may hold anything, also what a terminal would obey."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
