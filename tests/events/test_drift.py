@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.drift.jobs import feed, jobs, study
 from tunerd.core.drift import Watch
-from tunerd.core.drift.found import Change, Drift, Kind
+from tunerd.core.drift.found import Change, Drift, Kind, Phase
 from tunerd.events.drift import drift_event, drift_schema, from_bytes, to_bytes
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -112,6 +112,23 @@ def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
     found = [one for one in feed(Watch(study()), {}, stream) if one.drift.contexts == (key,)]
     sizes = [drift_event(study(), one).size for one in found]
     assert sizes == [pytest.approx(-1.0 / level, rel=0.1) for level in (usual, usual - 1.0)]
+
+
+@pytest.mark.parametrize("phase", ["began", "grew", "over"])
+@pytest.mark.parametrize("parameter", [None, "tp"])
+def test_a_value_that_a_job_brought_is_shown_and_not_obeyed(
+    phase: Phase, parameter: str | None
+) -> None:
+    """A terminal would take its title and colours from it, a log another line."""
+    name = "\x1b]0;mine\x07\x1b[31mRED\n" + "é" * 500
+    where = {"parameter": parameter} if parameter else {"feature": "model"}
+    found = drift("inputs", **where, value=name, moved=0.3)
+    event = drift_event(study(), Change(phase, found, 14, AT, "It is usual now."))
+    assert event.message.isprintable()
+    assert len(event.message) < 200
+    assert "RED�ééé" in event.message
+    assert event.value == name
+    assert from_bytes(to_bytes(event)) == event
 
 
 def test_the_end_says_why() -> None:

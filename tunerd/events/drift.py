@@ -17,6 +17,9 @@ from tunerd.core.study import Study
 
 __all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "from_bytes", "to_bytes", "words"]
 
+MOST_SHOWN = 60
+"""Characters of a value in a sentence; the event has all of it as ``value``."""
+
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One of the study's jobs."""
@@ -117,7 +120,7 @@ def _what(study: Study, drift: Drift) -> str:
         return f"More jobs fail than they should {where}"
     name = drift.feature or drift.parameter
     if drift.value is not None:
-        return f"Jobs with {name} = {drift.value}, which there never were"
+        return f"Jobs with {name} = {_shown(drift.value)}, which there never were"
     return f"Other jobs than there were, by {name}"
 
 
@@ -129,6 +132,13 @@ def _how(study: Study, drift: Drift) -> str:
         metric, unit = study.objective.metric, study.objective.unit
         return f"{metric} {_better(drift.moved)} by {abs(drift.moved):.4g} {unit}".rstrip()
     return f"{abs(size):.0%} {_better(size)}"
+
+
+def _shown(value: Scalar) -> str:
+    """A value that a job brought may hold anything, also what a terminal or a log would obey."""
+    text = str(value)
+    text = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _where(drift: Drift) -> str:
