@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.cli.conftest import Installation, Said
+from tunerd.cli.status_view import show
 from tunerd.core.request import Request
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
@@ -162,3 +165,31 @@ def test_who_asked_and_waits_is_counted(installation: Installation, tunerd: Tune
     assert "2 requests wait for an answer" in said.out
     said = tunerd("status", "--settings", installation.file, "--json")
     assert said.json["studies"][0]["unanswered_requests"] == 2
+
+
+def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
+    why = (
+        "publish: the broker kafka-3.prod.example.com:9093 refuses the login of user tunerd-prod: "
+        "SASL authentication failed, expired password"
+    )
+    url = "postgresql://tunerd@db.prod.example.com:5432/tunerd_production_a?sslmode=verify-full"
+    daemon = {"running": True, "ready": False, "url": "", "problems": [why, "tune: " + "x" * 200]}
+    out = StringIO()
+    show(
+        {
+            "name": "tunerd",
+            "daemon": daemon,
+            "lag_records": 3,
+            "stream": "kafka",
+            "store": url,
+            "outbox": {},
+            "studies": [],
+            "commands": [],
+        },
+        Console(file=out, width=80, force_terminal=True, color_system=None),
+    )
+    head, _, rest = out.getvalue().partition("stream   ")
+    assert why in " ".join(head.split())
+    assert "x" * 200 in "".join(head.split())
+    assert max(map(len, head.splitlines())) <= 80
+    assert f"store    {url}\n" in rest

@@ -1,12 +1,13 @@
 """The tables of ``tunerd status`` for a person."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +17,7 @@ __all__ = ["show", "show_commands", "value_text"]
 def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a status report."""
     now = datetime.now(UTC)
-    parts: list[RenderableType] = [_head(report, now)]
+    parts: list[RenderableType] = [*_head(report, now)]
     if report["studies"]:
         parts += [_study(study, now) for study in report["studies"]]
     else:
@@ -28,10 +29,12 @@ def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     console = console or Console()
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge to wrap at
-    console.print(Group(*parts))
+    console.print(Group(*parts), crop=False)
 
 
-def _head(report: Mapping[str, Any], now: datetime) -> Text:
+def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
+    """What is wrong is wrapped, so that all of it is read. The other lines are left to the
+    terminal to wrap: a URL of the store can be copied then."""
     daemon = report["daemon"]
     text = Text(no_wrap=True, overflow="ignore")
     text.append(f"{report['name']}  ", style="bold")
@@ -44,10 +47,12 @@ def _head(report: Mapping[str, Any], now: datetime) -> Text:
         text.append("running, ready", style="green")
     else:
         text.append("running, not ready", style="red")
+    yield text
     for problem in daemon["problems"]:
-        text.append(f"\n  {problem}")
+        yield Padding.indent(Text(problem, overflow="fold"), 2)
+    text = Text(no_wrap=True, overflow="ignore")
     lag = report["lag_records"]
-    text.append(f"\nstream   {report['stream']}")
+    text.append(f"stream   {report['stream']}")
     text.append(f", {lag:,.0f} records not ingested yet\n" if lag is not None else "\n")
     text.append(f"store    {report['store']}\n")
     waiting = [
@@ -55,7 +60,7 @@ def _head(report: Mapping[str, Any], now: datetime) -> Text:
         for kind, depth in report["outbox"].items()
     ]
     text.append(f"outbox   {', '.join(waiting) or 'empty'}")
-    return text
+    yield text
 
 
 def _study(study: Mapping[str, Any], now: datetime) -> Text:
