@@ -1,7 +1,9 @@
 """Figures of the documentation that can be looked up in what they are about."""
 
+import re
 from pathlib import Path
 
+from tunerd.cli.simulate import simulate
 from tunerd.core.space import Space
 from tunerd.core.study import parse_study
 
@@ -26,3 +28,14 @@ def test_how_many_configurations_there_are_where() -> None:
         f"{counts[1]}, and with one of 32,768 it has {counts[2]}"
     ) in page("searching.md")
     assert f"The ads study has {feasible('ads-fsdp')} everywhere" in page("searching.md")
+
+
+def test_the_defaults_of_simulate() -> None:
+    text = page("simulate.md")
+    options = {one.name: one.default for one in simulate.params}
+    named = re.findall(r"`--([a-z-]+)` \((\d+)\)", text)
+    assert len(named) >= 4
+    for name, value in named:
+        assert options[name.replace("-", "_")] == int(value), name
+    follow = text.partition("So `--follow` says")[2]
+    assert re.findall(r"\*\*`(\w+)`\*\* \(default\)", follow) == [options["follow"]]
