@@ -29,9 +29,7 @@ def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Exp
         )
         for name, group, importance in matters
     )
-    names = ("study", "metric", "unit", "goal", "ratios")
-    head = _head() | {name: more.pop(name) for name in names if name in more}
-    return Explanation(**head, overall=Overall(**told | more, matters=found))  # type: ignore[arg-type]
+    return Explanation(**_head(more), overall=Overall(**told | more, matters=found))  # type: ignore[arg-type]
 
 
 def of_one(
@@ -67,11 +65,12 @@ def of_one(
         )
         for rank in range(1, candidates + 1)
     )
-    return Explanation(**_head(), recommendation=Of(**told | more, candidates=found))  # type: ignore[arg-type]
+    return Explanation(**_head(more), recommendation=Of(**told | more, candidates=found))  # type: ignore[arg-type]
 
 
-def _head() -> dict[str, object]:
-    return {
+def _head(more: dict[str, object]) -> dict[str, object]:
+    """What all explanations have; takes its own out of ``more``."""
+    plain = {
         "study": "toy",
         "metric": "speed",
         "unit": "1/s",
@@ -79,3 +78,4 @@ def _head() -> dict[str, object]:
         "ratios": True,
         "model": Asked(predictor="committee", checkpoint="sha256:0", jobs=300, generation=1),
     }
+    return plain | {name: more.pop(name) for name in plain if name in more}

@@ -1,9 +1,12 @@
 """The plot of ``tunerd explain``: bars, the most important first."""
 
+from collections.abc import Sequence
+from math import expm1
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tunerd.cli.explain_view import AGAINST, plain
-from tunerd.cli.explanation import Explained, Explanation, Overall
+from tunerd.cli.explain_view import AGAINST, change_text, plain
+from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,65 +21,79 @@ COLOURS = {
     "derived": "#2e7d32",
 }
 BETTER, WORSE = "#2e7d32", "#c62828"
+THE_REST = "#9e9e9e"
 MOST_BARS = 30
 MOST_PANELS = 6
-WIDTH, BAR, REST = 8.0, 0.28, 1.3
+WIDTH, BAR, LINE, REST = 8.0, 0.28, 0.18, 1.0
 """Inches."""
+LABEL, TITLE = 44, 88
+"""Characters that have room beside the bars, and in a line above them."""
 
 
 def drawn(made: Explanation) -> "Figure":
     """A figure; whoever asks for it saves it."""
     if made.overall is not None:
-        figure, (axes,) = _panels([len(made.overall.matters[:MOST_BARS])])
-        _overall(axes, made, made.overall)
-        return figure
-    told = made.recommendation
-    assert told is not None
-    shown = told.candidates[:MOST_PANELS]
-    figure, panels = _panels([len(one.changes[:MOST_BARS]) for one in shown] or [1])
-    for axes, one in zip(panels, shown, strict=False):
-        _candidate(axes, one, AGAINST[told.against])
-    if not shown:
-        panels[0].text(0.5, 0.5, "no candidates", ha="center")
-    title = f"{_literal(made.study)}: {told.recommendation_id}\n{_literal(told.context_key)}"
-    figure.suptitle(title, fontsize=10)
+        return _overall(made, made.overall)
+    assert made.recommendation is not None
+    return _recommendation(made, made.recommendation)
+
+
+def _overall(made: Explanation, overall: Overall) -> "Figure":
+    from matplotlib.patches import Patch
+
+    bars, others = overall.matters[:MOST_BARS], overall.matters[MOST_BARS:]
+    title = [
+        f"{made.study}: what {made.metric} depends on",
+        f"{made.model.predictor} after {made.model.jobs:,} jobs, asked over {overall.jobs:,}",
+    ]
+    figure, (axes,) = _panels(title, [len(bars) + bool(others)])
+    labels = [_literal(_cut(one.name)) for one in bars]
+    values = [one.importance for one in bars]
+    colours = [COLOURS[one.group] for one in bars]
+    if others:
+        labels.append(f"and {len(others):,} more, together")
+        values.append(sum(one.importance for one in others))
+        colours.append(THE_REST)
+    _bars(axes, labels, values, colours)
+    what = "rise of the error when shuffled" if overall.method == "permutation" else "mean |SHAP|"
+    ratio = "; 0.1 is about 10 %" if made.ratios else ""
+    axes.set_xlabel(f"{what}\n(score units{ratio})", fontsize=9)
+    groups = dict.fromkeys(one.group for one in bars)
+    patches = [Patch(color=COLOURS[group], label=group) for group in groups]
+    figure.legend(
+        handles=patches, frameon=False, fontsize=8, loc="outside lower right", ncols=len(COLOURS)
+    )
     return figure
 
 
-def _overall(axes: "Axes", made: Explanation, overall: Overall) -> None:
-    from matplotlib.patches import Patch
-
-    bars = overall.matters[:MOST_BARS]
-    axes.barh(
-        [_literal(one.name) for one in bars],
-        [one.importance for one in bars],
-        height=0.7,
-        color=[COLOURS[one.group] for one in bars],
-    )
-    axes.invert_yaxis()
-    what = "rise of the error when shuffled" if overall.method == "permutation" else "mean |SHAP|"
-    axes.set_xlabel(f"{what}, score units" + (" (0.1 is about 10 %)" if made.ratios else ""))
-    axes.set_title(
-        f"{_literal(made.study)}: what {_literal(made.metric)} depends on\n"
-        f"{made.model.predictor} after {made.model.jobs:,} jobs, asked over {overall.jobs:,}",
-        fontsize=10,
-    )
-    groups = dict.fromkeys(one.group for one in bars)
-    patches = [Patch(color=COLOURS[group], label=group) for group in groups]
-    axes.legend(handles=patches, frameon=False, fontsize=8, loc="lower right")
+def _recommendation(made: Explanation, told: Of) -> "Figure":
+    shown = told.candidates[:MOST_PANELS]
+    title = [
+        f"{made.study}: {told.recommendation_id}, against {AGAINST[told.against]}",
+        told.context_key,
+    ]
+    counts = [min(len(one.changes), MOST_BARS + 1) for one in shown]
+    figure, panels = _panels(title, counts or [1])
+    for axes, one in zip(panels, shown, strict=False):
+        _candidate(axes, made, one)
+    if not shown:
+        panels[0].text(0.5, 0.5, "no candidates", ha="center")
+    if more := len(told.candidates) - len(shown):
+        noun = "candidate" if more == 1 else "candidates"
+        figure.supxlabel(f"and {more:,} more {noun}: the tables have all", fontsize=9)
+    return figure
 
 
-def _candidate(axes: "Axes", one: Explained, against: str) -> None:
-    bars = one.changes[:MOST_BARS]
-    axes.barh(
-        [_literal(change.parameter) for change in bars],
-        [100 * change.gain for change in bars],
-        height=0.7,
-        color=[BETTER if change.gain > 0 else WORSE for change in bars],
-    )
-    axes.invert_yaxis()
+def _candidate(axes: "Axes", made: Explanation, one: Explained) -> None:
+    bars, others = one.changes[:MOST_BARS], one.changes[MOST_BARS:]
+    labels = [_literal(_change(change)) for change in bars]
+    gains = [change.gain for change in bars]
+    if others:
+        labels.append(f"and {len(others):,} more, together")
+        gains.append(_together(made, others))
+    _bars(axes, labels, [100 * x for x in gains], [BETTER if x > 0 else WORSE for x in gains])
     axes.axvline(0, color="#424242", lw=0.8)
-    axes.set_xlabel(f"what it adds to the predicted gain over {against}, %")
+    axes.set_xlabel("adds to the predicted gain, %", fontsize=9)
     axes.set_title(
         f"{one.rank}. {one.kind}: {one.gain:+.1%} predicted, runs with {one.feasible:.0%}",
         fontsize=9,
@@ -84,11 +101,32 @@ def _candidate(axes: "Axes", one: Explained, against: str) -> None:
     )
 
 
-def _panels(bars: list[int]) -> "tuple[Figure, list[Axes]]":
+def _together(made: Explanation, changes: Sequence[Added]) -> float:
+    """The gain of several changes: what adds up are scores, which may be logarithms."""
+    if not made.ratios:
+        return sum(one.gain for one in changes)
+    sign = 1 if made.goal == "maximize" else -1
+    return sign * expm1(sign * sum(one.score for one in changes))
+
+
+def _bars(
+    axes: "Axes", labels: Sequence[str], values: Sequence[float], colours: Sequence[str]
+) -> None:
+    """The first one uppermost. By place, since what is cut may be called the same."""
+    places = range(len(labels))
+    axes.barh(places, values, height=0.7, color=colours)
+    axes.set_yticks(places, labels, fontsize=8)
+    axes.set_ylim(max(len(labels), 1) - 0.4, -0.6)
+
+
+def _panels(title: Sequence[str], bars: Sequence[int]) -> "tuple[Figure, list[Axes]]":
     from matplotlib.figure import Figure  # without pyplot: nothing global, no window
 
+    lines = [part for line in title for part in wrap(plain(line), TITLE) or [""]]
     heights = [REST + BAR * max(count, 1) for count in bars]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.5), layout="constrained")
+    height = sum(heights) + LINE * len(lines) + 0.3
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.suptitle(_literal("\n".join(lines)), fontsize=10)
     panels = figure.subplots(len(bars), 1, squeeze=False, height_ratios=heights).flat
     found = list(panels)
     for axes in found:
@@ -98,6 +136,23 @@ def _panels(bars: list[int]) -> "tuple[Figure, list[Axes]]":
     return figure, found
 
 
+def _change(one: Added) -> str:
+    """What is changed, on a second line where the name leaves no room for it."""
+    text = plain(change_text(one))
+    if len(text) <= LABEL:
+        return text
+    name = plain(one.parameter)
+    return f"{_cut(name)}\n{_cut(text[len(name) :].removeprefix(':').strip())}"
+
+
+def _cut(text: str) -> str:
+    """What has room, from both ends: names often differ at the last letter."""
+    text = plain(text)
+    if len(text) <= LABEL:
+        return text
+    return f"{text[: LABEL // 2]}…{text[1 - LABEL // 2 :]}"
+
+
 def _literal(text: str) -> str:
     """A name as it is: what stands between two dollars matplotlib takes for a formula."""
-    return plain(text).replace("$", r"\$")
+    return text.replace("$", r"\$")

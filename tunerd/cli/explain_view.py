@@ -5,13 +5,14 @@ from math import expm1
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
 from tunerd.report.words import context_label, percent, value_text
 
-__all__ = ["AGAINST", "plain", "show", "size"]
+__all__ = ["AGAINST", "change_text", "plain", "show", "size"]
 
 WIDTH = 100
 """Where there is no terminal."""
@@ -62,22 +63,29 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     unit = "" if made.ratios or not made.unit else f"\n{made.unit}"
     table.add_column(("error rises by" if permuted else "moves it by") + unit, justify="right")
     table.add_column("share", justify="right")
-    table.add_column("", min_width=BAR)
+    table.add_column("", no_wrap=True)
     if permuted:
         table.add_column("τ falls by", justify="right")
     fails = permuted and any((one.feasible or 0.0) >= SEEN for one in overall.matters)
     if fails:
         table.add_column("chance to run\nmoves by", justify="right")
     most = max((one.share for one in overall.matters), default=1.0) or 1.0
+    row: list[RenderableType]
     for one in overall.matters[:MOST_ROWS]:
         bar = "█" * round(BAR * one.share / most)
         importance = _number(made, one.importance)
-        row = [plain(one.name), one.group, importance, f"{one.share:.0%}", bar]
+        name = Text(plain(one.name), overflow="fold")
+        row = [name, one.group, importance, f"{one.share:.0%}", bar]
         if permuted:
             row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")
         if fails:
             row.append("" if one.feasible is None else f"{one.feasible:.1%}")
         table.add_row(*row)
+    if others := overall.matters[MOST_ROWS:]:
+        importance = _number(made, sum(one.importance for one in others))
+        share = sum(one.share for one in others)
+        bar = "█" * min(round(BAR * share / most), BAR)
+        table.add_row(f"and {len(others):,} more", "together", importance, f"{share:.0%}", bar)
     yield table
     tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
     jobs = f"{overall.jobs:,} jobs in {overall.contexts:,} contexts"
@@ -127,7 +135,10 @@ def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
         style = "green" if change.score > 0 else "red"
         feasible = f"{change.feasible:+.1%}" if abs(change.feasible) >= SEEN else ""
         table.add_row(
-            f"   {plain(_change(change))}", percent(change.gain), feasible, Text(bar, style)
+            Padding.indent(Text(plain(change_text(change)), overflow="fold"), 3),
+            percent(change.gain),
+            feasible,
+            Text(bar, style),
         )
     yield table
 
@@ -136,7 +147,8 @@ SEEN = 5e-4
 """Moves of the chance to run below this are not shown."""
 
 
-def _change(one: Added) -> str:
+def change_text(one: Added) -> str:
+    """A change: name: old → new."""
     new = value_text(one.new)
     return (
         f"{one.parameter} = {new}"

@@ -1,0 +1,31 @@
+"""The tables of ``tunerd explain``, on explanations made up for the purpose."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from tests.cli.explained import of_one, overall
+from tunerd.cli.explain_view import show
+from tunerd.cli.explanation import Explanation
+
+
+def shown(made: Explanation) -> str:
+    """On one line, as a terminal has it."""
+    out = StringIO()
+    show(made, Console(file=out, width=100, force_terminal=True, color_system=None))
+    return " ".join(out.getvalue().split())
+
+
+def test_of_a_long_list_the_rest_is_said_together() -> None:
+    matters = [(f"p{i}", "parameter", 0.1 if i < 40 else 0.01) for i in range(63)]
+    text = shown(overall(matters=matters, ratios=False))
+    assert "p39 parameter" in text
+    assert "p40" not in text
+    assert "and 23 more together 0.23 5%" in text
+    assert "together" not in shown(overall(matters=matters[:40]))
+
+
+def test_names_and_values_are_no_markup() -> None:
+    """rich took what stands in brackets for a style, and some of it for a mistake."""
+    assert "x[/red] parameter" in shown(overall(matters=[("x[/red]", "parameter", 0.1)]))
+    assert "x: [/a] → [bold]" in shown(of_one([("x", "[/a]", "[bold]", 0.02)]))
