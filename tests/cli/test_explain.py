@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.cli.conftest import Installation, Said
 from tests.cli.learned import Learning
@@ -46,6 +48,40 @@ def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     assert told["recommendation"] is None
     assert {one["name"] for one in told["overall"]["matters"]} >= {"x", "y", "z", "n"}
     assert tunerd(*command).json == told
+
+
+def test_how_well_new_jobs_are_told_stands_beside(tunerd: Tunerd, learned: Learning) -> None:
+    """Its error and τ are of jobs that it has learned; ``tunerd status`` has those of new ones."""
+    where = ("--settings", learned.file)
+    (study,) = tunerd("status", *where, "--json").json["studies"]
+    told = tunerd("explain", "toy", *where, "--json").json["overall"]
+    live = {"jobs": study["scores"]["observations"], "kendall_tau": study["scores"]["kendall"]}
+    assert told["beforehand"] == live | {"imported": False}
+    text = " ".join(tunerd("explain", "toy", *where).out.split())
+    assert "jobs that it has learned, so new ones are told less well" in text
+    assert f"predicted before they were learned, τ is {live['kendall_tau']:.3f}." in text
+    assert "chance" not in text
+
+
+def test_of_noise_it_says_that_nothing_is_known(tunerd: Tunerd, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    made = Learning.within(tmp_path)
+    made.tuning.publish()
+    made.tuning.add(
+        [
+            structs.replace(one, history=True, metrics={"speed": float(np.exp(rng.normal(0, 0.1)))})
+            for one in random_jobs(300)
+        ]
+    )
+    made.tuning.run(made.tuning.start())
+    made.close()
+    told = tunerd("explain", "toy", "--settings", made.file, "--json").json["overall"]
+    assert told["beforehand"]["imported"] is True
+    assert told["kendall_tau"] > 0.3
+    assert told["beforehand"]["kendall_tau"] < 0.1
+    text = " ".join(tunerd("explain", "toy", "--settings", made.file).out.split())
+    assert "imported jobs, predicted before they were learned, τ is" in text
+    assert "chance would do as well" in text
 
 
 @pytest.mark.parametrize("by", ["id", "context"])

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tests.cli.explained import of_one, overall
 from tunerd.cli.explain_view import show
-from tunerd.cli.explanation import Explanation
+from tunerd.cli.explanation import Beforehand, Explanation
 
 
 def shown(made: Explanation) -> str:
@@ -23,6 +23,20 @@ def test_of_a_long_list_the_rest_is_said_together() -> None:
     assert "p40" not in text
     assert "and 23 more together 0.23 5%" in text
     assert "together" not in shown(overall(matters=matters[:40]))
+
+
+def test_what_is_known_of_new_jobs_is_said() -> None:
+    matters = [("x", "parameter", 0.1)]
+
+    def said(beforehand: Beforehand | None) -> str:
+        return shown(overall(matters=matters, kendall_tau=0.6, beforehand=beforehand))
+
+    assert "new ones nobody knows yet" in said(None)
+    good = said(Beforehand(jobs=240, kendall_tau=0.4, imported=False))
+    assert "On the latest 240 jobs, predicted before they were learned, τ is 0.400." in good
+    noise = said(Beforehand(jobs=240, kendall_tau=-0.026, imported=True))
+    assert "240 imported jobs" in noise
+    assert "τ is −0.026: chance would do as well" in noise
 
 
 def test_names_and_values_are_no_markup() -> None:

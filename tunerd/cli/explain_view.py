@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
+from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
 from tunerd.report.words import context_label, percent, value_text
 
 __all__ = ["AGAINST", "change_text", "plain", "show", "size"]
@@ -89,13 +89,36 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     yield table
     tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
     jobs = f"{overall.jobs:,} jobs in {overall.contexts:,} contexts"
-    yield Text(f"On {jobs} it is {size(made, overall.error)} off{tau}.", style="dim")
+    learned = "jobs that it has learned, so new ones are told less well"
+    yield Text(f"On {jobs} it is {size(made, overall.error)} off{tau}: {learned}.", style="dim")
+    yield _beforehand(overall.beforehand)
     if permuted:
         where = "the jobs of a context" if overall.within_contexts else "all jobs"
         how = f"Parameters were shuffled among {where}, context features among all jobs."
     else:
         how = "SHAP: by how much a value moves a prediction, on average."
     yield Text(how, style="dim")
+
+
+def _beforehand(told: Beforehand | None) -> Text:
+    """What the model knows of jobs that it has not learned. Of those that it has, it also tells
+    noise well."""
+    if told is None:
+        return Text(
+            "How well it tells new ones nobody knows yet: too few jobs were predicted before they "
+            "were learned.",
+            style="yellow",
+        )
+    jobs = f"{told.jobs:,} {'imported ' if told.imported else ''}jobs"
+    tau = f"{told.kendall_tau:.3f}".replace("-", "−")
+    said = f"On the latest {jobs}, predicted before they were learned, τ is {tau}"
+    if not told.chance:
+        return Text(f"{said}.", style="dim")
+    return Text(
+        f"{said}: chance would do as well. Nobody knows yet whether the model tells which "
+        "configuration is better, and what the table says may be noise.",
+        style="yellow",
+    )
 
 
 def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:

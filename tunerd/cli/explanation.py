@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isnan, sqrt
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,12 +11,13 @@ import numpy as np
 from msgspec import Meta
 
 from tunerd import __version__
-from tunerd.cli.learned import Learned, load_model
+from tunerd.cli.learned import Learned, kept_scores, load_model
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.explain.overall import Matters, Method, Progress
 from tunerd.core.model import Model
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Candidate, Recommendation
+from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
@@ -23,6 +25,7 @@ from tunerd.store import DamagedCheckpointError, Store
 
 __all__ = [
     "Added",
+    "Beforehand",
     "Explained",
     "Explanation",
     "Factor",
@@ -37,6 +40,8 @@ __all__ = [
 
 DRAWN = 32
 """Configurations that a candidate is compared with where there is no incumbent."""
+LATEST = 500
+"""Imported jobs whose predictions are looked at: as many live ones are in the tuner's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +90,44 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class Beforehand(msgspec.Struct, frozen=True, kw_only=True):
+    """How well jobs were told before they were learned: what the model knows of new ones."""
+
+    jobs: Annotated[int, Meta(description="The latest that were predicted before.")]
+    kendall_tau: Annotated[
+        float, Meta(description="τ within contexts, of live jobs as `tunerd status` has it.")
+    ]
+    imported: Annotated[
+        bool, Meta(description="Whether they are imported ones, while live jobs are too few.")
+    ]
+
+    @property
+    def chance(self) -> bool:
+        """Whether predictions that have nothing to do with the jobs would do as well: τ is within
+        two of its standard deviations then, 2/3 by the root of the number of jobs."""
+        return self.kendall_tau <= 2 * (2 / 3) / sqrt(self.jobs)
+
+
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """What matters in a study, the most important first."""
 
     method: Method
     jobs: int
     contexts: int
-    error: Annotated[float, Meta(description="Mean absolute error, in score units.")]
-    kendall_tau: float | None
+    error: Annotated[
+        float,
+        Meta(
+            description="Mean absolute error on these jobs, which the model has learned, in score "
+            "units."
+        ),
+    ]
+    kendall_tau: Annotated[
+        float | None,
+        Meta(description="τ within contexts on these jobs, which the model has learned."),
+    ]
+    beforehand: Annotated[
+        Beforehand | None, Meta(description="Null where too few jobs were predicted before.")
+    ] = None
     within_contexts: bool
     matters: tuple[Factor, ...]
 
@@ -189,10 +224,26 @@ def explain_study(
         contexts=found.contexts,
         error=found.error,
         kendall_tau=found.kendall_tau,
+        beforehand=_beforehand(store, learned.study.name),
         within_contexts=found.within,
         matters=tuple(map(_factor, found.matters)),
     )
     return Explanation(**_head(learned, learned.checkpoint, learned.model), overall=overall)
+
+
+def _beforehand(store: Store, study: str) -> Beforehand | None:
+    live = kept_scores(store, study)
+    if live and (tau := live.get("kendall")) is not None:
+        return Beforehand(jobs=int(live["observations"] or 0), kendall_tau=tau, imported=False)
+    judged = [
+        (one.context_key, one.outcome.predicted, one.outcome.score)
+        for one in store.predictions(study, history=True, most=LATEST)
+        if one.outcome.predicted is not None and one.outcome.score is not None
+    ]
+    values = np.array([told for _, *told in judged], dtype=np.float64).reshape(-1, 2)
+    keys = [key for key, _, _ in judged]
+    tau = within_contexts(kendall, values[:, 0], values[:, 1], keys)
+    return None if isnan(tau) else Beforehand(jobs=len(judged), kendall_tau=tau, imported=True)
 
 
 def explain_one(store: Store, learned: Learned, told: Told, progress: Progress) -> Explanation:

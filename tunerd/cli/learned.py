@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tunerd.core.observation import Observation
     from tunerd.store import Store
 
-__all__ = ["Learned", "NoModelError", "load_model", "read_learned"]
+__all__ = ["Learned", "NoModelError", "kept_scores", "load_model", "read_learned"]
+
+STEPS_LOOKED_AT = 20
+"""Steps to look back for the last one that scored predictions."""
 
 
 class NoModelError(TunerdError):
@@ -64,6 +67,13 @@ def read_learned(store: "Store", name: str) -> Learned:
     features = FeatureMap(study, _vocabulary(state))
     model = load_model(store, study, features, state["model"])
     return Learned(study, generation.generation, features, state["model"], model)
+
+
+def kept_scores(store: "Store", study: str) -> dict[str, float | None] | None:
+    """How well the last live jobs were predicted before they were learned, as the last steps
+    kept it; None before there was one."""
+    steps = store.steps(study, STEPS_LOOKED_AT)
+    return next((found for step in steps if (found := step.detail.get("scores"))), None)
 
 
 def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: str) -> Model:

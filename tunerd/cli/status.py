@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["status"]
 
-STEPS_LOOKED_AT = 20
-"""Steps to look back for the last one that scored predictions."""
-
 
 @click.command()
 @settings_option
@@ -194,8 +191,9 @@ def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float |
             "mape": of("mape_ratio"),
             "noise": metrics.of("tunerd_job_noise_ratio", study=study),
         }
-    steps = store.steps(study, STEPS_LOOKED_AT)
-    return next((found for step in steps if (found := step.detail.get("scores"))), None)
+    from tunerd.cli.learned import kept_scores
+
+    return kept_scores(store, study)
 
 
 def _mode(text: str) -> str:

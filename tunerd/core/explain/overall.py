@@ -49,8 +49,9 @@ class Matters:
     share: float
     """Of all importance together, 0 to 1."""
     kendall_tau: float | None = None
-    """Permutation: loss of Kendall's τ within contexts, which is what a search would lose. None
-    where no context has enough jobs, and for SHAP."""
+    """Permutation: loss of Kendall's τ within contexts, on jobs that the model has learned; a
+    search would lose less, as new ones are told less well. None where no context has enough jobs,
+    and for SHAP."""
     feasible: float | None = None
     """Permutation: by how much the probability to run moves, on average."""
 
@@ -65,7 +66,7 @@ class Overall:
     """Jobs that were looked at: those with an objective."""
     contexts: int
     error: float
-    """Mean absolute error on them as they are, in score units."""
+    """Mean absolute error on them as they are, in score units. The model has learned them."""
     kendall_tau: float | None
     """τ within contexts on them as they are."""
     within: bool
