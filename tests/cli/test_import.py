@@ -51,6 +51,49 @@ def sends(installation: Installation, tunerd: Tunerd) -> Callable[..., Said]:
     return command
 
 
+def test_own_events_of_jobs_that_all_failed_are_sent(
+    installation: Installation, sends: Tunerd
+) -> None:
+    """They teach what runs, as they do when they come live; and a later one may have run."""
+    installation.study_file.write_text(STUDY)  # own events need no mapping
+    file = installation.folder / "events.jsonl"
+
+    def write(count: int, *more: dict[str, Any], metrics: dict[str, float]) -> None:
+        failed = [
+            own_event(i, status="out_of_memory", metrics=metrics, minute=i % 60)
+            for i in range(count)
+        ]
+        file.write_text("".join(json.dumps(one) + "\n" for one in [*failed, *more]))
+
+    write(7, metrics={})
+    said = sends(file)
+    assert (said.code, "7 sent" in said.out) == (0, True)
+    assert "begins with jobs without 'speed': they teach what runs" in said.err
+    assert {one.status for one in on_topic(installation)} == {"out_of_memory"}
+    write(1_100, own_event(2_000, status="succeeded", metrics={"speed": 3.5}), metrics={})
+    assert sends(file).code == 0
+    assert [one.metrics for one in on_topic(installation) if one.metrics] == [{"speed": 3.5}]
+    write(7, metrics={"sped": 1.0})  # something was measured: then the name is wrong
+    said = sends(file)
+    assert (said.code, "no column for the objective, 'speed'" in said.err) == (2, True)
+
+
+def own_event(number: int, *, minute: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "schema": "tunerd.job/1",
+        "type": "completed",
+        "source": "sim",
+        "event_id": f"e{number}",
+        "study": "llm",
+        "job_id": f"j{number}",
+        "attempt": 1,
+        "finished_at": f"2026-11-01T00:{minute:02}:00Z",
+        "context": {"gpu": "H100", "n_gpus": 8},
+        "config": {"tp": 2, "pp": 1},
+        **more,
+    }
+
+
 def test_jobs_are_sent_oldest_first_and_marked(installation: Installation, sends: Tunerd) -> None:
     said = sends(table(installation.folder, *rows(50)))
     assert said.code == 0, said.err

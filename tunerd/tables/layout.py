@@ -150,6 +150,8 @@ class _Plan:
         self.problems: list[Problem] = []
         self.missing: list[str] = []
         """Context features and parameters without a column or a default."""
+        self.unmeasured = False
+        """Whether the objective is nowhere in the first rows, and need not be."""
         self.said = False
         """Whether the columns that there are have been listed."""
 
@@ -190,9 +192,23 @@ class _Plan:
             found = self.column("metrics", metric, "float")
             if found.columns:
                 yield found
-            elif metric == objective and metric not in self.mapping.columns:
+            elif metric in self.mapping.columns:
+                continue  # it is a mistake, and said
+            elif self.of_failures:
+                self.unmeasured |= metric == objective
+                yield Field(metric, found.where, (found.where,), "float")  # later rows may have it
+            elif metric == objective:
                 message = f"{self.table} has no column for the objective, {metric!r}"
                 self.mistake(("columns",), self.with_columns(message, metric))
+
+    @property
+    def of_failures(self) -> bool:
+        """Whether these are tunerd's own events, of jobs that measured nothing: they teach what
+        runs. Of any other table, and where anything else was measured, a name is wrong."""
+        own = {"schema", "status"} <= set(self.columns)
+        guards = {f"metrics.{guard.metric}" for guard in self.study.guards}
+        metrics = {column for column in self.columns if column.startswith("metrics.")}
+        return own and metrics <= guards and not self.mapping.metrics
 
     def kept(self, section: str) -> Iterator[Field]:
         """Further columns that are to be kept."""
@@ -307,6 +323,9 @@ class _Plan:
         if self.missing:
             names = ", ".join(self.missing)
             yield f"{self.table} has no column for {names}: its jobs count as without"
+        if self.unmeasured:
+            metric = self.study.objective.metric
+            yield f"{self.table} begins with jobs without {metric!r}: they teach what runs"
 
 
 def _scalar(value: Value) -> Scalar:
