@@ -28,6 +28,7 @@ __all__ = [
     "Introduction",
     "Measured",
     "Probation",
+    "Untested",
     "Verdict",
     "elect",
 ]
@@ -244,6 +245,19 @@ class Doubt:
         return self.mean < self.level - FALLEN * self.noise / math.sqrt(self.runs)
 
 
+@dataclass(slots=True)
+class Untested:
+    """Incumbents that took over without a test, one after the other. Each was at its luckiest when
+    it was chosen: differences from one to the next would add up to a lead that nobody has."""
+
+    former: str
+    """The incumbent before all of them, which they are measured against …"""
+    ahead: float
+    """… and how far that one was ahead."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """Candidate id → runs at which its lead was estimated last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How an introduction ended."""
@@ -300,8 +314,8 @@ class Introduction:
     """Score that the incumbent lately gave."""
     ahead: float = 0.0
     """By how much the incumbent is better than the first one here: what promotions were measured to
-    gain, drawn towards what was predicted; where none was tested, by the estimates. 0 without an
-    incumbent."""
+    gain, drawn towards what was predicted; where none was tested, by the estimates, which are made
+    again as it runs. 0 without an incumbent."""
     leads: dict[str, float] = field(default_factory=dict)
     """How far ahead earlier incumbents were, the latest last. Who comes back is as far ahead as it
     was: else limits that come and go, or two that take turns, would add up to something."""
@@ -318,6 +332,7 @@ class Introduction:
     """Incumbents that gave way in a test: the first one here, and the latest ones."""
     recheck: list[str] = field(default_factory=list)
     """What has to be run again after a drift, because it was the incumbent once."""
+    untested: Untested | None = None
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -413,6 +428,7 @@ class Introduction:
         now = (sequence, at)
         self._drop_failed({r.candidate_id for r in rivals}, known, now)
         current = known.get(self.incumbent or "")
+        self._estimate_again(known, [*rivals, *barred], profiling=profiling)
         self.recheck = [one for one in self.recheck if one not in self.duels]
         weak = current is not None and not self.established and current.trial.runs < ESTABLISHED
         if profiling or current is None or weak:
@@ -465,15 +481,53 @@ class Introduction:
         return Challenge(rival.candidate_id, difference, math.sqrt(1.0 / total), duel.runs)
 
     def _estimated(self, best: Measured | None, measured: Sequence[Measured]) -> float:
-        """How far ahead one is that takes over without a test: by what it and the incumbent, or
-        the latest there was, are believed to give."""
-        latest, ahead = self.incumbent, self.ahead
-        if latest is None and self.leads:
-            latest, ahead = next(reversed(self.leads.items()))
-        before = next((r for r in measured if r.candidate_id == latest), None)
-        if best is None or before is None:
-            return ahead
-        return ahead + best.estimate.mean - before.estimate.mean
+        """How far ahead one is that takes over without a test: by what it is believed to give
+        beside the last one before whom a test, or nothing, was."""
+        if best is None:
+            return 0.0
+        by_id = {one.candidate_id: one for one in measured}
+        if self.untested is None or self.untested.former not in by_id:
+            latest, ahead = self.incumbent, self.ahead
+            if latest is None and self.leads:
+                latest, ahead = next(reversed(self.leads.items()))
+            if latest is None or latest not in by_id:
+                return ahead
+            self.untested = Untested(latest, ahead)
+        if best.candidate_id not in self.leads:
+            self.untested.runs[best.candidate_id] = best.trial.runs
+            if len(self.untested.runs) > MOST_LEADS:
+                del self.untested.runs[next(iter(self.untested.runs))]
+        return self._beside(best, by_id[self.untested.former], self.untested)
+
+    def _estimate_again(
+        self, known: Mapping[str, Measured], measured: Sequence[Measured], *, profiling: bool
+    ) -> None:
+        """Estimate the leads of those that took over without a test once more, as far as they ran
+        since. After a probation's worth of jobs nothing is left of an incumbent's luck; from then
+        on it is the one that others are measured against, for the former one hardly runs any more
+        and would tell of another time."""
+        untested, current = self.untested, known.get(self.incumbent or "")
+        if untested is None:
+            return
+        by_id = {one.candidate_id: one for one in measured}
+        former = by_id.get(untested.former)
+        for cid, runs in untested.runs.items() if former else ():
+            one = by_id.get(cid)
+            if one is None or former is None or one.trial.runs == runs:
+                continue
+            untested.runs[cid] = one.trial.runs
+            if cid == self.incumbent:
+                self.ahead = self._beside(one, former, untested)
+            elif cid in self.leads:
+                self.leads[cid] = self._beside(one, former, untested)
+        # While a campaign goes on, who was the former one may be so again, and others after it.
+        stays = profiling and self.incumbent == untested.former
+        if current is not None and current.trial.runs > PROBATION and not stays:
+            self.untested = None
+
+    @staticmethod
+    def _beside(one: Measured, former: Measured, untested: Untested) -> float:
+        return untested.ahead + one.estimate.mean - former.estimate.mean
 
     def _install(self, candidate_id: str | None, ahead: float) -> None:
         """Put an incumbent into its place, so far ahead unless it has been there before."""
@@ -560,6 +614,7 @@ class Introduction:
         noise = self.noise
         gain = next(c.mean for c in self.challenges(rivals) if c.candidate_id == winner)
         self._install(winner, self.ahead + gain)
+        self.untested = None
         self.established = True
         self.level = duel.level + gain
         self.probation = Probation(former, duel.level, noise, gain=gain)
@@ -598,6 +653,7 @@ class Introduction:
     def load(cls, state: Mapping[str, Any]) -> "Introduction":
         """Build from what :meth:`dump` gave."""
         probation, doubt = state["probation"], state["doubt"]
+        untested = state.get("untested")  # older states have none
         return cls(
             **{
                 **state,
@@ -609,6 +665,9 @@ class Introduction:
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
                 "leads": dict(state.get("leads", {})),  # older states have none
+                "untested": None
+                if untested is None
+                else Untested(**{**untested, "runs": dict(untested["runs"])}),
             }
         )
 
