@@ -1,5 +1,6 @@
 """What is entered of a job, and what the sums say."""
 
+import json
 import math
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ def judged(sequence: int = 1, *, history: bool = False, **outcome: Any) -> Judge
 
 def context() -> ContextState:
     state = ContextState({"n": 4})
+    state.introduction.incumbent = "c-0"
     state.introduction.level, state.introduction.ahead = 0.9, 0.2
     state.promise({"c-1": Promise(0.3, 0.8, Kind.CONFIRM)})
     return state
@@ -33,13 +35,56 @@ def context() -> ContextState:
 def test_a_job_is_entered_with_its_lead_and_with_what_was_promised_of_it() -> None:
     one, plain, old = entered(
         {"toy|n=4": context()},
-        [judged(following="followed", told_to_try=True), judged(), judged(history=True)],
+        [
+            judged(following="followed", told_to_try=True),
+            judged(config_id="c-0"),
+            judged(history=True),
+        ],
     )
     entry = one.outcome.entry
-    assert entry == Entry(lead=0.1, ahead=0.2, promised=0.3, kind="confirm")
+    assert entry == Entry(lead=0.1, promised=0.3, kind="confirm")
     assert realised(STUDY, one) == pytest.approx(math.expm1(0.1))
     assert plain.outcome.entry == Entry(lead=0.1, ahead=0.2)
     assert old.outcome.entry is None
+
+
+def test_a_job_of_an_earlier_incumbent_is_as_far_ahead_as_that_was() -> None:
+    """It was launched before the promotion, and ended after it; or its id is made up."""
+    state = context()
+    state.introduction.leads = {"c-first": 0.0, "c-second": 0.1}
+    kept: dict[str, Any] = {"following": "followed", "gpu_hours": 100.0}
+    jobs = [
+        judged(i, config_id=name, **kept)
+        for i, name in enumerate(["c-0", "c-first", "c-second", "c-slow"])
+    ]
+    entries = [one.outcome.entry for one in entered({"toy|n=4": state}, jobs)]
+    assert [one.ahead for one in entries if one] == [0.2, 0.0, 0.1, 0.0]
+
+
+@pytest.mark.parametrize("against", ["c-0", None])
+def test_a_promise_is_compared_only_with_who_it_was_made_against(against: str | None) -> None:
+    """``None`` is what a state says that was saved before it was remembered."""
+    state = context()
+    state.promise({"c-1": Promise(0.3, 0.8, Kind.CONFIRM, against)})
+    state = ContextState.load(json.loads(json.dumps(state.dump())))
+    job = judged(following="followed", told_to_try=True)
+
+    def compared(incumbent: str) -> bool:
+        state.introduction.incumbent = incumbent
+        (one,) = entered({"toy|n=4": state}, [job])
+        total = ledger(STUDY, [one]).study
+        assert total.tried == {"confirm": 1}
+        return total.promises == 1
+
+    assert compared("c-0")
+    assert not compared("c-1")  # it was promoted before its job ended: it would meet itself
+    assert compared("c-2") == (against is None)
+
+
+def test_promises_of_an_older_state() -> None:
+    saved = json.loads(json.dumps(context().dump()))
+    saved["promised"] = {"c-1": [0.3, 0.8, "confirm"]}
+    assert ContextState.load(saved).promised == context().promised
 
 
 def test_sums() -> None:

@@ -285,6 +285,8 @@ def test_promises_are_held_against_what_came() -> None:
     key = tuner.study.context_key({"n": 8})
     advice = tuner.advise(key, None)
     tuner.promise(key, advice)
+    state = tuner.contexts[key]
+    assert {p.against for p in state.promised.values()} == {state.introduction.incumbent}
     promised = next(c for c in advice.candidates if c.gain and c.kind is not Kind.EXPLORE)
     explored = next(c for c in advice.candidates if c.kind is Kind.EXPLORE)
     assert promised.gain is not None

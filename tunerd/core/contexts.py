@@ -30,6 +30,15 @@ class Promise:
     kind: Kind
     """Candidates that explore promise nothing; what was predicted of them is compared all the
     same."""
+    against: str | None = None
+    """That incumbent's candidate id; None in older states."""
+
+    def stands(self, candidate_id: str, incumbent: str | None) -> bool:
+        """Whether how far a job is ahead of the present incumbent tells of it: not of a candidate
+        that is the incumbent by now, nor where another one is."""
+        if self.against is None:
+            return candidate_id != incumbent
+        return self.against == incumbent
 
 
 @dataclass(slots=True)
@@ -86,7 +95,8 @@ class ContextState:
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
             "promised": {
-                cid: [p.gain, p.reference, p.kind.value] for cid, p in self.promised.items()
+                cid: [p.gain, p.reference, p.kind.value, p.against]
+                for cid, p in self.promised.items()
             },
             "declined": self.declined,
             "watched": self.watched.dump(),
@@ -108,8 +118,8 @@ class ContextState:
             searched=state["searched"],
             campaign=None if campaign is None else Campaign.load(campaign),
             promised={
-                cid: Promise(gain, reference, Kind(kind))
-                for cid, (gain, reference, kind) in state["promised"].items()
+                cid: Promise(gain, reference, Kind(kind), *against)
+                for cid, (gain, reference, kind, *against) in state["promised"].items()
             },
             declined=state["declined"],
             watched=Here.load(state["watched"]),

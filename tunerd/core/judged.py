@@ -66,9 +66,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=T
     lead: float | None = None
     """How far it was ahead of the incumbent of its time."""
     ahead: float = 0.0
-    """How far that incumbent is ahead of what was launched here first."""
+    """How far its configuration, the incumbent or an earlier one, is ahead of what was launched
+    here first; 0 for any other."""
     promised: float | None = None
-    """Gain over the incumbent that was predicted of the candidate that it followed."""
+    """Gain over the incumbent that was predicted of the candidate that it followed; None where that
+    is no longer the incumbent."""
     kind: Literal["exploit", "explore", "confirm"] | None = None
     """Of that candidate."""
 

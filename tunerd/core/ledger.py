@@ -34,13 +34,18 @@ def entered(contexts: Mapping[str, ContextState], judged: Sequence[Judged]) -> l
 def _entered(state: ContextState, one: Judged) -> Judged:
     introduction, outcome = state.introduction, one.outcome
     promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
+    stands = promise is not None and promise.stands(outcome.config_id, introduction.incumbent)
+    # A job may have been launched under an earlier incumbent, or name advice that never was.
+    ahead = introduction.leads.get(outcome.config_id, 0.0)
+    if outcome.config_id == introduction.incumbent:
+        ahead = introduction.ahead
     lead = None
     if introduction.level is not None and outcome.score is not None:
         lead = outcome.score - introduction.level
     entry = Entry(
         lead=None if lead is None else _short(lead),
-        ahead=_short(introduction.ahead),
-        promised=None if promise is None else _short(promise.gain),
+        ahead=_short(ahead),
+        promised=_short(promise.gain) if promise is not None and stands else None,
         kind=None if promise is None else promise.kind.value,
     )
     return structs.replace(one, outcome=structs.replace(outcome, entry=entry))

@@ -569,9 +569,10 @@ class Tuner:
             return
         reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
         assert reference is not None
+        against = candidate_id(self.study.name, key, advice.incumbent.config)
         self.state(key).promise(
             {
-                c.candidate_id: Promise(c.gain.median, reference, c.kind)
+                c.candidate_id: Promise(c.gain.median, reference, c.kind, against)
                 for c in advice.candidates
                 if c.gain is not None
             }
