@@ -319,3 +319,28 @@ def test_a_campaign_goes_on_without_what_a_limit_rules_out(learned: Tuner) -> No
     assert learned.cancel_campaign("toy|n=16") == len(wanted)
     assert learned.cancel_campaign("toy|n=16") is None
     assert learned.advise("toy|n=16", None).round is None
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_round_of_which_a_limit_leaves_nothing_is_followed_by_the_next(
+    learned: Tuner, left: bool
+) -> None:
+    """At once: where no job comes, nothing else brings another look at the context. Where all that
+    is allowed was tried already, the campaign is over."""
+    learned.impose(Orders(learned.study))
+    learned.start_campaign({"n": 16}, Campaign(4, 2, 3), START)
+    advice = learned.advise("toy|n=16", None)
+    asked = [_plain(c.config) for c in advice.candidates if c.wanted]
+    assert (advice.round, len(asked)) == (0, 4)
+    limits = [forbid(number, config) for number, config in enumerate(asked, 1)]
+    if not left:
+        limits = [pin(1, _plain(learned.contexts["toy|n=16"].evidence.measured()[0][1].config))]
+    learned.impose(Orders(learned.study, limits))
+    advice = learned.advise("toy|n=16", None)
+    wanted = [c for c in advice.candidates if c.wanted]
+    assert (advice.round, len(wanted)) == ((1, 3) if left else (None, 0))
+    assert learned.cancel_campaign("toy|n=16") == (3 if left else None)
+
+
+def _plain(config: Mapping[str, Value]) -> dict[str, Scalar]:
+    return {name: one for name, one in config.items() if not isinstance(one, list)}

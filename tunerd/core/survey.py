@@ -257,7 +257,11 @@ class Survey:
         campaign = self.state.campaign
         if campaign is None:
             return None
-        if campaign.round_done and not campaign.finished:
+        for ask in campaign.asks:
+            if self.space.encode(ask.config) is None:
+                ask.missing = 0  # a new generation of the study or a limit rules it out
+        # A round that asks for nothing would wait for another search, and nothing may bring one.
+        while campaign.round_done and not campaign.finished:
             if campaign.round < 0:
                 round_of = self.start(campaign.next_size, rng)
             else:
@@ -276,13 +280,11 @@ class Survey:
         if campaign.finished:
             self.state.campaign = None
             return None
-        inside = []
-        for ask in campaign.asks:
-            code = self.space.encode(ask.config)
-            if code is None:
-                ask.missing = 0  # a new generation of the study or a limit rules it out
-            elif ask.missing > 0:
-                inside.append((ask, code))
+        inside = [
+            (ask, code)
+            for ask in campaign.asks
+            if ask.missing > 0 and (code := self.space.encode(ask.config)) is not None
+        ]
         known = [code for _, code in inside]
         seen = None if self.model is None or not known else self.outlook(np.stack(known))
         named = self._named(known, seen)
