@@ -108,6 +108,14 @@ def test_every_metric_is_looked_at_or_meant_not_to_be() -> None:
     assert exported - asked == UNWATCHED
 
 
+def test_the_alert_of_drift_claims_no_more_than_is_done() -> None:
+    """Nothing is done about failures, and nothing at all where the study says so."""
+    (text,) = (
+        rule["annotations"]["description"] for rule in RULES if rule["alert"] == "TunerdDrift"
+    )
+    assert "Of failures tunerd only tells. For the others, unless the study says `act" in text
+
+
 def test_every_alert_says_where_its_page_is() -> None:
     page = (ROOT / "docs/alerts.md").read_text()
     for rule in RULES:

@@ -433,8 +433,9 @@ def _right(t: Times) -> tuple[Alert, ...]:
             "> 0",
             "{{ $labels.study }}: jobs no longer are as they were",
             "Jobs are slower or faster than the same jobs were, other configurations are the fast "
-            "ones, or more jobs fail. tunerd makes a new model with the jobs since in front and "
-            "widens its bands until predictions hold again; whether something is wrong with the "
+            "ones, or more jobs fail. Of failures tunerd only tells. For the others, unless the "
+            "study says `act = false`, it makes a new model with the jobs since in front and "
+            "widens its bands until predictions hold again. Whether something is wrong with the "
             "cluster, it cannot know.",
             (
                 "`tunerd status STUDY` says what, where and since when; so does the event on the "
