@@ -1,8 +1,10 @@
 """What a job did with the advice that was there for it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.core.tuning import START, job, study
 from tunerd.core.following import Following, follows
@@ -76,6 +78,40 @@ def test_each_job_is_one_of_four(
     one = job(1, CONTEXT, config, recommendation_id=carries[0], candidate_id=carries[1])
     stay = named(STAY) if published else None
     assert follows(one, named(config), published, stay) == following
+
+
+@pytest.mark.parametrize(
+    ("finished", "started_at", "revision", "following"),
+    [
+        (-1, None, 1, "unasked"),
+        (1, None, 1, "ignored"),
+        (60, -1, 1, "unasked"),
+        (60, 1, 1, "ignored"),
+        (60, 61, 1, "ignored"),  # cannot be: when it ended says what there is to say
+        (60, -24 * 60 * 367, 1, "ignored"),  # nor can this
+        (-1, None, 2, "ignored"),  # there was an earlier one, and when that came is not kept
+    ],
+)
+def test_a_job_that_was_before_the_first_advice_did_not_ignore_it(
+    finished: int, started_at: int | None, revision: int, following: Following
+) -> None:
+    """Minutes after the recommendation was issued."""
+    extra = {}
+    if started_at is not None:
+        extra = {"started_at": (START + timedelta(minutes=started_at)).isoformat()}
+    one = structs.replace(
+        job(1, CONTEXT, OTHER), finished_at=START + timedelta(minutes=finished), extra=extra
+    )
+    told = recommendation(revision=revision)
+    assert follows(one, named(OTHER), told, named(STAY)) == following
+    carries = structs.replace(one, recommendation_id=told.recommendation_id)
+    assert follows(carries, named(OTHER), told, named(STAY)) == "changed"  # its clock is wrong
+
+
+@pytest.mark.parametrize("started_at", ["soon", "2026-01-01T00:00:00", 3, None])
+def test_a_start_that_is_none_is_not_gone_by(started_at: object) -> None:
+    one = structs.replace(job(1, CONTEXT, OTHER), extra={"started_at": started_at})
+    assert follows(one, named(OTHER), TOLD, named(STAY)) == "ignored"
 
 
 @pytest.mark.parametrize(("x", "following"), [(1, "followed"), (2, "changed")])

@@ -22,7 +22,7 @@ from tunerd.core.decide import LARGEST
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.following import Following, follows
 from tunerd.core.model import Model, Outlook
-from tunerd.core.observation import Observation, Ran, Status, Value
+from tunerd.core.observation import Observation, Ran, Status, Value, started
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
 
@@ -39,9 +39,6 @@ __all__ = [
     "judge",
     "nobody",
 ]
-
-LONGEST_H = 24 * 366.0
-"""Hours; a job that claims to have run for longer has a wrong clock."""
 
 _RAN = {Ran.YES: True, Ran.NO: False, Ran.WEAK_NO: False, Ran.UNKNOWN: None}
 
@@ -377,14 +374,11 @@ def _as_if(job: Observation, config: Mapping[str, Value]) -> Observation:
 
 
 def _gpu_hours(job: Observation) -> float | None:
-    started = job.extra.get("started_at")
-    if job.gpus is None or job.gpus <= 0 or not isinstance(started, str):
+    began = started(job)
+    if job.gpus is None or job.gpus <= 0 or began is None:
         return None
-    try:
-        hours = (job.finished_at - datetime.fromisoformat(started)).total_seconds() / 3600
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return _short(job.gpus * hours) if 0 < hours < LONGEST_H else None
+    hours = (job.finished_at - began).total_seconds() / 3600
+    return _short(job.gpus * hours) if hours > 0 else None
 
 
 def _short(value: float) -> float:

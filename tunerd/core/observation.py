@@ -6,7 +6,10 @@ from enum import Enum, StrEnum
 
 import msgspec
 
-__all__ = ["Observation", "Ran", "Scalar", "Status", "Value"]
+__all__ = ["Observation", "Ran", "Scalar", "Status", "Value", "started"]
+
+LONGEST_H = 24 * 366.0
+"""Hours; a job that claims to have run for longer has a wrong clock."""
 
 Scalar = bool | int | float | str | None
 """One value of a context feature or parameter; ``None`` is missing."""
@@ -70,3 +73,16 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     """Event fields that nothing reads yet (nodes, labels, times, unknown ones)."""
     content_hash: str = ""
     """SHA-256 of the event's canonical content: tells a duplicate from a conflict."""
+
+
+def started(job: Observation) -> datetime | None:
+    """When a job began; None where its event does not say so, or what cannot be."""
+    told = job.extra.get("started_at")
+    if not isinstance(told, str):
+        return None
+    try:
+        began = datetime.fromisoformat(told)
+        hours = (job.finished_at - began).total_seconds() / 3600
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return began if 0 <= hours < LONGEST_H else None
