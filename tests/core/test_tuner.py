@@ -330,6 +330,23 @@ def test_promises_are_held_against_what_came() -> None:
     assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
 
 
+def test_what_a_round_asks_for_stays_wanted_when_the_incumbent_moves() -> None:
+    """Steps go from the incumbent, and what the round finds takes its place."""
+    tuner = Tuner(parse_study(f"{TEXT}\n[limits]\nmax_changes = 2\n"), Inline())
+    start: dict[str, Value] = {"x": 2, "y": "a", "z": False}
+    tuner.learn([job(i, {"n": 8}, start, speed=true_speed({"n": 8}, start)) for i in range(1, 7)])
+    key = tuner.start_campaign({"n": 8}, Campaign(12, 1, 4, repeats=2), START)
+    missing, moved = [], 0
+    while (advice := tuner.advise(key, None)).round == 0:
+        wanted = [c for c in advice.candidates if c.wanted]
+        missing.append(sum(c.wanted for c in wanted))
+        moved += advice.incumbent is not None and advice.incumbent.config != start
+        run = wanted[0].config
+        tuner.learn([job(tuner.sequence + 1, {"n": 8}, run, speed=true_speed({"n": 8}, run))])
+    assert moved
+    assert missing == list(range(24, 0, -1))
+
+
 def test_a_campaign_that_began_before_its_bound_could_be_chosen_goes_on() -> None:
     begun = Campaign(3, 1, 2)
     assert Campaign.load(begun.dump()) == begun

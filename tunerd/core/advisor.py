@@ -79,7 +79,9 @@ class Advisor:
         features: FeatureMap,
     ) -> Survey:
         space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
-        return Survey(self.study, key, state, space, whole, self.orders, model, bands, features)
+        return Survey(
+            self.study, key, state, space, space, whole, self.orders, model, bands, features
+        )
 
     def _settle(
         self,

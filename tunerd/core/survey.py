@@ -45,6 +45,8 @@ class Survey:
     key: str
     state: ContextState
     space: Space
+    """As operators' limits and the study's on steps leave it."""
+    ordered: Space
     """As operators' limits leave it."""
     whole: Space
     """As the study file leaves it."""
@@ -258,7 +260,8 @@ class Survey:
         if campaign is None:
             return None
         for ask in campaign.asks:
-            if self.space.encode(ask.config) is None:
+            # Not by steps: they are counted from an incumbent that the round itself may move.
+            if self.ordered.encode(ask.config) is None:
                 ask.missing = 0  # a new generation of the study or a limit rules it out
         # A round that asks for nothing would wait for another search, and nothing may bring one.
         while campaign.round_done and not campaign.finished:
@@ -283,7 +286,7 @@ class Survey:
         inside = [
             (ask, code)
             for ask in campaign.asks
-            if ask.missing > 0 and (code := self.space.encode(ask.config)) is not None
+            if ask.missing > 0 and (code := self.ordered.encode(ask.config)) is not None
         ]
         known = [code for _, code in inside]
         seen = None if self.model is None or not known else self.outlook(np.stack(known))
