@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tunerd.client
-from tunerd.client import Choice, JobReporter, Recommendations, context_key
+from tunerd.client import MOST_WANTED, Choice, JobReporter, Recommendations, context_key
+from tunerd.core import survey
 from tunerd.core.context import BucketValue, ValueType, canonical_context_key, clean_value
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.recommendation import (
@@ -204,6 +205,39 @@ class TestProfilingRounds:
         assert self.launch(recommendations, "a", "b") == ["c1", None]
         recommendations.take(KEY, message(wanted=(1,), round=2, revision=2))
         assert self.launch(recommendations, "c", "d") == ["c1", None]
+
+    @pytest.mark.parametrize("other", [(1, 1, 1), (2, 1), (1, 2)])
+    def test_another_campaign_counts_anew_in_a_round_of_the_same_number(
+        self, other: tuple[int, ...]
+    ) -> None:
+        """It took the place of the first, and wants what was launched for that one too."""
+        recommendations = holding(message(wanted=(1, 1), round=0))
+        assert self.launch(recommendations, 1, 2, 3) == ["c1", "c2", None]
+        recommendations.take(KEY, message(wanted=other, round=0, revision=2))
+        asked = [f"c{rank}" for rank, runs in enumerate(other, 1) for _ in range(runs)]
+        assert self.launch(recommendations, 4, 5, 6, 7) == [*asked, None, None][:4]
+
+    def test_what_had_ended_and_is_wanted_again_is_of_another_campaign(self) -> None:
+        recommendations = holding(message(wanted=(1, 1), round=0))
+        assert self.launch(recommendations, 1, 2) == ["c1", "c2"]
+        recommendations.take(KEY, message(wanted=(0, 1), round=0, revision=2))
+        assert self.launch(recommendations, 3) == [None]
+        recommendations.take(KEY, message(wanted=(1, 1), round=0, revision=3))
+        assert self.launch(recommendations, 4, 5, 6) == ["c1", "c2", None]
+
+    def test_a_round_of_which_one_message_holds_a_part_goes_on(self) -> None:
+        """The next candidates are named as runs end, and one may give way to a better one."""
+        wanted = (1,) * MOST_WANTED
+        recommendations = holding(message(wanted=wanted, round=0))
+        launched = self.launch(recommendations, *range(MOST_WANTED))
+        assert None not in launched
+        recommendations.take(KEY, message(wanted=(0, *wanted), round=0, revision=2))
+        assert self.launch(recommendations, "a", "b") == [f"c{MOST_WANTED + 1}", None]
+        recommendations.take(KEY, message(wanted=(1, *wanted[1:]), round=0, revision=3))
+        assert self.launch(recommendations, "c") == [None]
+
+    def test_both_sides_agree_on_how_much_one_message_asks_for(self) -> None:
+        assert survey.MOST_WANTED == MOST_WANTED
 
     def test_what_others_launched_is_taken_off(self) -> None:
         recommendations = holding(message(wanted=(2, 1), round=1))

@@ -39,6 +39,8 @@ STATUSES = (
     "node_failure",
 )
 MAX_EVENT_BYTES = 256 * 1024
+MOST_WANTED = 100
+"""Candidates of a round that one message names; the next follow as their runs end."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,9 @@ class Recommendations:
             self._rounds.pop(key, None)
             return
         round_ = self._rounds.get(key)
-        if round_ is None or round_.number != message.get("round"):
+        if round_ is None or round_.number != message.get("round") or round_.asks_anew(wanted):
             round_ = self._rounds[key] = _Round(message.get("round"))
+        round_.wanted = wanted
         for candidate_id, runs in wanted.items():
             # A revision says how many runs are still missing; what was launched counts from the
             # most that the round asked for, or a job that ended would be launched again.
@@ -242,8 +245,18 @@ class _Round:
 
     def __init__(self, number: object) -> None:
         self.number = number
+        self.wanted: dict[str, int] = {}
+        """As the latest revision says."""
         self.runs: dict[str, int] = {}
         self.jobs: dict[str, set[str]] = {}
+
+    def asks_anew(self, wanted: Mapping[str, int]) -> bool:
+        """Whether another campaign has taken its place, in a round of the same number: what is
+        missing only ever gets less. A full message may have left out what the next one names."""
+        full = len(self.wanted) >= MOST_WANTED
+        return any(
+            runs > self.wanted.get(name, runs if full else 0) for name, runs in wanted.items()
+        )
 
     def choose(
         self, message: dict[str, Any], job_id: str, launched: Mapping[str, int]
