@@ -285,6 +285,13 @@ def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
     assert context.introduction.ahead == 0.0
 
 
+def test_what_gave_way_in_a_campaign_is_run_again_after_a_drift() -> None:
+    context = profiled(0, 0.2)
+    context.introduction.reopen(context.sequence)
+    assert context.introduction.incumbent == "new-7"
+    assert context.introduction.recheck[0] == "old"
+
+
 def profiled(seed: int, gain: float) -> Context:
     """A context after a campaign that ran 24 configurations three times each, one of them so much
     better than all others, which are equally fast."""

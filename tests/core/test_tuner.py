@@ -259,6 +259,27 @@ def test_what_an_order_puts_in_place_is_held_against_what_it_rules_out() -> None
     assert ahead(Order(2, "forbid", {}, {"x": 1})) == pytest.approx(pinned)
 
 
+def test_where_most_jobs_explore_leads_are_counted_from_who_is_recommended() -> None:
+    rng = np.random.default_rng(0)
+    tuner = Tuner(study(explore_share="0.6"), Inline())
+    key = tuner.study.context_key({"n": 8})
+    serves: dict[str, Value] = {"x": 2, "y": "a", "z": False}
+    better = serves | {"x": 3}
+    state, other = None, 0
+    for i in range(1, 41):
+        run, speed = (better, 830) if i > 6 and i % 2 else (serves, 800)
+        tuner.learn([job(i, {"n": 8}, run, speed=speed * math.exp(rng.normal(0, 0.04)))])
+        said = tuner.advise(key, None).incumbent
+        state = tuner.contexts[key]
+        assert said is not None
+        counted = state.evidence.trials[str(state.introduction.incumbent)].config
+        assert counted == said.config
+        other += counted == better
+    assert state is not None
+    assert other
+    assert state.introduction.verdicts == []
+
+
 def test_a_campaign_asks_round_by_round_and_ends() -> None:
     tuner = Tuner(study(), Inline())
     campaign = Campaign(jobs=6, rounds=2, round_size=3, repeats=1)

@@ -91,12 +91,13 @@ class Advisor:
         *,
         profiling: bool,
     ) -> None:
-        """Draw the consequences of what is being introduced."""
+        """Draw the consequences of what is being introduced. Where most jobs are there to find
+        something no test decides what is recommended: nor may one decide what leads count from."""
         allowed, barred = survey.rivals
         state.introduction.settle(
             allowed,
             self.study.min_feasible,
-            profiling=profiling,
+            profiling=profiling or self._exploring,
             sequence=sequence,
             at=state.last_job_at.isoformat() if state.last_job_at else "",
             scale=survey.unit,

@@ -7,8 +7,9 @@ whatever slows the whole cluster cancels. A test that may be looked at after eve
 is held against the level of the one before, which comes back when it does not keep up. Each ends
 with a verdict, which says what the introduction cost and won.
 
-Where the incumbent itself has hardly been run, or a campaign profiles the context, nothing is held
-against it: there the best estimate is the incumbent. Constant time and bounded state per job.
+Where the incumbent itself has hardly been run, a campaign profiles the context, or most jobs are
+there to find something, nothing is held against it: there the best estimate is the incumbent.
+Constant time and bounded state per job.
 """
 
 import math
@@ -329,7 +330,8 @@ class Introduction:
     verdicts: list[Verdict] = field(default_factory=list)
     """The latest ones."""
     formers: list[str] = field(default_factory=list)
-    """Incumbents that gave way in a test: the first one here, and the latest ones."""
+    """Established incumbents that gave way to what is better: the first one here, and the latest
+    ones."""
     recheck: list[str] = field(default_factory=list)
     """What has to be run again after a drift, because it was the incumbent once."""
     untested: Untested | None = None
@@ -420,8 +422,8 @@ class Introduction:
         """Draw the consequences of what was seen; says who is the incumbent.
 
         ``rivals`` are all configurations that may be run and were measured, ``barred`` those that
-        only a limit rules out. With ``profiling`` a campaign is under way: the best estimate is
-        the incumbent.
+        only a limit rules out. With ``profiling`` a campaign is under way, or most jobs are there
+        to find something: the best estimate is the incumbent.
         """
         self.scale = scale
         known = {r.candidate_id: r for r in rivals if r.trial.run_share >= min_feasible}
@@ -435,6 +437,8 @@ class Introduction:
             best = elect(list(known.values()))
             if best is None or best.candidate_id != self.incumbent:
                 ahead = self._estimated(best, [*rivals, *barred])
+                if current is not None and self.established:
+                    self._remember(current.candidate_id)
                 self._install(best.candidate_id if best else None, ahead)
                 self.level = best.estimate.mean if best else None
             self.established = best is not None and best.trial.runs >= ESTABLISHED
@@ -607,8 +611,7 @@ class Introduction:
         _, winner = max(won)
         former = self.incumbent
         assert former is not None
-        earlier = [one for one in self.formers if one != former]
-        self.formers = [*earlier[:1], *earlier[1:][2 - MOST_FORMERS :], former]
+        self._remember(former)
         duel = self.duels[winner]
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
@@ -618,6 +621,10 @@ class Introduction:
         self.established = True
         self.level = duel.level + gain
         self.probation = Probation(former, duel.level, noise, gain=gain)
+
+    def _remember(self, former: str) -> None:
+        earlier = [one for one in self.formers if one != former]
+        self.formers = [*earlier[:1], *earlier[1:][2 - MOST_FORMERS :], former]
 
     def _withdraw(self, rivals: Sequence[Measured], now: tuple[int, str]) -> None:
         """Take back what is worse, or most likely so, and what nobody will ever tell apart."""
