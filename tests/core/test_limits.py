@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.tuning import TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.limits import Influence, near, reachable
-from tunerd.core.observation import Value
+from tunerd.core.observation import Observation, Value
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
 from tunerd.core.study.parts import LimitOptions
@@ -178,3 +178,97 @@ def test_one_slow_node_counts_at_most_its_share() -> None:
     assert sum(counted) == 1
     again = Influence.load(json.loads(json.dumps(influence.dump())))
     assert again == influence
+
+
+def ran_by(users: list[str], nodes: list[str], sequence: int = 1) -> Observation:
+    plain = job(sequence, {"n": 8}, {})
+    user = users[0] if users else None
+    return msgspec.structs.replace(plain, user=user, extra={"nodes": nodes})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    often=st.lists(st.integers(1, 9), min_size=2, max_size=14),
+    share=st.sampled_from([0.05, 0.1, 0.25, 0.5, 0.8]),
+    users=st.booleans(),
+    tried=st.sampled_from([0.1, 0.5, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_nobody_is_a_job_above_his_share_and_somebody_always_counts(
+    often: list[int], share: float, users: bool, tried: float, seed: int
+) -> None:
+    """Users, or nodes one at a time, take turns at random, each as often as ever; a share of their
+    jobs tries a new configuration. Whoever runs it next, there is one whose job would count."""
+    rng = np.random.default_rng(seed)
+    names = [f"u{i}" for i in range(len(often))]
+    limits = LimitOptions(max_user_share=share, max_node_share=share)
+    influence, jobs, counted, ran = Influence(), Counter[str](), Counter[str](), 0
+    after_half = 0
+
+    def one(name: str) -> Observation:
+        return ran_by([name], []) if users else ran_by([], [name])
+
+    for i in range(400):
+        who = names[int(rng.choice(len(often), p=np.array(often) / sum(often)))]
+        new = bool(rng.random() < tried)
+        jobs[who] += 1
+        ran += new
+        if influence.counts("new" if new else "old", one(who), limits) and new:
+            counted[who] += 1
+            after_half += i >= 200
+            fair = max(share, jobs[who] / jobs.total())
+            assert counted[who] <= max(1.0, fair * counted.total() + (1.0 if users else 2.0))
+        if i % 20 == 19:
+            state = influence.dump()
+            again = [Influence.load(json.loads(json.dumps(state))) for _ in names]
+            assert any(
+                copy.counts("new", one(name), limits)
+                for copy, name in zip(again, names, strict=True)
+            )
+    assert counted.total() >= min(ran / 8, 5)
+    assert after_half or ran < 60
+
+
+@pytest.mark.parametrize(
+    ("nodes", "each", "users"),
+    [(3, 2, 0), (4, 3, 0), (12, 8, 0), (16, 15, 0), (8, 4, 2), (16, 8, 2)],
+)
+def test_jobs_of_several_nodes_go_on_counting_on_a_small_cluster(
+    nodes: int, each: int, users: int
+) -> None:
+    """Every job has a node that has all that is its share: refused for each, none would count."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        influence, limits = Influence(), LimitOptions()
+        jobs, counted, ran, total = Counter[str](), Counter[str](), 0, 0
+        for _ in range(1500):
+            user = [f"u{rng.integers(users)}"] if users else []
+            names = [f"n{i}" for i in rng.permutation(nodes)[:each].tolist()]
+            jobs.update([*names, "all"])
+            new = rng.random() < 0.1
+            ran += new
+            if influence.counts("new" if new else "old", ran_by(user, names), limits) and new:
+                counted.update(names)
+                total += 1
+                for name in names:
+                    fair = max(0.5, jobs[name] / jobs["all"])
+                    assert counted[name] <= fair * total + 5
+        assert total >= ran / 7
+
+
+def test_a_node_that_is_in_all_jobs_of_a_configuration_counts_at_most_its_share() -> None:
+    """However many others are beside it, which have had their share as well."""
+    rng = np.random.default_rng(0)
+    influence, limits = Influence(), LimitOptions()
+    total, slow = 0, 0
+    for i in range(3000):
+        others = [f"n{k}" for k in rng.permutation(12)[:8].tolist()]
+        if i % 10:
+            influence.counts("old", ran_by([], others), limits)
+            continue
+        names = ["n0", *[one for one in others if one != "n0"][:7]] if i % 30 else others[:8]
+        if influence.counts("new", ran_by([], names), limits):
+            total += 1
+            slow += "n0" in names
+    assert total > 90
+    assert slow <= (8 / 12 + 0.03) * total + 3

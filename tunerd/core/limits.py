@@ -5,7 +5,8 @@ baseline, in at most so many values, and on a parameter's grid by at most so man
 beyond is no part of the space while that serves; a better one nearer by is promoted first, and the
 next step goes from there. *Influence*: of a configuration's evidence in one context, no user and no
 node counts for more than a stated share, or than their share of all jobs there where that is
-larger: whoever runs everything by himself counts in full.
+larger: whoever runs everything by himself counts in full. A user may be above his share by less
+than a job, nodes by a few, where jobs of several nodes take turns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,26 +120,53 @@ class Influence:
     """Candidate id → user or node → jobs that counted; all of them under the empty name."""
 
     def counts(self, candidate_id: str, job: Observation, limits: LimitOptions) -> bool:
-        """Enter a job; says whether it counts as evidence for its configuration."""
-        named = [(name, limits.max_user_share) for name in _users(job)]
-        named += [(name, limits.max_node_share) for name in _nodes(job)]
+        """Enter a job that says something of its configuration; says whether it counts as evidence
+        for it.
+
+        A name whose next job would pass its share may still pass it by less than that job: two who
+        share everything evenly would else each wait for ever for the other.
+        """
+        named = dict.fromkeys(_users(job), limits.max_user_share)
+        named |= dict.fromkeys(_nodes(job), limits.max_node_share)
         self.jobs += 1
-        for name, _ in named:
+        for name in named:
             self.who[name] = self.who.get(name, 0) + 1
-        _bound(self.who, WHO, {name for name, _ in named})
+        _bound(self.who, WHO, set(named))
         ran = self.configs.pop(candidate_id, {})
         self.configs[candidate_id] = ran
         while len(self.configs) > CONFIGS:
             del self.configs[next(iter(self.configs))]
-        total = ran.get("", 0) + 1
-        for name, share in named:
-            fair = max(share, self.who[name] / self.jobs)
-            if ran.get(name, 0) + 1 > max(1.0, fair * total + 1e-9):
-                return False
-        for name in ["", *(name for name, _ in named)]:
+        over = self._over(ran, limits)
+        above = [name for name in named if name in over]
+        if any(name.startswith("u:") for name in above) or self._moves_away(above, over):
+            return False
+        for name in ["", *named]:
             ran[name] = ran.get(name, 0) + 1
         _bound(ran, WHO, {""})
         return True
+
+    def _over(self, ran: Mapping[str, int], limits: LimitOptions) -> dict[str, tuple[float, float]]:
+        """Whoever has all that is his share of a configuration's evidence: the share, and by how
+        many jobs he is above it."""
+        over, total = {}, ran.get("", 0)
+        for name, jobs in ran.items():
+            least = limits.max_user_share if name.startswith("u:") else limits.max_node_share
+            share = max(least, self.who.get(name, 0) / self.jobs)
+            if name and jobs >= max(1.0, share * (total + 1) - 1e-9):
+                over[name] = share, jobs - share * total
+        return over
+
+    @staticmethod
+    def _moves_away(above: Sequence[str], over: Mapping[str, tuple[float, float]]) -> bool:
+        """Whether one more job with the nodes ``above`` takes more away from their shares than it
+        takes others back to theirs: the slope of the sum of squares of what is ``over``.
+
+        Where jobs have several nodes of few, as 8 of 12, soon every job has one that is over. Were
+        it refused for that, nothing would count any more. Over all jobs that come this slope is
+        never above 0 while nodes come as often as everywhere in the context: some of them count.
+        """
+        up = sum(over[name][1] for name in above)
+        return up > sum(share * jobs for share, jobs in over.values()) + 1e-9
 
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
