@@ -272,3 +272,34 @@ def test_a_node_that_is_in_all_jobs_of_a_configuration_counts_at_most_its_share(
             slow += "n0" in names
     assert total > 90
     assert slow <= (8 / 12 + 0.03) * total + 3
+
+
+@pytest.mark.parametrize("between", [0, 1, 3])
+def test_who_comes_new_to_what_many_nodes_have_run_counts_at_most_his_share(between: int) -> None:
+    """Of all that ran it only so many are remembered; the new one is, also with others between."""
+    influence, limits, count = Influence(), LimitOptions(max_user_share=0.25), 0
+
+    def others(name: str) -> bool:
+        nonlocal count
+        count += 1
+        one = ran_by([f"u{count % 10}"], [f"n{count * 7 % 100}"])
+        return influence.counts(name, one, limits)
+
+    total, zoe = sum(others("new") for _ in range(300)), 0
+    for _ in range(6000):  # a small share of all that runs here
+        others("old")
+    for _ in range(600):
+        counts = influence.counts("new", ran_by(["zoe"], ["slow"]), limits)
+        zoe, total = zoe + counts, total + counts
+        total += sum(others("new") for _ in range(between))
+    assert 50 < zoe <= 0.25 * total + 1
+
+
+def test_all_nodes_of_a_large_job_are_remembered_beside_others() -> None:
+    influence, limits = Influence(), LimitOptions()
+    for i in range(200):
+        influence.counts("new", ran_by([], [f"n{i % 100}"]), limits)
+        influence.counts("old", ran_by([], [f"n{i % 100}"]), limits)
+    large = [f"large-{i}" for i in range(16)]
+    counted = sum(influence.counts("new", ran_by(["zoe"], large), limits) for _ in range(400))
+    assert counted <= 201

@@ -142,7 +142,7 @@ class Influence:
             return False
         for name in ["", *named]:
             ran[name] = ran.get(name, 0) + 1
-        _bound(ran, WHO, {""})
+        _bound(ran, WHO, {"", *named})  # else who is new among many is forgotten each time
         return True
 
     def _over(self, ran: Mapping[str, int], limits: LimitOptions) -> dict[str, tuple[float, float]]:
