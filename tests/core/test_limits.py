@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.tuning import TEXT, Inline, job, random_jobs, study, true_speed
+from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
+from tunerd.core.campaign import Campaign
 from tunerd.core.limits import Influence, near, reachable
-from tunerd.core.observation import Observation, Value
+from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
 from tunerd.core.study.parts import LimitOptions
@@ -303,3 +305,49 @@ def test_all_nodes_of_a_large_job_are_remembered_beside_others() -> None:
     large = [f"large-{i}" for i in range(16)]
     counted = sum(influence.counts("new", ran_by(["zoe"], large), limits) for _ in range(400))
     assert counted <= 201
+
+
+def of_many(tuner: Tuner, count: int, config: dict[str, Value]) -> None:
+    """Jobs of twelve users in turn."""
+    first = tuner.sequence + 1
+    for i in range(first, first + count):
+        tuner.learn([by(f"u{i % 12}", job(i, {"n": 8}, config, speed=800.0))])
+
+
+def by(user: str, one: Observation) -> Observation:
+    return msgspec.structs.replace(one, user=user)
+
+
+def test_failures_above_a_share_do_not_count_for_a_configuration() -> None:
+    """One user runs out of memory again and again where all others do not."""
+    tuner = Tuner(limited("max_user_share = 0.1"), Inline())
+    base: dict[str, Value] = {"x": 2, "y": "a", "z": False}
+    fast: dict[str, Value] = {"x": 4, "y": "a", "z": False}
+    of_many(tuner, 400, base)
+    of_many(tuner, 12, fast)
+    first = tuner.sequence + 1
+    for i in range(first, first + 20):
+        failing = job(i, {"n": 8}, fast, status=Status.OUT_OF_MEMORY)
+        tuner.learn([by("zoe", failing)])
+    trials = tuner.contexts[tuner.study.context_key({"n": 8})].evidence.trials.values()
+    tried = next(one for one in trials if one.config == fast)
+    assert tried.ran >= 10
+    assert tried.failures <= 2
+    assert tried.run_share >= tuner.study.min_feasible
+
+
+def test_a_campaign_counts_runs_above_a_share() -> None:
+    """Who profiles a context runs what it asks for: the round must end."""
+    tuner = Tuner(limited("max_user_share = 0.1"), Inline())
+    of_many(tuner, 200, {"x": 2, "y": "a", "z": False})
+    now = START + timedelta(days=1)
+    key = tuner.start_campaign({"n": 8}, Campaign(3, 1, 2, repeats=4), now)
+    asked = [c for c in tuner.advise(key, None).candidates if c.wanted]
+    assert asked
+    for one in asked:
+        for _ in range(4):
+            again = job(tuner.sequence + 1, {"n": 8}, one.config, speed=700.0)
+            tuner.learn([by("zoe", again)])
+    campaign = tuner.contexts[key].campaign
+    assert campaign is not None
+    assert campaign.missing == 0

@@ -281,23 +281,24 @@ class Tuner:
         observation, cid, config, _ = job
         state = self.contexts[key]
         ran = self.study.ran(observation)
+        counted = ran
         if not state.influence.counts(cid, observation, self.study.limits):
-            score = None
+            score, counted = None, Ran.UNKNOWN
         state.evidence.add(
             cid,
             config,
             score,
-            ran,
+            counted,
             unasked=observation.recommendation_id is None,
             sequence=observation.sequence,
             weight=weight,
         )
         if not observation.history:
-            self._compare(observation, state, score, ran)
+            self._compare(observation, state, score, counted)
             usable = None if ran is Ran.NO else score
             state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not Ran.UNKNOWN:
-                state.campaign.count(cid)
+                state.campaign.count(cid)  # above a share or not: what was asked for was run
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
