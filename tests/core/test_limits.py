@@ -351,3 +351,20 @@ def test_a_campaign_counts_runs_above_a_share() -> None:
     campaign = tuner.contexts[key].campaign
     assert campaign is not None
     assert campaign.missing == 0
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.PREEMPTED, Status.NODE_FAILURE])
+def test_jobs_that_say_nothing_take_nobodys_share(status: Status) -> None:
+    """Neither the place of one's own run nor room for more of another's."""
+    tuner = Tuner(limited("max_user_share = 0.5"), Inline())
+    of_many(tuner, 200, {"x": 2, "y": "a", "z": False})
+    other: dict[str, Value] = {"x": 3, "y": "a", "z": False}
+    runs = []
+    for user, speeds in (("zoe", (None, None, 850.0)), ("bob", (None,) * 20), ("zoe", (850.0,) * 9)):
+        for speed in speeds:
+            how = status if speed is None else Status.SUCCEEDED
+            again = job(tuner.sequence + 1, {"n": 8}, other, speed=speed, status=how)
+            tuner.learn([by(user, again)])
+        trials = tuner.contexts[tuner.study.context_key({"n": 8})].evidence.trials.values()
+        runs.append(next(one.runs for one in trials if one.config == other))
+    assert runs == [1, 1, 1]

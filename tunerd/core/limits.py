@@ -111,7 +111,8 @@ def _unordered(space: Space) -> BoolArray:
 
 @dataclass(slots=True)
 class Influence:
-    """Who ran what in one context, in jobs that counted."""
+    """Who ran what in one context, in jobs that say something of their configuration: what was
+    cancelled takes nobody's share, and adds to no one's."""
 
     jobs: int = 0
     who: dict[str, int] = field(default_factory=dict)

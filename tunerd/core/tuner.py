@@ -282,7 +282,8 @@ class Tuner:
         state = self.contexts[key]
         ran = self.study.ran(observation)
         counted = ran
-        if not state.influence.counts(cid, observation, self.study.limits):
+        says = score is not None or ran is not Ran.UNKNOWN  # else it takes nobody's share
+        if says and not state.influence.counts(cid, observation, self.study.limits):
             score, counted = None, Ran.UNKNOWN
         state.evidence.add(
             cid,
