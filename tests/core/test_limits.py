@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.campaign import Campaign
 from tunerd.core.limits import Influence, near, reachable
-from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.observation import Observation, Scalar, Status, Value
+from tunerd.core.orders import Order, Orders
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
 from tunerd.core.study.parts import LimitOptions
@@ -360,7 +362,11 @@ def test_jobs_that_say_nothing_take_nobodys_share(status: Status) -> None:
     of_many(tuner, 200, {"x": 2, "y": "a", "z": False})
     other: dict[str, Value] = {"x": 3, "y": "a", "z": False}
     runs = []
-    for user, speeds in (("zoe", (None, None, 850.0)), ("bob", (None,) * 20), ("zoe", (850.0,) * 9)):
+    for user, speeds in (
+        ("zoe", (None, None, 850.0)),
+        ("bob", (None,) * 20),
+        ("zoe", (850.0,) * 9),
+    ):
         for speed in speeds:
             how = status if speed is None else Status.SUCCEEDED
             again = job(tuner.sequence + 1, {"n": 8}, other, speed=speed, status=how)
@@ -368,3 +374,88 @@ def test_jobs_that_say_nothing_take_nobodys_share(status: Status) -> None:
         trials = tuner.contexts[tuner.study.context_key({"n": 8})].evidence.trials.values()
         runs.append(next(one.runs for one in trials if one.config == other))
     assert runs == [1, 1, 1]
+
+
+def led_by(
+    tuner: Tuner, launched: Sequence[tuple[Mapping[str, Scalar], float]], rounds: int
+) -> list[str]:
+    """What was the incumbent, one after the other, while people launch these side by side."""
+    key, found = tuner.study.context_key({"n": 8}), list[str]()
+    rng = np.random.default_rng(tuner.sequence)
+    for _ in range(rounds):
+        for config, speed in launched:
+            seen = speed * float(np.exp(rng.normal(0, 0.02)))
+            tuner.learn([job(tuner.sequence + 1, {"n": 8}, config, speed=seen)])
+        stated = tuner.advise(key, None).incumbent
+        now = "" if stated is None else json.dumps(stated.config)
+        found += [now] if found[-1:] != [now] else []
+    return found
+
+
+BASE: dict[str, Scalar] = {"x": 2, "y": "a", "z": False}
+STEP: dict[str, Scalar] = {"x": 3, "y": "a", "z": False}
+NEXT: dict[str, Scalar] = {"x": 4, "y": "a", "z": False}
+FAR: dict[str, Scalar] = {"x": 6, "y": "c", "z": True}
+STEPS = "max_changes = 1\nmax_steps = { x = 1 }"
+
+
+@pytest.mark.parametrize("share", ["0.1", "0.5"])
+def test_what_is_beyond_the_steps_is_not_promoted_and_the_reason_says_so(share: str) -> None:
+    """However fast it is where people launch it by themselves."""
+    text = TEXT.replace("explore_share = 0.5", f"explore_share = {share}")
+    tuner = Tuner(parse_study(f"{text}\n[limits]\n{STEPS}"), Inline())
+    assert led_by(tuner, [(BASE, 800.0)], 5) == [json.dumps(BASE)]
+    assert led_by(tuner, [(BASE, 800.0), (FAR, 1400.0)], 40) == [json.dumps(BASE)]
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    assert "They rule out a measured configuration that is 7" in advice.reason
+    # A test that it has won by then is not lost.
+    assert "given_up" not in {one.outcome for one in tuner.contexts[key].introduction.verdicts}
+
+
+def test_a_better_one_nearby_is_promoted_first_and_the_next_step_goes_from_there() -> None:
+    tuner = Tuner(limited(STEPS), Inline())
+    led_by(tuner, [(BASE, 800.0)], 5)
+    launched = [(BASE, 800.0), (STEP, 1000.0), (NEXT, 1250.0)]
+    assert led_by(tuner, launched, 30) == [json.dumps(one) for one in (BASE, STEP, NEXT)]
+
+
+def test_the_first_incumbent_is_what_people_run_however_far_from_the_baseline() -> None:
+    """Nor does a single job that came before keep it away."""
+    tuner = Tuner(limited(STEPS), Inline())
+    led_by(tuner, [(STEP, 800.0)], 1)
+    assert led_by(tuner, [(FAR, 1400.0)], 4)[-1] == json.dumps(FAR)
+    assert led_by(tuner, [(FAR, 1400.0), (BASE, 800.0)], 5) == [json.dumps(FAR)]
+
+
+@pytest.mark.parametrize(
+    "order", [Order(1, "forbid", {}, BASE), Order(1, "pin", {}, {"y": "c"}), None]
+)
+def test_where_the_incumbent_is_ruled_out_and_nothing_is_near_the_best_of_all_takes_over(
+    order: Order | None,
+) -> None:
+    """By an order, or by its failures."""
+    tuner = Tuner(limited(STEPS), Inline())
+    led_by(tuner, [(BASE, 800.0)], 5)
+    assert led_by(tuner, [(BASE, 800.0), (FAR, 1400.0)], 5) == [json.dumps(BASE)]
+    if order is None:
+        for _ in range(10):
+            failing = job(tuner.sequence + 1, {"n": 8}, BASE, status=Status.OUT_OF_MEMORY)
+            tuner.learn([failing])
+    else:
+        tuner.impose(Orders(tuner.study, [order]))
+    advice = tuner.advise(tuner.study.context_key({"n": 8}), None)
+    assert advice.incumbent is not None
+    assert advice.incumbent.config == FAR
+    assert advice.candidates
+
+
+def test_a_campaign_keeps_to_the_steps_as_well() -> None:
+    """While it profiles, the best estimate is the incumbent: of what is within the limits."""
+    tuner = Tuner(limited(STEPS), Inline())
+    led_by(tuner, [(BASE, 800.0)], 5)
+    led_by(tuner, [(BASE, 800.0), (FAR, 1400.0)], 5)
+    tuner.start_campaign({"n": 8}, Campaign(3, 2, 2), START + timedelta(days=1))
+    found = led_by(tuner, [(BASE, 800.0), (STEP, 1000.0), (FAR, 1400.0)], 8)
+    assert json.dumps(FAR) not in found
+    assert found[-1] == json.dumps(STEP)

@@ -12,6 +12,7 @@ from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice, decide
 from tunerd.core.features import FeatureMap
+from tunerd.core.introduction import ESTABLISHED
 from tunerd.core.limits import reachable
 from tunerd.core.model import Model
 from tunerd.core.observation import Scalar, Value
@@ -128,6 +129,23 @@ class Advisor:
             del self._reach[next(iter(self._reach))]
         return found
 
+    def _stepping(self, key: str, state: ContextState, survey: Survey) -> Survey:
+        """What of a context the next incumbent may come from: what the study's limits on steps
+        leave around the present one. All of it where there is none, or nothing around it that runs
+        and is established: the one that came first, or what an order rules out, must not keep
+        away what people run."""
+        near = replace(survey, space=self._near(key, state, survey.space))
+        now = state.introduction
+        holds = any(
+            one.trial.run_share >= self.study.min_feasible
+            and (
+                one.trial.runs >= ESTABLISHED
+                or (now.established and one.candidate_id == now.incumbent)
+            )
+            for one in near.rivals[0]
+        )
+        return near if holds and now.incumbent is not None else survey
+
     def advise(
         self,
         key: str,
@@ -149,9 +167,12 @@ class Advisor:
         """
         profiling = state.campaign is not None
         survey = self._survey(key, state, model, bands, features)
-        if self.study.limits.of_steps:  # they are counted from what is the incumbent by now
+        if self.study.limits.of_steps:
+            whole, survey = survey, self._stepping(key, state, survey)
             self._settle(state, survey, sequence, profiling=profiling)
-            survey = replace(survey, space=self._near(key, state, survey.space))
+            # They are counted from what is the incumbent by now.
+            space = self._near(key, state, whole.space)
+            survey = survey if survey.space is space else replace(whole, space=space)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
         elsewhere = sequence > 2 * state.evidence.jobs
         begins = self._exploring and not (elsewhere or profiling or _started(state))

@@ -633,8 +633,8 @@ class Introduction:
             worse = log_odds(duel.worse) >= WITHDRAW or duel.slow >= PROMOTE
             if duel.weight and (cid in hopeless or worse):
                 self._close(cid, "withdrawn", now)
-            elif duel.weight and duel.runs >= MOST_RUNS:
-                self._close(cid, "given_up", now)
+            elif duel.weight and duel.runs >= MOST_RUNS and log_odds(duel.better) < PROMOTE:
+                self._close(cid, "given_up", now)  # what won waits where a limit rules it out
 
     def _close(
         self,
