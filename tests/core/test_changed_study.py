@@ -108,6 +108,13 @@ def test_a_context_feature_that_old_jobs_do_not_have() -> None:
     assert set(after.contexts) == {f"toy|gpu=A100|n={n}" for n in (4, 8, 16)}
 
 
+@pytest.mark.parametrize("kind", ["int", "float", "bool", "category"])
+def test_a_context_feature_that_no_job_has_yet(kind: str) -> None:
+    after = learned(changed(("[parameters]", f'm = {{ type = "{kind}" }}\n[parameters]')))
+    assert set(after.contexts) == {f"toy|m=~|n={n}" for n in (4, 8, 16)}
+    assert after.advise("toy|m=~|n=8", None).incumbent is not None
+
+
 def test_a_removed_parameter_and_widened_values() -> None:
     before = learned(parse_study(TEXT))
     removed = learned(changed(('z = { type = "bool" }\n', ""), (", z = false }", " }")))
