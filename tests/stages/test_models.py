@@ -136,6 +136,24 @@ def test_what_cannot_be_gone_back_to(tuning: Tuning) -> None:
     other = tuning.command("back", version=newest)
     tuning.run(tuning.start())
     assert f"refused: version {newest} is of generation 1" in (tuning.result(other) or "")
+    # The old text is a generation of its own, whose model nobody went back to.
+    tuning.publish()
+    tuning.run(tuning.start())
+    other = tuning.command("back", version=newest)
+    tuning.run(tuning.start())
+    assert "the study is at 3: with each version of its file" in (tuning.result(other) or "")
+
+
+def test_of_models_built_in_one_step_the_last_alone_is_kept(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.add(random_jobs(120))
+    tuning.run(tuning.start())
+    assert serving(tuning).checkpoint is not None
+    gone = next(one for one in versions(tuning).values() if one.checkpoint is None)
+    number = tuning.command("back", version=gone.version)
+    tuning.run(tuning.start())
+    said = f"refused: version {gone.version} served within one step only, and was not kept"
+    assert tuning.result(number) == said
 
 
 def test_only_so_many_are_kept(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,10 +69,13 @@ class _Shelf:
         if version.generation != self.books.generation:
             return (
                 f"refused: version {number} is of generation {version.generation}, the study is at "
-                f"{self.books.generation}: put the old study file back to predict as then"
+                f"{self.books.generation}: with each version of its file, an old one put back "
+                "too, a model of its own begins"
             )
+        if version.checkpoint is None:
+            return f"refused: version {number} served within one step only, and was not kept"
         try:
-            parts = parts_of(self.store, study.name, version.checkpoint or "")
+            parts = parts_of(self.store, study.name, version.checkpoint)
         except LookupError:
             return f"refused: version {number} is kept no longer (tune.keep_models)"
         except DamagedCheckpointError as error:
