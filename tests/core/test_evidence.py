@@ -170,3 +170,27 @@ def test_estimates_pair_predictions_with_trials() -> None:
     assert [round(b.mean, 6) for b in both] == [1.0, 2.0]
     assert isinstance(both[0], Estimate)
     assert both[1].sd < both[0].sd
+
+
+def test_who_learns_history_anew_comes_to_what_a_drift_left() -> None:
+    """Older runs move along and count half a job, until there are newer ones."""
+    evidence = Evidence()
+    add(evidence, "one", 1.0, 1.0, 1.0)
+    add(evidence, "two", 0.2)
+    evidence.begin_at(5, -0.3)
+    told = {name: (round(trial.mean, 9), trial.runs) for name, trial in evidence.measured()}
+    assert told == {"one": (0.7, 1), "two": (-0.1, 1)}
+    add(evidence, "one", 0.6, 0.6)
+    one = evidence.trials["one"]
+    assert one.runs == 2
+    assert one.mean == pytest.approx(0.62)
+    evidence.begin_at(9, None)
+    assert evidence.measured() == []
+    add(evidence, "two", 0.5)
+    assert [(name, trial.mean, trial.runs) for name, trial in evidence.measured()] == [
+        ("two", 0.5, 1)
+    ]
+    again = Evidence.load(json.loads(json.dumps(evidence.dump())))
+    assert again.begun == evidence.begun == [(5, -0.3), (9, None)]
+    older = {key: value for key, value in evidence.dump().items() if key != "begun"}
+    assert Evidence.load(older).begun == []

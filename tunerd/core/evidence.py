@@ -46,6 +46,11 @@ CUT_APART = 3.0
 """Standard deviations at which the distance of two runs is cut, for the noise."""
 PRIOR_WEIGHT = 3.0
 """Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
+MOST_BEGUN = 8
+"""Latest drifts from which on estimates were begun again that are remembered."""
+CARRIED = 0.5
+"""Runs that what a configuration was worth before a drift counts as, as for the watch
+(:meth:`tunerd.core.drift.here.Here.begin_again`)."""
 TINY = 1e-150
 """In the place of a standard deviation of 0, of which one cannot be divided by the square."""
 
@@ -81,7 +86,8 @@ class Trial:
         """Count a run; says how far it lies from the one before in units of one long run's
         deviation, None where there was none."""
         before = self.latest[-1] if self.latest else None
-        self.runs += 1
+        # What is carried over a drift stands for a run only until there is one.
+        self.runs = self.runs + 1 if before or self.older[1] != CARRIED else 1
         self.latest = (*self.latest, (score, weight))
         if len(self.latest) > LATEST:
             # What is wild stays cut, once it cannot be seen among the others any more.
@@ -166,6 +172,9 @@ class Evidence:
         self.jobs = 0
         self.apart: list[float] = []
         """How far the latest repeats lay from the run before, :data:`REPEATS` at most."""
+        self.begun: list[tuple[int, float | None]] = []
+        """From which sequences on estimates were begun again, and by how much older ones moved,
+        None where they told nothing any more: for who learns history anew, without the watch."""
 
     def add(
         self,
@@ -197,12 +206,17 @@ class Evidence:
                 self.apart = [*self.apart, away][-REPEATS:]
 
     def begin_again(
-        self, levels: Mapping[str, tuple[float, int]], incumbent: str | None = None
+        self,
+        levels: Mapping[str, tuple[float, int]],
+        incumbent: str | None = None,
+        since: int = 0,
+        moved: float | None = None,
     ) -> None:
         """Take estimates from drift on: by the beginning of a candidate id, mean score and the
         jobs that it counts as. What is not in it has no runs any more that count. Everything stays
         where nothing ran since, or not the incumbent: else whatever did run would take its place
-        without having been compared with it."""
+        without having been compared with it. ``since`` and ``moved`` are remembered in
+        :attr:`begun`."""
         if not levels:
             return
         size = len(next(iter(levels)))
@@ -213,6 +227,18 @@ class Evidence:
             trial.mean, trial.runs = mean, min(runs, trial.runs)
             trial.weight, trial.latest = 0.0, ()
             trial.older = (mean, float(trial.runs))
+        self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
+
+    def begin_at(self, since: int, moved: float | None) -> None:
+        """The same while history is learned anew and has come to where a drift began: older runs
+        move along and count little, or not at all."""
+        for trial in self.trials.values():
+            kept = moved is not None and trial.runs > 0
+            trial.mean = trial.mean + (moved or 0.0) if kept else 0.0
+            trial.runs = int(kept)
+            trial.weight, trial.latest = 0.0, ()
+            trial.older = (trial.mean, CARRIED if kept else 0.0)
+        self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
 
     def noise(self, scale: float = 1.0) -> float:
         """Standard deviation of one run, pooled over the repeats of all configurations.
@@ -254,7 +280,8 @@ class Evidence:
             key: {name: getattr(trial, name) for name in _FIELDS} | {"config": dict(trial.config)}
             for key, trial in self.trials.items()
         }
-        return {"jobs": self.jobs, "apart": self.apart, "trials": trials}
+        begun = [list(one) for one in self.begun]
+        return {"jobs": self.jobs, "apart": self.apart, "begun": begun, "trials": trials}
 
     @classmethod
     def load(cls, state: Mapping[str, object]) -> "Evidence":
@@ -266,6 +293,9 @@ class Evidence:
         assert isinstance(trials, dict)
         evidence.jobs = jobs
         evidence.apart = list(apart)
+        begun = state.get("begun", [])  # older states have none
+        assert isinstance(begun, list)
+        evidence.begun = [(since, moved) for since, moved in begun]
         evidence.trials = {key: _trial(trial) for key, trial in trials.items()}
         return evidence
 

@@ -24,7 +24,7 @@ from tunerd.core.drift.watch import Watch
 from tunerd.core.evidence import noise_of_repeats
 from tunerd.core.fallback import MOST_CONTEXTS
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.history import days
+from tunerd.core.history import Regime, days
 from tunerd.core.introduction import Verdict
 from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.ledger import entered
@@ -35,6 +35,7 @@ from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
+from tunerd.core.succession import Succession
 from tunerd.core.training import Fetch, Training, portions
 from tunerd.errors import NothingFeasibleError
 
@@ -101,6 +102,8 @@ class Tuner:
     """Contexts that changed since they were last saved; whoever saves empties it."""
     sequence: int = field(init=False, default=0)
     """Last observation learned."""
+    _begins: dict[str, list[tuple[int, float | None]]] = field(init=False, default_factory=dict)
+    """By context key, where estimates begin again while history is gathered."""
 
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
@@ -157,6 +160,22 @@ class Tuner:
             tuple(changes),
         )
 
+    def expect(
+        self,
+        former: Mapping[str, Mapping[str, Any]],
+        study: Study | None,
+        regimes: Iterable[Regime],
+    ) -> None:
+        """Before history is gathered: take over what drifts taught the former generation, whose
+        contexts and ``study`` are as for :meth:`adopt`. Nobody watches history for them again.
+        Nothing where scores mean something else now, or where drifts are only to be told."""
+        succession = self._succession(former, study)
+        if not succession.comparable or not self.study.drift.act:
+            return
+        self.training.regimes = succession.regimes(regimes)
+        told = {key: state["evidence"].get("begun", []) for key, state in former.items()}
+        self._begins = succession.begun(told)
+
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
 
@@ -178,6 +197,7 @@ class Tuner:
     def catch_up(self) -> None:
         """Fit on what was gathered."""
         before = self.model
+        self._begins = {}
         self.training.catch_up(self.sequence)
         self._start_bands(before)
 
@@ -256,7 +276,9 @@ class Tuner:
                 self._count_verdicts(state, before)
                 # After it: what a former incumbent that is back was known for must stay.
                 levels = state.watched.levels(drift.since)
-                state.evidence.begin_again(levels, state.introduction.incumbent)
+                state.evidence.begin_again(
+                    levels, state.introduction.incumbent, drift.since, drift.moved
+                )
             due = self.training.begin(drift.regime(), self.sequence) or due
             self.look_again(drift.contexts or self.contexts)
         return due
@@ -285,6 +307,9 @@ class Tuner:
         says = score is not None or ran is not Ran.UNKNOWN  # else it takes nobody's share
         if says and not state.influence.counts(cid, observation, self.study.limits):
             score, counted = None, Ran.UNKNOWN
+        begins = self._begins.get(key)
+        while begins and begins[0][0] <= observation.sequence:
+            state.evidence.begin_at(*begins.pop(0))
         state.evidence.add(
             cid,
             config,
@@ -564,6 +589,12 @@ class Tuner:
                 self.contexts[key].declined = before.declined
                 self.contexts[key].imported_at = before.imported_at
                 self.contexts[key].asked_at = before.asked_at
+
+    def _succession(
+        self, former: Mapping[str, Mapping[str, Any]], study: Study | None
+    ) -> Succession:
+        contexts = {key: state["context"] for key, state in former.items()}
+        return Succession(self.study, study, contexts)
 
     def promise(self, key: str, advice: Advice) -> None:
         """Remember what was published for a context, to compare it with what comes."""

@@ -16,6 +16,7 @@ from tunerd import __version__
 from tunerd.core.chain import Chain
 from tunerd.core.decide import Advice, gist
 from tunerd.core.drift.found import Change
+from tunerd.core.history import Regime
 from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
 from tunerd.core.orders import Order, Orders
@@ -504,7 +505,7 @@ def open_books(
             books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
     else:
         before = study if current else _study_of(store, name, state.get("generation"))
-        _learn_anew(store, books, before, alive)
+        _learn_anew(store, books, before, state, alive)
     books.chain = Chain.load(state.get("history"), books.tuner.sequence)
     books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
     return books
@@ -537,19 +538,41 @@ def _study_of(store: Store, name: str, number: int | None) -> Study | None:
         return None
 
 
+def _training_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a saved state says of training; nothing where another tunerd keeps it otherwise."""
+    tuner = state.get("tuner")
+    training = tuner.get("training") if isinstance(tuner, dict) else None
+    return training if isinstance(training, dict) else {}
+
+
+def _regimes_of(state: Mapping[str, Any]) -> list[Regime]:
+    """The drifts that a saved state knows of."""
+    try:
+        return [Regime.load(one) for one in _training_of(state).get("regimes", [])]
+    except (LookupError, TypeError):
+        return []
+
+
 def _learn_anew(
-    store: Store, books: Books, before: Study | None, alive: Callable[[], None]
+    store: Store,
+    books: Books,
+    before: Study | None,
+    state: Mapping[str, Any],
+    alive: Callable[[], None],
 ) -> None:
+    """Learn all history; take over from the former generation, whose ``state`` was saved last,
+    what that does not tell."""
     name, tuner = books.study.name, books.tuner
     row = store.study(name)
     assert row is not None
+    former = {one.context_key: one.state for one in store.context_states(name)}
+    tuner.expect(former, before, _regimes_of(state))
     # Up to where it had learned: what came since is predicted first, as always.
     while tuner.sequence < row.learned_sequence:
         left = row.learned_sequence - tuner.sequence
         tuner.gather(store.observations(name, after=tuner.sequence, limit=min(left, GATHER)))
         alive()
     tuner.catch_up()
-    former = {one.context_key: one for one in store.context_states(name)}
-    tuner.adopt({key: one.state for key, one in former.items()}, before)
+    tuner.adopt(former, before)
     books.gone = sorted(former.keys() - tuner.contexts.keys())
     books.anew = True
