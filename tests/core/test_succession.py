@@ -1,10 +1,14 @@
 """What passes from one generation to the next where names change and configurations merge."""
 
+import pytest
+
 from tests.core.test_changed_study import changed
 from tests.core.tuning import TEXT
+from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.history import Regime
+from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Verdict
 from tunerd.core.study import parse_study
-from tunerd.core.succession import Succession
+from tunerd.core.succession import Succession, campaign_of, introduction_of
 
 BEFORE = parse_study(TEXT)
 GONE = changed(
@@ -38,3 +42,66 @@ def test_estimates_begin_again_where_they_did_in_all_that_became_one() -> None:
         "toy|n=4": [(9, None)],
     }
     assert Succession(GONE, BEFORE, CONTEXTS).begun(told) == {"toy|m=0": [(9, None)]}
+
+
+def test_what_was_found_out_passes_on_to_one_heir_alone() -> None:
+    assert Succession(CALLED, BEFORE, CONTEXTS).passes_on("toy|n=8", "toy|m=8")
+    assert not Succession(GONE, BEFORE, CONTEXTS).passes_on("toy|n=8", "toy|m=0")
+
+
+def known() -> Introduction:
+    return Introduction(
+        incumbent="a1",
+        established=True,
+        ahead=0.2,
+        level=1.0,
+        leads={"b1": 0.1, "a2": 0.15},
+        duels={"c1": Duel(5, runs=3), "c2": Duel(6, runs=9), "a2": Duel(6, runs=2)},
+        closed={"d1": 4, "d2": 8, "c3": 2, "e1": 1},
+        probation=Probation("b1", level=0.9, noise=0.1),
+        doubt=Doubt("d1", 0.9, 0.1, 0.05),
+        verdicts=[Verdict("a1", "promoted", 3, "", 4, 0.1, 0.0)],
+        formers=["b1", "b2", "a2"],
+        recheck=["b2", "a2"],
+        noise_squares=0.3,
+        noise_weight=4.0,
+    )
+
+
+def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
+    """Configurations that become one: the first letter is what is left of a name."""
+    new = introduction_of(known(), lambda one: None if one[0] == "e" else f"new {one[0]}")
+    assert (new.incumbent, new.established, new.ahead, new.level) == ("new a", True, 0.2, 1.0)
+    assert new.leads == {"new b": 0.1, "new a": 0.15}
+    assert {cid: duel.runs for cid, duel in new.duels.items()} == {"new c": 9}
+    assert new.closed == {"new d": 8}
+    assert new.probation is not None
+    assert new.probation.former == "new b"
+    assert new.doubt is not None
+    assert new.doubt.candidate_id == "new d"
+    assert (new.formers, new.recheck) == (["new b"], ["new b"])
+    assert [one.candidate_id for one in new.verdicts] == ["new a"]
+
+
+@pytest.mark.parametrize("letter", ["b", "d"])
+def test_a_trial_of_strength_with_itself_is_none(letter: str) -> None:
+    new = introduction_of(known(), lambda one: "a" if one[0] in ("a", letter) else one)
+    assert (new.probation is None, new.doubt is None) == (letter == "b", letter == "d")
+
+
+def test_without_its_incumbent_a_lead_begins_at_zero() -> None:
+    new = introduction_of(known(), lambda one: None if one == "a1" else one)
+    assert (new.incumbent, new.established, new.ahead, new.leads) == (None, False, 0.0, {})
+    assert (new.duels, new.probation, new.doubt, new.level) == ({}, None, None, None)
+    assert (new.closed, new.noise) == (known().closed, known().noise)
+
+
+def test_a_campaign_counts_the_runs_of_what_became_one_together() -> None:
+    asks = [Ask("a1", {"x": 1, "z": 1}, 2), Ask("a2", {"x": 1, "z": 2}, 1), Ask("b", {"x": 9}, 3)]
+    campaign = Campaign(6, 1, 4, repeats=3, round=0, asks=asks, waits_since="then")
+    new, dropped = campaign_of(
+        campaign, lambda config: None if config["x"] == 9 else ("a", {"x": config["x"]})
+    )
+    # Of three runs one and two are done: none is missing.
+    assert (new.asks, dropped) == ([Ask("a", {"x": 1}, 0)], 1)
+    assert (new.round, new.waits_since, new.repeats) == (0, "then", 3)

@@ -7,11 +7,12 @@ from msgspec import structs
 
 from tests.core.tuning import TEXT
 from tests.stages.fakes import Heard, Time
-from tests.stages.tuning import Tuning, random_jobs
-from tunerd.core.observation import Observation
+from tests.stages.tuning import Tuning, job, random_jobs
+from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
+from tunerd.stages.preview import preview
 from tunerd.store import Store
 
 Changes = list[tuple[str, str]]
@@ -29,6 +30,16 @@ CONTEXT_RENAMED: Changes = [(N, N.replace("n =", "gpus =").replace(" }", ', was 
 CONTEXT_RENAMED += [("x <= n", "x <= gpus")]
 CONTEXT_ADDED: Changes = [(N, N + '\ngpu = { type = "category", absent = "A100" }')]
 ADDED: Changes = [(Z, Z + '\nw = { type = "int", values = [1, 2], absent = 2 }')]
+KNOWN_NOW: Changes = [(Z, Z + '\nv = { type = "int", values = [1, 2] }')]
+"""Jobs always had ``v``; the study had not."""
+REMOVED: Changes = [(Z + "\n", ""), (", z = false", "")]
+OF_ANOTHER_TYPE: Changes = [
+    (X, 'x = { type = "category", values = ["1", "2", "3", "4", "5", "6", "7", "8"] }'),
+    ("x <= n", "true"),
+    ("config = { x = 1", 'config = { x = "1"'),
+]
+NARROWED: Changes = [(X, X.replace("1, 2, 3, 4, 5, 6, 7, 8", "1, 2, 3"))]
+CONTEXT_REMOVED: Changes = [(N, 'free = { type = "bool" }'), ("x <= n", "true")]
 
 
 @pytest.fixture
@@ -101,3 +112,162 @@ def test_what_a_drift_taught_is_not_forgotten(tuning: Tuning, changes: Changes) 
     tuning.time.pass_(seconds=600)
     tuning.run(tuning.start())
     assert told(tuning, after) == pytest.approx(known, rel=0.15)
+
+
+def ran(tuning: Tuning, first: int, x: int, count: int, *, z: bool = False) -> None:
+    """Jobs of n = 8; the larger x is, the faster."""
+    config: dict[str, Value] = {"x": x, "y": "a", "z": z, "v": 1}
+    tuning.add([job(first + i, {"n": 8}, config, speed=10.0 * x) for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        UNRELATED,
+        RENAMED,
+        CONTEXT_RENAMED,
+        CONTEXT_ADDED,
+        ADDED,
+        KNOWN_NOW,
+        REMOVED,
+        OF_ANOTHER_TYPE,
+    ],
+)
+def test_who_serves_has_to_be_beaten_in_a_test_whatever_it_is_called_now(
+    tuning: Tuning, changes: Changes
+) -> None:
+    """Two runs that look better are no promotion yet."""
+    before = publish(tuning, [])
+    tune = tuning.start()
+    ran(tuning, 1, 1, 12)
+    ran(tuning, 13, 1, 2, z=True)
+    tuning.run(tune)
+    ran(tuning, 15, 6, 2)
+    tuning.run(tune)
+    state = tuning.store.context_states("toy")[0].state["introduction"]
+    looked = preview(tuning.store, before, changed(changes))
+    assert (looked.incumbents_stay, looked.incumbents) == (1, [])
+    after = publish(tuning, changes)
+    tuning.run(tune)
+    incumbent = said(tuning, after).incumbent
+    assert incumbent is not None
+    assert str(incumbent.config.get("ex", incumbent.config.get("x"))) == "1"
+    (row,) = tuning.store.context_states("toy")
+    own = row.state["introduction"]
+    assert (own["established"], own["ahead"]) == (True, state["ahead"])
+    known = row.state["evidence"]["trials"]
+    assert set(own["duels"]) <= known.keys()
+    assert len(own["duels"]) == len(state["duels"]) == 1
+    # A promise goes by the old name as well, for jobs that are under way.
+    assert row.state["promised"].keys() >= state.get("promised", {}).keys()
+
+
+def test_of_contexts_that_become_one_the_incumbent_is_elected_anew(tuning: Tuning) -> None:
+    before = publish(tuning, [])
+    tune = tuning.start()
+    ran(tuning, 1, 1, 12)
+    tuning.run(tune)
+    ran(tuning, 13, 6, 3)
+    tuning.add([job(16 + i, {"n": 16}, {"x": 2, "y": "a", "z": False}, speed=9) for i in range(3)])
+    tuning.run(tune)
+    after = changed(CONTEXT_REMOVED)
+    looked = preview(tuning.store, before, after)
+    assert {one["context_key"] for one in looked.incumbents} == {"toy|n=8", "toy|n=16"}
+    publish(tuning, CONTEXT_REMOVED)
+    tuning.run(tune)
+    incumbent = said(tuning, after).incumbent
+    assert incumbent is not None
+    assert incumbent.config["x"] == 6
+
+
+def test_a_lead_over_what_is_no_more_begins_at_zero(tuning: Tuning) -> None:
+    publish(tuning, [])
+    tune = tuning.start()
+    ran(tuning, 1, 1, 2)
+    tuning.run(tune)
+    ran(tuning, 3, 6, 2)
+    ran(tuning, 5, 2, 3)
+    tuning.run(tune)
+    (row,) = tuning.store.context_states("toy")
+    assert row.state["introduction"]["ahead"] > 0.5
+    publish(tuning, NARROWED)
+    tuning.run(tune)
+    (row,) = tuning.store.context_states("toy")
+    assert row.state["evidence"]["trials"][row.state["introduction"]["incumbent"]]["config"] == {
+        "x": 2,
+        "y": "a",
+        "z": False,
+    }
+    assert row.state["introduction"]["ahead"] == 0.0
+
+
+def campaign(tuning: Tuning, n: int = 8) -> None:
+    number = tuning.command("campaign", context={"n": n}, jobs=6, rounds=1, round_size=3, repeats=1)
+    tuning.run(tuning.made[-1])
+    assert "campaign begun" in (tuning.result(number) or "")
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize(
+    "changes",
+    [UNRELATED, RENAMED, CONTEXT_RENAMED, CONTEXT_ADDED, ADDED, REMOVED, OF_ANOTHER_TYPE],
+)
+def test_a_campaign_goes_on_under_present_names(
+    tuning: Tuning, changes: Changes, seen: bool
+) -> None:
+    """Also in a context where nobody has run a job yet."""
+    publish(tuning, [])
+    tune = tuning.start()
+    tuning.add(random_jobs(40, sizes=(8, 16) if seen else (16,)))
+    tuning.run(tune)
+    campaign(tuning)
+    after = publish(tuning, changes)
+    tuning.run(tune)
+    assert tuning.lines.of("not taken over") == []
+    rounds, at = [], 41
+    for _ in range(3):
+        one = said(tuning, after)
+        if one.round is None:
+            break
+        rounds.append((one.round, sum(c.wanted for c in one.candidates)))
+        for c in one.candidates:
+            for _ in range(c.wanted):
+                tuning.add([job(at, {"n": 8}, dict(c.config), speed=100.0 + at)])
+                at += 1
+        tuning.run(tune)
+    assert rounds[0][0] == 0
+    assert 4 <= rounds[0][1] <= 6
+    assert rounds[1:] == [(1, 3)]
+
+
+def test_what_is_lost_of_a_campaign_is_said(tuning: Tuning) -> None:
+    publish(tuning, [])
+    tune = tuning.start()
+    tuning.add(random_jobs(40, sizes=(8, 16)))
+    tuning.run(tune)
+    campaign(tuning)
+    publish(tuning, NARROWED)
+    tuning.run(tune)
+    (line,) = tuning.lines.of("not taken over")
+    assert line["context"] == "toy|n=8"
+    assert "configurations of its campaign: they are not in the space" in line["what"]
+    campaign(tuning, 16)
+    tuning.lines.lines.clear()
+    publish(tuning, CONTEXT_REMOVED)
+    tuning.run(tune)
+    whats = [one["what"] for one in tuning.lines.of("not taken over")]
+    assert any("its campaign: one of a context that is the same now" in one for one in whats)
+
+
+def test_a_model_that_was_to_stay_is_let_go_and_that_is_said(tuning: Tuning) -> None:
+    publish(tuning, [])
+    tune = tuning.start()
+    for first in (1, 31):
+        tuning.add(random_jobs(30, first=first, seed=first))
+        tuning.run(tune)
+    tuning.command("back", version=1)
+    tuning.run(tune)
+    publish(tuning, UNRELATED)
+    tuning.run(tune)
+    (line,) = tuning.lines.of("not taken over")
+    assert "the model that an operator went back to" in line["what"]

@@ -6,15 +6,23 @@ is taken over is put into its words first: a key by what the context was, an id 
 configuration was. Two may become one, where what told them apart is gone.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from tunerd.core.campaign import Ask, Campaign
+from tunerd.core.evidence import Evidence
 from tunerd.core.history import Regime
-from tunerd.core.observation import Scalar
+from tunerd.core.introduction import Doubt, Duel, Introduction, Probation
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.recommendation import candidate_id
+from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
+from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Succession"]
+__all__ = ["Heir", "Renames", "Succession", "campaign_of", "introduction_of"]
 
+Renames = Callable[[str], str | None]
+"""A candidate id of the former generation → the present one; None where there is none."""
 Begun = tuple[int, float | None]
 """A sequence from which estimates began again, and by how much older ones moved; see
 :meth:`tunerd.core.evidence.Evidence.begin_at`."""
@@ -35,6 +43,13 @@ class Succession:
             self.parents.setdefault(heir, []).append(key)
         self.comparable = before is not None and study.scores_like(before)
         """Whether scores mean the same, so that one can be held against the other."""
+        self.same_space = before is not None and _space(before) == _space(study)
+        """Whether configurations and what rules them out are as they were."""
+
+    def passes_on(self, key: str, heir: str) -> bool:
+        """Whether what was found out in a former context holds in a present one: where several
+        became one, it was found out beside jobs that are no longer apart."""
+        return self.heirs.get(key) == heir and len(self.parents[heir]) == 1
 
     def regimes(self, former: Iterable[Regime]) -> tuple[Regime, ...]:
         """Regimes, by present keys. One of contexts that this generation does not know goes, and
@@ -61,3 +76,136 @@ class Succession:
             if kept := [(since, moved) for since, moved in told.get(first, ()) if since in both]:
                 found[heir] = sorted(kept, key=lambda one: one[0])
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """A context of the present generation that takes over from a former one."""
+
+    study: Study
+    spaces: Spaces
+    key: str
+    context: Mapping[str, Scalar]
+
+    def now(self, config: Mapping[str, Value]) -> tuple[str, dict[str, Value]] | None:
+        """Id and configuration, as they are now, of a configuration of the former generation; None
+        where it is none any more. Where nothing at all is feasible, that may be a slip of the pen:
+        then nothing is lost."""
+        own = self.spaces.own_config(self.key, self.context, config)
+        try:
+            if self.spaces.get(self.key, self.context).encode(own) is None:
+                return None
+        except NothingFeasibleError:
+            pass
+        return candidate_id(self.study.name, self.key, own), own
+
+    def renamed(self, former: Evidence, present: Evidence, former_id: str) -> str | None:
+        """The present id of a configuration that both have evidence of; None where there is
+        none."""
+        trial = former.trials.get(former_id)
+        if trial is None:
+            return None
+        if (found := self.now(trial.config)) is not None:
+            return found[0] if found[0] in present.trials else None
+        return self._most_run(trial.config, present)
+
+    def _most_run(self, config: Mapping[str, Value], present: Evidence) -> str | None:
+        """Of configurations that are told apart by a parameter which the study knows only now, and
+        were one without it, the one that ran most."""
+        named = self.study.named(config)
+        if all(parameter.name in named for parameter in self.study.parameters):
+            return None
+        alike = [
+            (trial.runs, trial.last_sequence, one)
+            for one, trial in present.measured()
+            if all(trial.config.get(name) == value for name, value in named.items())
+            and self.now(trial.config) is not None
+        ]
+        return max(alike)[2] if alike else None
+
+
+def _space(study: Study) -> tuple[object, ...]:
+    return study.parameters, study.derived, study.constraints, study.lookups, study.context
+
+
+def introduction_of(former: Introduction, renamed: Renames) -> Introduction:
+    """What was being introduced, by present ids. Of tests that become one, the one with most runs
+    goes on. Without its incumbent nothing is left to hold anything against: the next one is elected
+    by the estimates, and its lead begins at zero."""
+    made = replace(former)
+    incumbent = made.incumbent = _new(former.incumbent, renamed)
+    if former.incumbent is not None and incumbent is None:
+        made = Introduction(
+            scale=former.scale,
+            noise_squares=former.noise_squares,
+            noise_weight=former.noise_weight,
+        )
+    duels: dict[str, Duel] = {}
+    for cid, duel in former.duels.items() if incumbent is not None else ():
+        new = _new(cid, renamed)
+        if new is None or new == incumbent:
+            continue
+        if new not in duels or duels[new].runs < duel.runs:
+            duels[new] = duel
+    made.duels = duels
+    made.closed = {}
+    for cid, sequence in former.closed.items():
+        new = _new(cid, renamed)
+        if new is not None and new != incumbent and new not in duels:
+            made.closed[new] = max(sequence, made.closed.pop(new, 0))
+    if incumbent is not None:
+        leads = ((_new(cid, renamed), ahead) for cid, ahead in former.leads.items())
+        made.leads = {cid: ahead for cid, ahead in leads if cid is not None}
+        made.probation = _probation(former.probation, incumbent, renamed)
+        made.doubt = _doubt(former.doubt, incumbent, renamed)
+    made.formers = _others(former.formers, incumbent, renamed)
+    made.recheck = _others(former.recheck, incumbent, renamed)
+    made.verdicts = [
+        replace(one, candidate_id=renamed(one.candidate_id) or one.candidate_id)
+        for one in former.verdicts
+    ]
+    return made
+
+
+def campaign_of(
+    former: Campaign, now: Callable[[Mapping[str, Value]], tuple[str, dict[str, Value]] | None]
+) -> tuple[Campaign, int]:
+    """A campaign that asks for what ``now`` makes of its configurations, by present ids; and how
+    many of them had to be dropped, because that is None. Where two have become one, the runs of
+    both count for it."""
+    asks: dict[str, Ask] = {}
+    dropped = 0
+    for ask in former.asks:
+        found = now(ask.config)
+        if found is None:
+            dropped += 1
+        elif found[0] in asks:
+            asks[found[0]].missing += ask.missing - former.repeats
+        else:
+            asks[found[0]] = Ask(*found, ask.missing)
+    return replace(former, asks=list(asks.values())), dropped
+
+
+def _probation(
+    former: Probation | None, incumbent: str | None, renamed: Renames
+) -> Probation | None:
+    before = None if former is None else renamed(former.former)
+    if former is None or before is None or before == incumbent:
+        return None
+    return replace(former, former=before)
+
+
+def _doubt(former: Doubt | None, incumbent: str | None, renamed: Renames) -> Doubt | None:
+    doubted = None if former is None else renamed(former.candidate_id)
+    if former is None or doubted is None or doubted == incumbent:
+        return None
+    return replace(former, candidate_id=doubted)
+
+
+def _new(candidate_id: str | None, renamed: Renames) -> str | None:
+    return None if candidate_id is None else renamed(candidate_id)
+
+
+def _others(ids: Iterable[str], incumbent: str | None, renamed: Renames) -> list[str]:
+    new = dict.fromkeys(map(renamed, ids))
+    return [one for one in new if one is not None and one != incumbent]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
-from tunerd.core.succession import Succession
+from tunerd.core.succession import Heir, Succession, campaign_of, introduction_of
 from tunerd.core.training import Fetch, Training, portions
 from tunerd.errors import NothingFeasibleError
 
@@ -567,34 +568,80 @@ class Tuner:
             return str(error)
         return None
 
-    def adopt(self, former: Mapping[str, Mapping[str, Any]], study: Study | None) -> None:
+    def adopt(
+        self, former: Mapping[str, Mapping[str, Any]], study: Study | None
+    ) -> list[tuple[str, str]]:
         """Take over what history does not tell of the contexts of the former generation, whose
         ``study`` is None where nobody can read it any more: campaigns under way, proposals
         declined and who asked; incumbents, their tests and promises made where scores still mean
-        the same, else the best by evidence is elected anew. Contexts without a job stay where this
-        generation gives them the same key."""
-        comparable = study is not None and self.study.scores_like(study)
+        the same, else the best by evidence is elected anew. Contexts without a job stay under the
+        key that this generation gives them. Where several became one, its incumbent is elected
+        anew, too.
+
+        Returns:
+            Former context keys, and what could not be taken over there.
+        """
+        succession, lost = self._succession(former, study), []
         self.fallback.waiting_since = max(self.sequence, 1)
-        for key, state in former.items():
-            before = ContextState.load(state)
-            if key not in self.contexts and before.asked_at is not None:
-                clean = self.study.clean_context(before.context)
-                if self.study.context_key(clean) == key:
-                    self.contexts[key] = ContextState(clean)
-            if key in self.contexts:
-                if comparable:
-                    self.contexts[key].promised = before.promised
-                    self.contexts[key].introduction = before.introduction
-                self.contexts[key].campaign = before.campaign
-                self.contexts[key].declined = before.declined
-                self.contexts[key].imported_at = before.imported_at
-                self.contexts[key].asked_at = before.asked_at
+        for former_key, saved in former.items():
+            before, key = ContextState.load(saved), succession.heirs[former_key]
+            wanted = before.asked_at is not None or before.campaign is not None
+            if key not in self.contexts and wanted and not before.evidence.jobs:
+                self.contexts[key] = ContextState(self.study.clean_context(before.context))
+            state = self.contexts.get(key)
+            if state is None:
+                if before.campaign is not None:
+                    lost.append((former_key, "its campaign: no job is of this context any more"))
+                continue
+            if succession.comparable:
+                self._take_over_tests(succession, former_key, before, key)
+            if before.campaign is not None:
+                why = self._take_over_campaign(before, key)
+                lost += [(former_key, why)] if why else []
+            if succession.passes_on(former_key, key):
+                state.declined = before.declined
+            state.last_job_at = _later(state.last_job_at, before.last_job_at)
+            state.imported_at = _later(state.imported_at, before.imported_at)
+            state.asked_at = _later(state.asked_at, before.asked_at)
+        return lost
 
     def _succession(
         self, former: Mapping[str, Mapping[str, Any]], study: Study | None
     ) -> Succession:
         contexts = {key: state["context"] for key, state in former.items()}
         return Succession(self.study, study, contexts)
+
+    def _take_over_tests(
+        self, succession: Succession, former_key: str, before: ContextState, key: str
+    ) -> None:
+        """What was promised and what is being introduced in a context."""
+        state = self.contexts[key]
+        if succession.same_space and key == former_key:
+            state.promised, state.introduction = before.promised, before.introduction
+            return
+        renamed = partial(self._heir(key).renamed, before.evidence, state.evidence)
+        for former_id, promise in before.promised.items():
+            # Jobs that are under way name it as it was.
+            state.promise({former_id: promise})
+            if (new := renamed(former_id)) is not None:
+                state.promise({new: promise})
+        if succession.passes_on(former_key, key):
+            state.introduction = introduction_of(before.introduction, renamed)
+
+    def _take_over_campaign(self, before: ContextState, key: str) -> str | None:
+        """The campaign of a context; says what of it is lost."""
+        state, campaign = self.contexts[key], before.campaign
+        assert campaign is not None
+        if state.campaign is not None:
+            return f"its campaign: one of a context that is the same now goes on in {key}"
+        state.campaign, dropped = campaign_of(campaign, self._heir(key).now)
+        state.waiting_since = max(self.sequence, 1)
+        if not dropped:
+            return None
+        return f"{dropped} configurations of its campaign: they are not in the space any more"
+
+    def _heir(self, key: str) -> Heir:
+        return Heir(self.study, self._advisor.spaces, key, self.contexts[key].context)
 
     def promise(self, key: str, advice: Advice) -> None:
         """Remember what was published for a context, to compare it with what comes."""
@@ -677,3 +724,7 @@ class Tuner:
         tuner.training = Training(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((at for at in (one, other) if at is not None), default=None)

@@ -54,6 +54,7 @@ until a whole flood has been. What waits longer is among the older contexts, the
 KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. A job changes
 less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
+PINNED = "the model that an operator went back to: a new version of the study learns its own"
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
 PRUNE_EVERY = 50
@@ -116,6 +117,8 @@ class Books:
     """Whether this generation just learned its history anew: everything is still to be saved."""
     gone: Sequence[str] = ()
     """Contexts of the former generation that this one does not know."""
+    lost: list[Line] = field(default_factory=list)
+    """What this generation could not take over from the former one."""
     model: str | None = None
     """Name of the last checkpoint."""
     model_at: int = 0
@@ -231,7 +234,7 @@ class Books:
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
-        self.anew, self.gone = False, ()
+        self.anew, self.gone, self.lost = False, (), []
 
     def _save_judged(self, tx: Transaction, judged: Sequence[Judged], now: datetime) -> None:
         if not judged:
@@ -299,7 +302,7 @@ class Books:
 
     def say(self, tx: Transaction, changes: Changes, active: Iterable[str], now: datetime) -> Said:
         """Write what follows from a step: checkpoint, messages, withdrawals."""
-        said = Said()
+        said = Said(lines=list(self.lost))
         self.steps_since += 1
         self._drop_declined(tx, changes.declined)
         news = {
@@ -573,6 +576,10 @@ def _learn_anew(
         tuner.gather(store.observations(name, after=tuner.sequence, limit=min(left, GATHER)))
         alive()
     tuner.catch_up()
-    tuner.adopt(former, before)
+    alive()
+    lost = tuner.adopt(former, before)
+    books.lost = [Line("not taken over", {"context": key, "what": what}) for key, what in lost]
+    if _training_of(state).get("pinned"):
+        books.lost.append(Line("not taken over", {"what": PINNED}))
     books.gone = sorted(former.keys() - tuner.contexts.keys())
     books.anew = True

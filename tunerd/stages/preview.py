@@ -19,6 +19,7 @@ from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Parameter, Study
+from tunerd.core.succession import Succession
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
 from tunerd.store import Store
@@ -264,7 +265,8 @@ def _incumbents(
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
     told = _told(store, before.study.name)
-    anew = not after.study.scores_like(before.study)
+    succession = Succession(after.study, before.study, before.contexts)
+    anew = not succession.comparable
     stay, found = 0, []
     for key in before.jobs:
         name = told.get(key) or before.best(key)
@@ -273,8 +275,9 @@ def _incumbents(
         new_key, new_name, is_known, why = becomes[key, name]
         falls = after.unmeasured(new_key, new_name) if is_known else why or "not in the space"
         best: str | None = new_name
-        # Within a key, by one objective, what is established stays; else the evidence is asked.
-        if not falls and (new_key != key or anew):
+        # Within a context, by one objective, what is established stays; where several have become
+        # one, the evidence is asked.
+        if not falls and (anew or not succession.passes_on(key, new_key)):
             best = after.best(new_key)
         if not falls and best in (new_name, None):
             stay += 1
