@@ -6,7 +6,7 @@ from tests.core.test_changed_study import changed
 from tests.core.tuning import TEXT
 from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Verdict
+from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Untested, Verdict
 from tunerd.core.study import parse_study
 from tunerd.core.succession import Succession, campaign_of, introduction_of
 
@@ -63,6 +63,7 @@ def known() -> Introduction:
         verdicts=[Verdict("a1", "promoted", 3, "", 4, 0.1, 0.0)],
         formers=["b1", "b2", "a2"],
         recheck=["b2", "a2"],
+        untested=Untested("b1", 0.1, {"b2": 3, "a1": 4, "e1": 2}),
         noise_squares=0.3,
         noise_weight=4.0,
     )
@@ -80,6 +81,7 @@ def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
     assert new.doubt is not None
     assert new.doubt.candidate_id == "new d"
     assert (new.formers, new.recheck) == (["new b"], ["new b"])
+    assert new.untested == Untested("new b", 0.1, {"new a": 4})
     assert [one.candidate_id for one in new.verdicts] == ["new a"]
 
 
@@ -93,6 +95,7 @@ def test_without_its_incumbent_a_lead_begins_at_zero() -> None:
     new = introduction_of(known(), lambda one: None if one == "a1" else one)
     assert (new.incumbent, new.established, new.ahead, new.leads) == (None, False, 0.0, {})
     assert (new.duels, new.probation, new.doubt, new.level) == ({}, None, None, None)
+    assert new.untested is None
     assert (new.closed, new.noise) == (known().closed, known().noise)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.evidence import Evidence
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Doubt, Duel, Introduction, Probation
+from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Untested
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.spaces import Spaces
@@ -158,6 +158,7 @@ def introduction_of(former: Introduction, renamed: Renames) -> Introduction:
         made.leads = {cid: ahead for cid, ahead in leads if cid is not None}
         made.probation = _probation(former.probation, incumbent, renamed)
         made.doubt = _doubt(former.doubt, incumbent, renamed)
+        made.untested = _untested(former.untested, renamed)
     made.formers = _others(former.formers, incumbent, renamed)
     made.recheck = _others(former.recheck, incumbent, renamed)
     made.verdicts = [
@@ -200,6 +201,15 @@ def _doubt(former: Doubt | None, incumbent: str | None, renamed: Renames) -> Dou
     if former is None or doubted is None or doubted == incumbent:
         return None
     return replace(former, candidate_id=doubted)
+
+
+def _untested(former: Untested | None, renamed: Renames) -> Untested | None:
+    before = None if former is None else renamed(former.former)
+    if former is None or before is None:
+        return None
+    runs = {new: runs for cid, runs in former.runs.items() if (new := renamed(cid)) is not None}
+    runs.pop(before, None)
+    return replace(former, former=before, runs=runs)
 
 
 def _new(candidate_id: str | None, renamed: Renames) -> str | None:

@@ -7,7 +7,7 @@ advice comes out, bit for bit.
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -621,6 +621,8 @@ class Tuner:
             return
         renamed = partial(self._heir(key).renamed, before.evidence, state.evidence)
         for former_id, promise in before.promised.items():
+            against = None if promise.against is None else renamed(promise.against)
+            promise = replace(promise, against=against or promise.against)
             # Jobs that are under way name it as it was.
             state.promise({former_id: promise})
             if (new := renamed(former_id)) is not None:
