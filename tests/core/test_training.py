@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import TEXT, Inline, job, random_jobs, study, true_speed
+from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.history import Regime
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation
@@ -116,7 +116,7 @@ def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_agai
     learn(short, JOBS[:300])
     confused = [noisy(one, rng) for one in JOBS[300:330]]
     built = learn(short, [*confused, *JOBS[330:440]])
-    built += learn(short, renumbered(random_jobs(150, seed=3), short.sequence + 1))
+    built += learn(short, continued(random_jobs(150, seed=3), short.sequence + 1))
     verdicts = [one for one in built if one.contest is not None]
     turned_down = [one for one in verdicts if not one.took_over]
     assert turned_down
@@ -142,6 +142,14 @@ def renumbered(jobs: Sequence[Observation], first: int) -> list[Observation]:
     return [
         msgspec.structs.replace(one, sequence=first + i, event_id=f"r{first + i}")
         for i, one in enumerate(jobs)
+    ]
+
+
+def continued(jobs: Sequence[Observation], first: int) -> list[Observation]:
+    """The same, each ended as late as its number says."""
+    return [
+        msgspec.structs.replace(one, finished_at=START + timedelta(minutes=one.sequence))
+        for one in renumbered(jobs, first)
     ]
 
 
@@ -259,6 +267,118 @@ def test_a_window_is_counted_from_the_newest_job_whatever_the_order() -> None:
     old, new = random_jobs(200), changed(60, first=1, days_later=100)
     jobs = [*new, *renumbered(old, 61)]  # an import of older jobs, afterwards
     assert likes_c(refitted(TEXT + "[history]\nwindow_days = 50\n", jobs)) < -0.1
+
+
+LESS = ["window_days = 50", "half_life_days = 10"]
+"""What lets jobs of 100 days ago count for next to nothing."""
+
+
+def importing(history: str, predictor: str = "boosted_trees") -> Study:
+    text = TEXT.replace('"boosted_trees"', f'"{predictor}"')
+    return parse_study(f"{text}[drift]\nact = false\n[history]\n{history}\n")
+
+
+def faster(jobs: Sequence[Observation], times: float) -> list[Observation]:
+    return [
+        msgspec.structs.replace(one, metrics={k: times * v for k, v in one.metrics.items()})
+        for one in jobs
+    ]
+
+
+def expected(tuner: Tuner, jobs: Sequence[Observation]) -> float:
+    """The mean score that the model expects of jobs."""
+    return float(model_of(tuner).outlook(tuner.features.rows(jobs)).mean.mean())
+
+
+@pytest.mark.parametrize(
+    ("predictor", "history"),
+    [("boosted_trees", LESS[0]), ("committee", LESS[0]), ("committee", LESS[1])],
+)
+def test_old_jobs_that_come_late_do_not_overrule_the_present(predictor: str, history: str) -> None:
+    tuner = Tuner(importing(history, predictor), Inline())
+    new = changed(320, first=1, days_later=100)
+    tuner.gather(new[:310])
+    tuner.catch_up()
+    told = [expected(tuner, new)]
+    for one in range(0, 60, 20):
+        slow = faster(random_jobs(60, seed=1)[one : one + 20], 0.5)
+        tuner.learn(renumbered(slow, 311 + one))
+        assert likes_c(tuner) == pytest.approx(-0.3, abs=0.05)
+        told.append(expected(tuner, new))
+    tuner.learn(renumbered(new[310:], 371))
+    told.append(expected(tuner, new))
+    assert model_of(tuner).fitted_at == 310
+    np.testing.assert_allclose(told, told[0], atol=0.02)
+
+
+def test_how_much_an_update_counts_fades_with_the_age_of_its_jobs() -> None:
+    new = changed(100, first=1, days_later=100)
+
+    def after(days_ago: int) -> float:
+        tuner = Tuner(importing("half_life_days = 10"), Inline())
+        learn(tuner, new)
+        ended = new[-1].finished_at - timedelta(days=days_ago)
+        late = [
+            msgspec.structs.replace(one, finished_at=ended)
+            for one in renumbered(faster(new[:15], 2.0), 101)
+        ]
+        before = expected(tuner, new)
+        tuner.learn(late)
+        return expected(tuner, new) - before
+
+    now, some, long = after(0), after(15), after(60)
+    assert now > 1.3 * some > 0.0
+    assert abs(long) < 1e-9  # left to the next fit
+
+
+@pytest.mark.parametrize("history", LESS)
+def test_champion_and_challenger_are_compared_on_jobs_of_today_alone(history: str) -> None:
+    tuner = Tuner(importing(history), Inline())
+    learn(tuner, changed(400, first=1, days_later=100))
+    built = learn(tuner, renumbered(random_jobs(260, seed=1), 401))
+    compared = [one for one in built if one.contest is not None and one.fitted_at >= 400]
+    assert compared
+    for one in compared:
+        assert one.contest is not None
+        assert (one.contest.jobs, one.contest.by, one.took_over) == (0, "few", True)
+    assert likes_c(tuner) < -0.2
+
+
+@pytest.mark.parametrize("history", LESS)
+@pytest.mark.parametrize("behind", [0, 40])
+def test_an_import_survives_a_crash_in_the_middle_of_a_comparison(
+    history: str, behind: int
+) -> None:
+    tuner = Tuner(importing(history), Inline())
+    jobs = [
+        *changed(400, first=1, days_later=100),
+        *renumbered(random_jobs(60, seed=1), 401),
+        *changed(100, first=461, days_later=101),
+    ]
+    learn(tuner, jobs[:400])
+    at = 400
+    while under_way(tuner) is None:
+        tuner.learn(jobs[at : at + 10])
+        at += 10
+    assert at < 440
+    parts = model_of(tuner).dump()
+    learn(tuner, jobs[at : at + behind])
+    at += behind
+    again = restored(tuner, parts, jobs)
+    for i in range(at, at + 90, 10):
+        assert tuner.learn(jobs[i : i + 10]) == again.learn(jobs[i : i + 10])
+    assert saved(again) == saved(tuner)
+    assert model_of(again).dump() == model_of(tuner).dump()
+
+
+def test_a_fit_sees_jobs_in_the_order_in_which_they_ended() -> None:
+    old, new = random_jobs(120), changed(120, first=121, days_later=100)
+    in_order = refitted(TEXT, [*old, *new])
+    imported = refitted(TEXT, [*renumbered(new, 1), *renumbered(old, 121)])
+    asked = in_order.features.rows(new)
+    one, other = (model_of(tuner).outlook(asked) for tuner in (in_order, imported))
+    np.testing.assert_array_equal(one.mean, other.mean)
+    np.testing.assert_array_equal(one.spread, other.spread)
 
 
 def test_a_new_regime_counts_in_front_at_once_and_from_then_on() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.scores import kendall, within_contexts
 
 __all__ = ["Contest", "Scored", "Told", "contest"]
@@ -38,6 +38,10 @@ class Told:
         return Told(
             np.concatenate([self.mean, later.mean]), np.concatenate([self.spread, later.spread])
         )
+
+    def take(self, where: IntArray) -> "Told":
+        """Return what it said of the jobs at these places."""
+        return Told(self.mean[where], self.spread[where])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """How much of history counts in a fit: windows, half-lives, and regimes that have ended.
 
-Everything is relative to the newest job that is looked at, never to a clock: the same jobs count
-the same whenever they are learned.
+Everything is relative to the newest job that is known, never to a clock: the same jobs count the
+same whenever they are learned. The newest is the one that ended last. Old jobs may well be told
+last, by an import, and are old all the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,28 +53,30 @@ def days(observations: Sequence[Observation]) -> FloatArray:
     return np.array([one.finished_at.timestamp() / 86_400 for one in observations], np.float64)
 
 
-def within(sample: Sample, options: HistoryOptions) -> BoolArray:
-    """(n,) which rows are in the study's window."""
+def within(sample: Sample, options: HistoryOptions, now: float) -> BoolArray:
+    """(n,) which rows are in the study's window; ``now`` is when the newest job ended, in days."""
     if options.window_days is None or len(sample.rows) == 0:
         return np.ones(len(sample.rows), bool)
-    inside: BoolArray = sample.finished >= sample.finished.max() - options.window_days
+    inside: BoolArray = sample.finished >= now - options.window_days
     return inside
 
 
-def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime]) -> Rows:
+def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime], now: float) -> Rows:
     """Let each row's score weigh by its age, and by whether a newer regime has begun where it
-    comes from. What a job says about whether its configuration runs does not fade."""
+    comes from. What a job says about whether its configuration runs does not fade. ``now`` is when
+    the newest job ended, in days."""
     rows = sample.rows
     if len(rows) == 0 or (options.half_life_days is None and not regimes):
         return rows
     factor, score = np.ones(len(rows)), rows.score
     if options.half_life_days is not None:
-        age = sample.finished.max() - sample.finished
-        factor = np.exp2(-age / options.half_life_days)
+        factor = np.exp2((sample.finished - now) / options.half_life_days)
     for regime in regimes:
         before = sample.sequences < regime.since
         if regime.keys is not None:
             before &= np.isin(np.array(rows.context_key), np.array(regime.keys))
         factor = np.where(before, factor * regime.before, factor)
         score = np.where(before, score + regime.moved, score)
-    return replace(rows, score=score, weight=rows.weight * np.maximum(factor, LEAST))
+    factor = np.maximum(factor, LEAST)
+    left = factor if (factor < 1.0).any() else None
+    return replace(rows, score=score, weight=rows.weight * factor, fading=left)

@@ -6,7 +6,7 @@ pure) while the old one serves.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,7 +91,7 @@ class Model:
         left_out = predictor.left_out(study, features, measured, seed)
         return cls(
             predictor,
-            RunsModel.fit(study, features, rows, seed),
+            RunsModel.fit(study, features, _in_full(rows), seed),
             fitted_at=at,
             learned=at,
             starts=_doubted(left_out.starts()) if left_out else {},
@@ -99,9 +99,12 @@ class Model:
         )
 
     def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
-        """Learn new rows at constant cost; ``recent`` is the window that includes them."""
-        self.predictor.update(*held(rows, recent))
-        self.runs.update(rows, recent)
+        """Learn new rows at constant cost; ``recent`` is the window that includes them. The
+        predictor leaves what is faint (:data:`FAINT`) to the next fit; whether a job ran does not
+        fade."""
+        if len(rows):
+            self.predictor.update(*held(rows.take(rows.fresh()), recent))
+            self.runs.update(_in_full(rows), _in_full(recent))
         if self.reach is not None:
             self.reach.learn(rows)
         self.learned = at
@@ -149,6 +152,11 @@ class Model:
 
 def _doubted(starts: Mapping[Standing, tuple[float, int]]) -> dict[Standing, tuple[float, int]]:
     return {standing: (doubted(factor, jobs), jobs) for standing, (factor, jobs) in starts.items()}
+
+
+def _in_full(rows: "Rows") -> "Rows":
+    """The rows as none of which has faded."""
+    return replace(rows, fading=None)
 
 
 def _below(parts: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:

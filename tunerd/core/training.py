@@ -11,14 +11,15 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.contest import Contest, Told, contest
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.features.replay import Replay, sequences_at
+from tunerd.core.features.replay import Replay, Sample, sequences_at
+from tunerd.core.features.rows import FAINT
 from tunerd.core.history import Regime, days, faded, within
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation
@@ -87,11 +88,19 @@ class _Challenger:
     model: Model
     told: Told
 
-    def meet(self, rows: Rows, recent: Rows, at: int) -> "_Challenger":
-        """Predict rows, then learn them."""
+    def meet(self, rows: Rows, heard: "_Heard", at: int) -> "_Challenger":
+        """Predict rows, then learn what is heard of them."""
         self.told = self.told.joined(_told(self.model, rows))
-        self.model.update(rows, recent, at)
+        self.model.update(*heard, at)
         return self
+
+
+class _Heard(NamedTuple):
+    """What a model learns of new jobs, as far as they count by now."""
+
+    rows: Rows
+    recent: Rows
+    """The window that includes them."""
 
 
 @dataclass(slots=True)
@@ -145,20 +154,25 @@ class Training:
     def gather(self, rows: Rows, finished: FloatArray, sequence: int) -> None:
         """Keep rows, the last of which is ``sequence``, without learning them. ``finished`` is
         when their jobs ended, in days."""
-        self.replay.add(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
+        self._gathered(rows, finished, sequence)
+
+    def _gathered(self, rows: Rows, finished: FloatArray, sequence: int) -> Sample:
+        new = Sample(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
+        self.replay.add(new.rows, new.sequences, new.finished)
+        return new
 
     def learn(self, rows: Rows, finished: FloatArray, sequence: int) -> bool:
         """Let the model learn rows, the last of which is ``sequence``; says whether it was
         replaced."""
-        self.gather(rows, finished, sequence)
+        new = self._gathered(rows, finished, sequence)
         if self.model is None:
             return self._fit_now(sequence, "first")
         if sequence <= SMALL and self._has_grown(sequence) and self._fit_now(sequence, "grown"):
             return True
-        recent = self._recent()
+        heard = self._heard(new)
         if self._rebuild is not None:
-            self._meet(self._rebuild, rows, recent, sequence)
-        self.model.update(rows, recent, sequence)
+            self._meet(self._rebuild, rows, heard, sequence)
+        self.model.update(*heard, sequence)
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
             return self._decide(self._rebuild, sequence)
         if self._rebuild is None and self._has_grown(sequence):
@@ -189,9 +203,9 @@ class Training:
         as far as that is among the latest jobs. A rebuild under way is given up."""
         self._rebuild = None
         self.model, self.pinned = model, pinned
-        missed = self.replay.since(model.learned).rows
-        if len(missed):
-            model.update(missed, self._recent(), sequence)
+        missed = self.replay.since(model.learned)
+        if len(missed.rows):
+            model.update(*self._heard(missed), sequence)
         self.built.append(Built(why, model.fitted_at, sequence, took_over=True))
 
     def pin(self) -> None:
@@ -224,15 +238,18 @@ class Training:
         return Model.fit(self.study, self.features, rows, at)
 
     def _all(self) -> Rows:
-        """What a fit sees."""
-        sample = self.replay.sample()
-        inside = np.flatnonzero(within(sample, self.study.history))
-        return faded(sample, self.study.history, self.regimes).take(inside)
+        """What a fit sees, by when the jobs ended: an import that comes late is no news."""
+        return self._counted(self.replay.sample().by_time())
 
-    def _recent(self) -> Rows:
-        """What an update sees beside the new rows: faded, but without a window, because new jobs
-        may have ended long ago."""
-        return faded(self.replay.recent(RECENT), self.study.history, self.regimes)
+    def _heard(self, new: Sample) -> _Heard:
+        """What an update sees: new rows, and the window that includes them."""
+        return _Heard(self._counted(new), self._counted(self.replay.recent(RECENT)))
+
+    def _counted(self, sample: Sample) -> Rows:
+        """The rows that count, and what they count by now."""
+        history, now = self.study.history, self.replay.now
+        inside = np.flatnonzero(within(sample, history, now))
+        return faded(sample, history, self.regimes, now).take(inside)
 
     def fit_at(self, sequence: int, fetch: Fetch) -> Model:
         """The model that a rebuild on what was known at ``sequence`` makes: for deriving again
@@ -255,15 +272,15 @@ class Training:
         self._rebuild = _Rebuild(at, at + jobs, why, future, NOTHING, [])
         self._attempted_at = at
 
-    def _meet(self, rebuild: _Rebuild, rows: Rows, recent: Rows, sequence: int) -> None:
+    def _meet(self, rebuild: _Rebuild, rows: Rows, heard: _Heard, sequence: int) -> None:
         """Let both predict rows that neither has learned; the challenger learns them, too."""
         assert self.model is not None
         rebuild.told = rebuild.told.joined(_told(self.model, rows))
-        self._follow(rebuild, rows, recent, sequence)
+        self._follow(rebuild, rows, heard, sequence)
 
-    def _follow(self, rebuild: _Rebuild, rows: Rows, recent: Rows, sequence: int) -> None:
+    def _follow(self, rebuild: _Rebuild, rows: Rows, heard: _Heard, sequence: int) -> None:
         before = rebuild.future
-        rebuild.future = self.background.submit(_meet, before, rows, recent, sequence)
+        rebuild.future = self.background.submit(_meet, before, rows, heard, sequence)
         rebuild.ends.append(sequence)
 
     def _decide(self, rebuild: _Rebuild, sequence: int) -> bool:
@@ -273,12 +290,22 @@ class Training:
         except Exception as error:
             self._fail(rebuild.why, rebuild.started_at, sequence, error)
             return False
-        jobs = self.replay.since(rebuild.started_at).rows
-        found = contest(jobs.context_key, jobs.score, rebuild.told, challenger.told)
+        found = self._contest(rebuild, challenger)
         self.built.append(Built(rebuild.why, rebuild.started_at, sequence, found.won, found))
         if found.won:
             self.model = challenger.model
         return found.won
+
+    def _contest(self, rebuild: _Rebuild, challenger: _Challenger) -> Contest:
+        """Compare the two on the jobs since that speak of today: old ones, told late, would be for
+        the model that still goes by their like."""
+        met = self.replay.since(rebuild.started_at)
+        history, now = self.study.history, self.replay.now
+        counts = faded(met, history, self.regimes, now).counts
+        today = np.flatnonzero(within(met, history, now) & (counts >= FAINT))
+        jobs = met.rows.take(today)
+        told = rebuild.told.take(today), challenger.told.take(today)
+        return contest(jobs.context_key, jobs.score, *told)
 
     # -- keeping ----------------------------------------------------------------------------
 
@@ -328,12 +355,11 @@ class Training:
             if end > at:
                 observations = fetch(range(at + 1, end + 1))
                 rows = self.features.rows(observations)
-                self.gather(rows, days(observations), end)
-                recent = self._recent()
+                heard = self._heard(self._gathered(rows, days(observations), end))
                 if end > behind:
-                    model.update(rows, recent, end)
+                    model.update(*heard, end)
                 if self._rebuild is not None:
-                    self._follow(self._rebuild, rows, recent, end)
+                    self._follow(self._rebuild, rows, heard, end)
                 at = end
             if under_way is not None and end == under_way["started_at"]:
                 self._start(end, under_way["why"], under_way["decide_at"] - end)
@@ -358,8 +384,8 @@ def _challenger(fit: Callable[[Rows, int], Model], rows: Rows, at: int) -> _Chal
     return _Challenger(fit(rows, at), NOTHING)
 
 
-def _meet(before: "Future[_Challenger]", rows: Rows, recent: Rows, sequence: int) -> _Challenger:
-    return before.result().meet(rows, recent, sequence)
+def _meet(before: "Future[_Challenger]", rows: Rows, heard: _Heard, sequence: int) -> _Challenger:
+    return before.result().meet(rows, heard, sequence)
 
 
 def _told(model: Model, rows: Rows) -> Told:

@@ -83,3 +83,27 @@ def test_nothing_added_is_no_rows() -> None:
     assert len(Replay().recent(5).rows) == 0
     assert len(Replay().since(3).rows) == 0
     assert len(sequences_at(0)) == 0
+
+
+def test_what_is_recent_goes_by_when_jobs_ended() -> None:
+    replay = Replay(latest=20, sampled=5)
+    new, old = np.arange(1, 11), np.arange(11, 21)
+    replay.add(rows_of(new), new, (new + 100).astype(np.float64))
+    replay.add(rows_of(old), old, old.astype(np.float64))
+    np.testing.assert_array_equal(replay.recent(12).sequences, [*new, 19, 20])
+    np.testing.assert_array_equal(replay.since(18).sequences, [19, 20])
+    ended = replay.sample().by_time()
+    np.testing.assert_array_equal(ended.sequences, [*old, *new])
+    assert (np.diff(ended.finished) > 0).all()
+
+
+def test_now_is_when_the_newest_job_ended_that_is_kept() -> None:
+    """Whether it was asked for in between or not: recovery asks once."""
+    for asked in (True, False):
+        replay = Replay(latest=5, sampled=5)
+        assert not asked or replay.now == 0.0
+        for last in range(1, 41):
+            one = np.array([last])
+            replay.add(rows_of(one), one, 100.0 - one)  # an import of the newest first
+            assert not asked or replay.now == replay.sample().finished.max()
+        assert replay.now == replay.sample().finished.max() < 99.0

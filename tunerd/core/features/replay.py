@@ -39,6 +39,17 @@ class Sample:
     finished: FloatArray
     """(n,) when the jobs ended, in days of any one calendar."""
 
+    def take(self, where: IntArray) -> "Sample":
+        """Return the rows at these places, in this order."""
+        return Sample(self.rows.take(where), self.sequences[where], self.finished[where])
+
+    def by_time(self) -> "Sample":
+        """Return the rows in the order in which their jobs ended: what an import tells last may
+        have been first."""
+        if (np.diff(self.finished) >= 0.0).all():
+            return self
+        return self.take(np.argsort(self.finished, kind="stable"))
+
 
 def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) -> IntArray:
     """Sequences that a replay holds after observation ``sequence``, ascending.
@@ -60,6 +71,8 @@ class Replay:
         self._newest: deque[_Kept] = deque()
         self._older: list[tuple[int, _Kept]] = []
         """Heap by negative hash: what leaves the sample first is on top."""
+        self._now: float | None = None
+        """See :attr:`now`; None where it has to be looked for."""
 
     def __len__(self) -> int:
         return len(self._newest) + len(self._older)
@@ -69,6 +82,8 @@ class Replay:
         packed = np.column_stack(
             [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, rows.margin, finished]
         )
+        if self._now is not None and len(finished):
+            self._now = max(self._now, float(finished.max())) if len(self) else None
         for i, (sequence, key) in enumerate(zip(sequences.tolist(), rows.context_key, strict=True)):
             # A copy of its own: a view would keep the whole batch in memory for one row.
             self._newest.append((sequence, packed[i].copy(), key))
@@ -77,8 +92,17 @@ class Replay:
         for place, kept in zip(hashes.tolist(), leaving, strict=True):
             if len(self._older) < self._sampled:
                 heapq.heappush(self._older, (-place, kept))
-            else:
-                heapq.heappushpop(self._older, (-place, kept))
+            elif _finished(heapq.heappushpop(self._older, (-place, kept))[1]) == self._now:
+                self._now = None
+
+    @property
+    def now(self) -> float:
+        """When the newest job ended, of those kept: what follows from them alone is the same after
+        recovery. 0 without any."""
+        if self._now is None:
+            kept = [*self._newest, *(kept for _, kept in self._older)]
+            self._now = max(map(_finished, kept), default=0.0)
+        return self._now
 
     def sample(self) -> Sample:
         """Everything kept, in order of sequence. A copy: safe to hand to another thread."""
@@ -86,14 +110,21 @@ class Replay:
         return _unpack([*older, *self._newest])
 
     def recent(self, count: int) -> Sample:
-        """The latest ``count`` rows, at most ``latest`` of them."""
-        newest = reversed(self._newest)
-        return _unpack([kept for _, kept in zip(range(count), newest, strict=False)][::-1])
+        """The ``count`` rows whose jobs ended last, in order of sequence; of the latest ones only,
+        so that an import of more than those is all that is recent until jobs come again."""
+        newest = list(self._newest)
+        if len(newest) > count:
+            last = np.argsort([_finished(kept) for kept in newest], kind="stable")[-count:]
+            newest = [newest[i] for i in np.sort(last).tolist()]
+        return _unpack(newest)
 
     def since(self, sequence: int) -> Sample:
         """Rows above ``sequence``, as far as they are among the latest."""
-        last = self._newest[-1][0] if self._newest else sequence
-        return self.recent(max(last - sequence, 0))
+        return _unpack([kept for kept in self._newest if kept[0] > sequence])
+
+
+def _finished(kept: _Kept) -> float:
+    return float(kept[1][-1])
 
 
 def _unpack(kept: Sequence[_Kept]) -> Sample:

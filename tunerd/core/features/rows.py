@@ -7,7 +7,12 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
 
-__all__ = ["Rows"]
+__all__ = ["FAINT", "Rows"]
+
+FAINT = 0.1
+"""What a job has to count at least for what is learned between two fits, and for what repeats from
+context to context. Less, and a crowd of them would push out what they are outweighed by: the next
+fit looks at them, beside everything newer."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,22 @@ class Rows:
     margin: FloatArray
     """(n,) how far the job stayed within the nearest bound of a guard, in logarithms; negative
     beyond it, NaN where the job reported no guard's metric."""
+    fading: FloatArray | None = None
+    """(n,) what is left of each job now that there are newer ones; None where that is all of it. It
+    is part of ``weight``, beside how firmly the score is known. A short job is one of today's and
+    as far off as others will be; a faded one says little of what will be."""
 
     def __len__(self) -> int:
         return len(self.context_key)
+
+    @property
+    def counts(self) -> FloatArray:
+        """(n,) what is left of each job, 1 where nothing has faded."""
+        return np.ones(len(self)) if self.fading is None else self.fading
+
+    def fresh(self) -> IntArray:
+        """Return the places of the rows that are not faint."""
+        return np.flatnonzero(self.counts >= FAINT)
 
     @property
     def names(self) -> list[tuple[str, bytes]]:
@@ -48,10 +66,12 @@ class Rows:
             context_key=tuple(self.context_key[i] for i in where.tolist()),
             weight=self.weight[where],
             margin=self.margin[where],
+            fading=None if self.fading is None else self.fading[where],
         )
 
     def joined(self, below: "Rows") -> "Rows":
         """Return these rows and then the others."""
+        faded = self.fading is not None or below.fading is not None
         return Rows(
             X=np.concatenate([self.X, below.X]),
             score=np.concatenate([self.score, below.score]),
@@ -60,6 +80,7 @@ class Rows:
             context_key=self.context_key + below.context_key,
             weight=np.concatenate([self.weight, below.weight]),
             margin=np.concatenate([self.margin, below.margin]),
+            fading=np.concatenate([self.counts, below.counts]) if faded else None,
         )
 
     @classmethod

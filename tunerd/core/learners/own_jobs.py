@@ -22,7 +22,7 @@ MOST = 200
 FIRMEST = 10.0
 """Runs that a point counts as, at most."""
 NEWEST = 0.1
-"""Share that a further run has in a point at least: what was measured long ago fades."""
+"""Share that a further run of today has in a point at least: what was measured long ago fades."""
 LATEST = 6
 """Jobs whose errors tell whether the context has changed …"""
 CHANGED = 2.5
@@ -79,12 +79,15 @@ class OwnJobs:
         """Share of its jobs that the fit of the study's predictor has seen."""
         return min(self.fitted / self.jobs, 1.0) if self.jobs else 0.0
 
-    def add(self, x: FloatArray, score: float, weight: float, told: float = np.nan) -> None:
-        """Take in a job that ran ``x`` (F,), of which other contexts say ``told``."""
+    def add(
+        self, x: FloatArray, score: float, weight: float, count: float, told: float = np.nan
+    ) -> None:
+        """Take in a job that ran ``x`` (F,), of which other contexts say ``told``. ``count`` is
+        what is left of it, 1 for one of today."""
         self.jobs += 1
         name = x.tobytes()
         point = self.points.pop(name, None) or Point(score, 0.0, told)
-        share = max(weight / (point.runs + weight), NEWEST) if point.runs else 1.0
+        share = max(weight / (point.runs + weight), count * NEWEST) if point.runs else 1.0
         point.score += share * (score - point.score)
         point.runs = min(point.runs + weight, FIRMEST)
         self.points[name] = point

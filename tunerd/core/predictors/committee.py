@@ -186,7 +186,7 @@ class Committee(Predictor):
         said = self._said(rows, everybody=True)
         blended = self._blended(said)
         errors = (rows.score - blended.mean) / blended.spread
-        self._noise = follow_errors(self._noise, np.abs(errors))
+        self._noise = follow_errors(self._noise, np.abs(errors), rows.counts)
         self._follow(said, rows)
         self._own.add(rows, said.told, errors)
         self._weigh()

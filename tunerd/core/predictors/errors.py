@@ -51,8 +51,9 @@ def noise_of(left_out: FloatArray, score: FloatArray, unit: float) -> float:
     return max(typical_size(left_out), 1e-3 * float(np.std(score)), 1e-9) ** 2
 
 
-def follow_errors(noise: float, errors: FloatArray) -> float:
-    """Let the noise follow the error that 80 % of live jobs stay below; errors are in spreads.
+def follow_errors(noise: float, errors: FloatArray, counts: FloatArray | None = None) -> float:
+    """Let the noise follow the error that 80 % of live jobs stay below; errors are in spreads, and
+    ``counts`` (n,) is what is left of each job, 1 without.
 
     Slowly, whatever size an error has: sudden changes are the business of bands
     (:mod:`tunerd.core.bands`), which work in units of this, and what grew by the square of errors
@@ -60,7 +61,8 @@ def follow_errors(noise: float, errors: FloatArray) -> float:
     noise grows, the same error is less of one.
     """
     before = noise
-    for error in errors.tolist():
+    counts = np.ones(len(errors)) if counts is None else counts
+    for error, count in zip(errors.tolist(), counts.tolist(), strict=True):
         outside = abs(error) > Z_HELD * math.sqrt(noise / before)
-        noise *= 1.0 + FOLLOWED * (HELD if outside else HELD - 1.0)
+        noise *= 1.0 + count * FOLLOWED * (HELD if outside else HELD - 1.0)
     return noise

@@ -66,12 +66,16 @@ class Levels:
         found = np.array([self._levels.get(key, unseen) for key in keys]).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def learn(self, keys: Sequence[str], residual: FloatArray) -> None:
-        """Move the levels by new jobs; ``residual`` is what the rest of the model leaves."""
-        for key, value in zip(keys, residual.tolist(), strict=True):
+    def learn(
+        self, keys: Sequence[str], residual: FloatArray, counts: FloatArray | None = None
+    ) -> None:
+        """Move the levels by new jobs; ``residual`` is what the rest of the model leaves, and
+        ``counts`` what is left of each job, 1 without."""
+        counts = np.ones(len(keys)) if counts is None else counts
+        for key, value, count in zip(keys, residual.tolist(), counts.tolist(), strict=True):
             level, jobs = self._levels.pop(key, (0.0, self._unseen))
-            jobs = min(jobs + 1.0, MEMORY)
-            self._levels[key] = (level + (value - level) / jobs, jobs)
+            jobs = min(jobs + count, MEMORY)
+            self._levels[key] = (level + count * (value - level) / jobs, jobs)
         while len(self._levels) > MAX_CONTEXTS:
             self._levels.popitem(last=False)
 

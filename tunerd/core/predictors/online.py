@@ -156,14 +156,15 @@ class OnlinePredictor(Predictor, Generic[B]):
             return
         prediction = self.predict(rows)
         errors = np.abs(rows.score - prediction.mean) / prediction.spread
-        self._noise = follow_errors(self._noise, errors)
-        self._levels.learn(rows.context_key, rows.score - self._members(rows.X).mean(axis=1))
+        self._noise = follow_errors(self._noise, errors, rows.counts)
+        rest = rows.score - self._members(rows.X).mean(axis=1)
+        self._levels.learn(rows.context_key, rest, rows.counts)
         self._base = self._base.learned(rows, recent)
         self._correction = None
         if len(recent) >= CORRECTION_ROWS:
             level, _ = self._levels.of(recent.context_key)
-            rest = (recent.score - level)[:, None] - self._members(recent.X)
-            self._correction = self.correct(recent, rest)
+            each = (recent.score - level)[:, None] - self._members(recent.X)
+            self._correction = self.correct(recent, each)
 
     def predict(self, rows: Rows) -> Prediction:
         """See :meth:`Predictor.predict`."""

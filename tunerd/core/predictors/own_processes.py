@@ -140,10 +140,10 @@ class OwnProcesses:
         for key in dict.fromkeys(rows.context_key):
             if key in self.jobs:
                 self.jobs[key].keep(self.of(key).theta)
-        for i, key in enumerate(rows.context_key):
+        for i, (key, x, score, weight, count) in enumerate(_each(rows)):
             own = self.jobs.get(key) or OwnJobs()
             self.jobs.put(key, own)
-            own.add(rows.X[i], float(rows.score[i]), float(rows.weight[i]), float(told[i]))
+            own.add(x, score, weight, count, float(told[i]))
             own.expect([float(errors[i])] if own.jobs > 1 else [])
             self._ready.pop(key, None)
             self._trees.pop(key, None)
@@ -180,12 +180,18 @@ class OwnProcesses:
 def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
     """Jobs by context, of the contexts that had one last."""
     own: dict[str, OwnJobs] = {}
-    for i, key in enumerate(rows.context_key):
-        own.setdefault(key, OwnJobs()).add(rows.X[i], float(rows.score[i]), float(rows.weight[i]))
+    for key, x, score, weight, count in _each(rows):
+        own.setdefault(key, OwnJobs()).add(x, score, weight, count)
     for jobs in own.values():
         jobs.fitted = jobs.jobs
     latest = Counter({key: i for i, key in enumerate(rows.context_key)}).most_common(MAX_CONTEXTS)
     return {key: own[key] for key, _ in reversed(latest)}
+
+
+def _each(rows: Rows) -> Iterator[tuple[str, FloatArray, float, float, float]]:
+    """Context key, row of X, score, weight and what is left of each job."""
+    numbers = rows.score.tolist(), rows.weight.tolist(), rows.counts.tolist()
+    return zip(rows.context_key, rows.X, *numbers, strict=True)
 
 
 def load_jobs(blobs: Mapping[str, bytes]) -> Shelves[OwnJobs]:

@@ -197,8 +197,10 @@ class PredictorTable(Table):
 
 
 class HistoryTable(Table):
-    """How much of history counts when a model is built. Ages are relative to the newest job, never
-    to a clock. What is known of single configurations, incumbents among them, does not age."""
+    """How much of history counts when a model is built, and what old jobs that are told late, by an
+    import, move in between: a job that counts less than a tenth waits until the next is built. Ages
+    are relative to the newest job, never to a clock. What is known of single configurations,
+    incumbents among them, does not age."""
 
     window_days: float | None = Field(
         default=None,
