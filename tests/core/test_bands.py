@@ -207,6 +207,16 @@ def test_contexts_left_out_count_as_one_job_each() -> None:
     assert joined["new"] == pytest.approx((1 / HALF, 80))
 
 
+def test_jobs_left_out_that_have_faded_hardly_count() -> None:
+    n, nobody = 300, np.zeros(300, np.bool_)
+    score = np.where(np.arange(n) < 240, 8.0 * HALF, 1.0)
+    counts = np.where(np.arange(n) < 240, 0.001, 1.0)
+    one = LeftOut(("stay",) * n, np.zeros(n), np.ones(n), score, ~nobody, nobody, counts)
+    factor, jobs = one.starts()["new"]
+    assert factor == pytest.approx(1 / HALF)
+    assert 60 <= jobs <= 61
+
+
 numbers = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 1e300])
 jobs = st.lists(
     st.tuples(st.sampled_from(KEYS), numbers, st.floats(0, 1e6) | numbers, numbers, st.booleans()),

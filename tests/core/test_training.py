@@ -263,6 +263,20 @@ def test_jobs_outside_the_window_and_old_ones_count_less() -> None:
     assert fading < everything - 0.1
 
 
+@pytest.mark.parametrize(
+    "predictor", ["boosted_trees", "gaussian_process", "neural_ensemble", "committee"]
+)
+def test_a_half_life_lets_every_predictor_go_by_todays_jobs(predictor: str) -> None:
+    jobs = [*random_jobs(200), *changed(60, first=201, days_later=100)]
+    text = TEXT.replace('"boosted_trees"', f'"{predictor}"')
+    fading = refitted(text + "[history]\nhalf_life_days = 10\n", jobs)
+    assert likes_c(fading) < -0.2  # the truth is -0.3
+    alone = refitted(text, renumbered(jobs[200:], 1))
+    asked = fading.features.rows(random_jobs(60, seed=1))
+    wide, narrow = (model_of(one).outlook(asked).spread.mean() for one in (fading, alone))
+    assert wide < 1.5 * narrow
+
+
 def test_a_window_is_counted_from_the_newest_job_whatever_the_order() -> None:
     old, new = random_jobs(200), changed(60, first=1, days_later=100)
     jobs = [*new, *renumbered(old, 61)]  # an import of older jobs, afterwards

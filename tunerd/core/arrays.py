@@ -13,8 +13,10 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "Words",
+    "jobs_of",
     "names_of",
     "places_of",
+    "shuffled",
     "stirred",
 ]
 
@@ -40,6 +42,23 @@ def places_of(keys: Iterable[str]) -> dict[str, IntArray]:
     for i, key in enumerate(keys):
         places.setdefault(key, []).append(i)
     return {key: np.array(where, np.int64) for key, where in places.items()}
+
+
+def jobs_of(counts: FloatArray) -> float:
+    """How many jobs that count in full tell as much as (n,) jobs that count so much (Kish)."""
+    squares = float((counts**2).sum())
+    return float(counts.sum()) ** 2 / squares if squares else 0.0
+
+
+def shuffled(rng: np.random.Generator, counts: FloatArray) -> IntArray:
+    """(n,) places at random, those that count more (n,) the earlier: as if at any moment the next
+    came by lot, with as many tickets as it counts (Efraimidis and Spirakis 2006)."""
+    order = rng.permutation(len(counts))
+    if not len(counts) or (counts == counts[0]).all():
+        return order
+    late = np.empty(len(counts))
+    late[order] = (np.arange(len(counts)) + 0.5) / len(counts)
+    return np.argsort(-np.log1p(-late) / counts, kind="stable")
 
 
 def stirred(words: Words) -> Words:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.arrays import BoolArray, FloatArray, jobs_of, shuffled
 from tunerd.core.bands import HALF, Standing
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import apart
@@ -43,6 +43,13 @@ class LeftOut:
     """Whether the fit saw others of the context …"""
     tried: BoolArray
     """… and of the very configuration."""
+    counts: FloatArray | None = None
+    """What is left of each job; None where that is all of it."""
+
+    @property
+    def told(self) -> FloatArray:
+        """What each job counts."""
+        return np.ones(len(self.keys)) if self.counts is None else self.counts
 
     def joined(self, other: "LeftOut") -> "LeftOut":
         """Return these and others."""
@@ -53,6 +60,7 @@ class LeftOut:
             np.concatenate([self.score, other.score]),
             np.concatenate([self.known, other.known]),
             np.concatenate([self.tried, other.tried]),
+            np.concatenate([self.told, other.told]),
         )
 
     def starts(self) -> dict[Standing, tuple[float, int]]:
@@ -65,17 +73,20 @@ class LeftOut:
         """
         size = np.abs(self.score - self.mean) / (HALF * np.maximum(self.spread, 1e-300))
         unknown = np.flatnonzero(~self.known)
-        strange = _quantile(size[unknown], [self.keys[i] for i in unknown.tolist()])
-        new = _quantile(size[self.known & ~self.tried])
-        tried = _quantile(size[self.known & self.tried])
-        near, again, far = new or tried or strange, tried or new or strange, strange or new or tried
-        if near is None or again is None or far is None:
+        keys = [self.keys[i] for i in unknown.tolist()]
+        counts = self.told
+        strange = _quantile(size[unknown], counts[unknown], keys)
+        fresh, again = self.known & ~self.tried, self.known & self.tried
+        new = _quantile(size[fresh], counts[fresh])
+        tried = _quantile(size[again], counts[again])
+        near, same, far = new or tried or strange, tried or new or strange, strange or new or tried
+        if near is None or same is None or far is None:
             return {}
         early = float(np.sqrt(far[0] * near[0])), far[1]
-        return {"strange": far, "early": early, "new": near, "tried": again}
+        return {"strange": far, "early": early, "new": near, "tried": same}
 
 
-def doubted(factor: float, jobs: int) -> float:
+def doubted(factor: float, jobs: float) -> float:
     """A factor on spreads that so many jobs left out tell, drawn to 1 if it is below."""
     return factor if factor >= 1.0 else factor ** (jobs / (jobs + NARROWER))
 
@@ -90,7 +101,7 @@ def left_out(
     and a seed. Costs up to five fits on at most :data:`MOST_ROWS` rows."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
     if len(rows) > MOST_ROWS:
-        some = np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS]
+        some = shuffled(np.random.default_rng(seed), rows.counts)[:MOST_ROWS]
         rows = rows.take(np.sort(some))
     if len(rows) < ENOUGH_ROWS:
         return None
@@ -102,22 +113,25 @@ def left_out(
         seen = set(kept.names)
         tried = np.array([name in seen for name in asked.names])
         keys = tuple(f"{i} {key}" for key in asked.context_key)
-        one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried)
+        one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried, asked.counts)
         found = one if found is None else found.joined(one)
     return found
 
 
-def _quantile(sizes: FloatArray, groups: Sequence[str] | None = None) -> tuple[float, int] | None:
-    """The 80 % quantile, a little above where it stands on little, and what it stands on. Of
-    ``groups`` each has the same weight. None without any."""
+def _quantile(
+    sizes: FloatArray, counts: FloatArray, groups: Sequence[str] | None = None
+) -> tuple[float, int] | None:
+    """The 80 % quantile, a little above where it stands on little, and what it stands on, by what
+    each size counts. Of ``groups`` each has the same weight. None without any."""
     if not len(sizes):
         return None
     weight = np.ones(len(sizes))
     if groups is not None:
         count: Mapping[str, int] = {g: groups.count(g) for g in dict.fromkeys(groups)}
         weight = np.array([1.0 / count[g] for g in groups])
-    total = float(weight.sum())
+    jobs = float(weight.sum()) * (jobs_of(counts) / len(counts))
+    weight = weight * counts
     order = np.argsort(sizes, kind="stable")
-    level = (0.8 + 0.2 / (total + 1.0)) * total
+    level = (0.8 + 0.2 / (jobs + 1.0)) * float(weight.sum())
     at = int(np.searchsorted(np.cumsum(weight[order]), level - 1e-9))
-    return float(sizes[order[min(at, len(order) - 1)]]), max(round(total), 1)
+    return float(sizes[order[min(at, len(order) - 1)]]), max(round(jobs), 1)

@@ -1,5 +1,7 @@
 """Weights of predictors by what they said of jobs left out."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
@@ -42,3 +44,19 @@ def test_without_jobs_the_prior_stands_and_few_move_it_little() -> None:
 
 def test_perfect_and_equal_members_share() -> None:
     np.testing.assert_allclose(weights_of(record(50, np.zeros(3)), EQUAL), EQUAL, atol=1e-6)
+
+
+def test_the_member_that_fits_what_has_faded_does_not_win() -> None:
+    before, today = record(300, np.array([0.2, 3.0, 3.0])), record(60, np.array([3.0, 0.2, 3.0]))
+    assert weights_of(before.joined(today), EQUAL)[0] > 0.5
+    faded = replace(before, counts=np.full(300, 0.001)).joined(today)
+    np.testing.assert_allclose(weights_of(faded, EQUAL), weights_of(today, EQUAL), atol=0.02)
+    again = Record.of(faded.take(slice(250, 340)).arrays(), faded.keys[250:340])
+    np.testing.assert_array_equal(again.told, faded.told[250:340])
+
+
+def test_where_nothing_has_faded_weights_are_the_same_bits() -> None:
+    told = record(90, np.array([0.2, 0.4, 1.0]))
+    full = replace(told, counts=np.ones(90))
+    np.testing.assert_array_equal(weights_of(full, EQUAL), weights_of(told, EQUAL))
+    assert "counts" not in told.arrays()  # checkpoints are as they were

@@ -58,3 +58,16 @@ def test_weights_survive_to_the_last_bit() -> None:
     again = Networks.load(networks.dump())
     np.testing.assert_array_equal(networks.predict(Z), again.predict(Z))
     assert again.dump() == networks.dump()
+
+
+def test_rows_are_looked_at_as_often_as_they_count() -> None:
+    Z, y, group, _ = problem()
+    masks, other = np.ones((MEMBERS, 300), bool), y.copy()
+    other[:200] = -other[:200]
+    counts = np.append(np.full(200, 0.001), np.ones(100))
+    start, how = Networks.fresh(MEMBERS, 5, 5), Schedule(300, 5, 1e-2)
+    found = start.trained(Z, other, group, masks, how, counts).predict(Z).mean(axis=1)
+    assert kendall(found[200:], y[200:]) > 0.8
+    assert kendall(found[:200], y[:200]) > 0.4  # as the other rows have it
+    alike = start.trained(Z, y, group, masks, how, np.full(300, 0.1))
+    assert alike.dump() == start.trained(Z, y, group, masks, how).dump()

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, jobs_of
 
 __all__ = ["LEAST", "Record", "pooled", "weights_of"]
 
@@ -40,6 +40,8 @@ class Record:
     """(n,)"""
     keys: tuple[str, ...]
     """Of their contexts; errors are compared within one."""
+    counts: FloatArray | None = None
+    """(n,) what is left of each; None where that is all of it."""
 
     @classmethod
     def empty(cls, members: int) -> Self:
@@ -50,13 +52,20 @@ class Record:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def told(self) -> FloatArray:
+        """(n,) what each job counts."""
+        return np.ones(len(self)) if self.counts is None else self.counts
+
     def joined(self, other: "Record") -> "Record":
         """This one, then the other."""
+        faded = self.counts is not None or other.counts is not None
         return Record(
             np.concatenate([self.mean, other.mean]),
             np.concatenate([self.spread, other.spread]),
             np.concatenate([self.score, other.score]),
             self.keys + other.keys,
+            np.concatenate([self.told, other.told]) if faded else None,
         )
 
     def take(self, where: "np.ndarray[tuple[int], np.dtype[np.int64]] | slice") -> "Record":
@@ -67,6 +76,7 @@ class Record:
             self.spread[places],
             self.score[places],
             tuple(self.keys[i] for i in places.tolist()),
+            None if self.counts is None else self.counts[places],
         )
 
     def blended(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -75,12 +85,14 @@ class Record:
 
     def arrays(self) -> Mapping[str, FloatArray]:
         """All but the keys, by name."""
-        return {"mean": self.mean, "spread": self.spread, "score": self.score}
+        arrays = {"mean": self.mean, "spread": self.spread, "score": self.score}
+        return arrays if self.counts is None else {**arrays, "counts": self.counts}
 
     @classmethod
     def of(cls, arrays: Mapping[str, FloatArray], keys: Sequence[str]) -> Self:
         """The reverse of :meth:`arrays`."""
-        return cls(arrays["mean"], arrays["spread"], arrays["score"], tuple(keys))
+        told = arrays["mean"], arrays["spread"], arrays["score"]
+        return cls(*told, tuple(keys), arrays.get("counts"))
 
 
 def weights_of(record: Record, prior: FloatArray) -> FloatArray:
@@ -92,13 +104,14 @@ def weights_of(record: Record, prior: FloatArray) -> FloatArray:
         found = np.zeros(len(prior))
         found[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
         return found
-    off = _within(record.mean - record.score[:, None], record.keys)
-    size = _within(record.score[:, None], record.keys)[:, 0]
-    off = off / _scale(size, record.keys)[:, None]
-    off = off.clip(-WILD, WILD)
+    counts = record.told
+    off = _within(record.mean - record.score[:, None], record.keys, counts)
+    size = _within(record.score[:, None], record.keys, counts)[:, 0]
+    off = off / _scale(size, record.keys, counts)[:, None]
+    off = off.clip(-WILD, WILD) * np.sqrt(counts)[:, None]
     squares = off.T @ off
     typical = max(float(np.median(np.diag(squares))), 1e-12)
-    pull = (DRAWN + FEW / len(record)) * typical
+    pull = (DRAWN + FEW / jobs_of(counts)) * typical
     members = len(prior)
     above, vectors = np.linalg.eigh(squares)
     root = np.sqrt(np.maximum(above, 0.0))[:, None] * vectors.T
@@ -120,23 +133,24 @@ def pooled(
     return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
 
 
-def _within(values: FloatArray, keys: Sequence[str]) -> FloatArray:
+def _within(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> FloatArray:
     """(n, M) values less the mean of their context, drawn to 0: a job that is alone in its context
     keeps half of its own."""
     _, group = np.unique(np.array(keys), return_inverse=True)
-    count = np.bincount(group)
+    count = np.bincount(group, counts)
     centred = np.empty_like(values)
     for m in range(values.shape[1]):
-        mean = np.bincount(group, values[:, m]) / (count + 1.0)
+        mean = np.bincount(group, counts * values[:, m]) / (count + 1.0)
         centred[:, m] = values[:, m] - mean[group]
     return centred
 
 
-def _scale(size: FloatArray, keys: Sequence[str]) -> FloatArray:
+def _scale(size: FloatArray, keys: Sequence[str], counts: FloatArray) -> FloatArray:
     """(n,) how far the scores of each job's context lie apart: a context in which everything
     matters more is not worth more."""
     _, group = np.unique(np.array(keys), return_inverse=True)
-    overall = float(np.mean(size**2))
-    count = np.bincount(group)
-    variance = (np.bincount(group, size**2) + 2.0 * overall) / (count + 2.0)
+    squares = counts * size**2
+    overall = float(np.mean(squares) / np.mean(counts))
+    count = np.bincount(group, counts)
+    variance = (np.bincount(group, squares) + 2.0 * overall) / (count + 2.0)
     return np.asarray(np.sqrt(np.maximum(variance, 1e-18))[group], np.float64)

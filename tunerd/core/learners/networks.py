@@ -79,17 +79,24 @@ class Networks:
         return np.asarray((hidden @ self.out + self.shift)[:, :, 0].T, np.float64)
 
     def trained(
-        self, Z: FloatArray, y: FloatArray, group: IntArray, masks: BoolArray, how: Schedule
+        self,
+        Z: FloatArray,
+        y: FloatArray,
+        group: IntArray,
+        masks: BoolArray,
+        how: Schedule,
+        counts: FloatArray | None = None,
     ) -> "Networks":
         """Return the networks after some more steps.
 
         ``Z`` (n, D) inputs, ``y`` (n,) targets of about unit spread, ``group`` (n,) number of each
         row's context, ``masks`` (M, n) which rows each member may see; every member sees some.
+        ``counts`` (n,) is how often each is looked at beside others, alike without.
         """
         rng = np.random.default_rng(how.seed)
         inputs, targets = Z.astype(np.float32), y.astype(np.float32)
         optimizer = _Adam((self.into, self.bias, self.out, self.shift))
-        pairs = _Pairs(group, masks)
+        pairs = _Pairs(group, masks, counts)
         for rate, momentum in _one_cycle(how):
             both = pairs.draw(rng)
             gradients = _gradients(optimizer.parameters, inputs[both], targets[both], rng)
@@ -187,7 +194,7 @@ def _one_cycle(how: Schedule) -> Iterator[tuple[float, float]]:
 class _Pairs:
     """Draws rows and, for each, a partner from the same context."""
 
-    def __init__(self, group: IntArray, masks: BoolArray) -> None:
+    def __init__(self, group: IntArray, masks: BoolArray, counts: FloatArray | None) -> None:
         order = [np.flatnonzero(mask)[np.argsort(group[mask], kind="stable")] for mask in masks]
         self._sizes = np.array([[len(rows)] for rows in order])
         shape = (len(order), max(len(rows) for rows in order))
@@ -203,11 +210,33 @@ class _Pairs:
             self._length[m, : len(rows)] = length[inverse]
         self._member = shape[1] * np.arange(shape[0])[:, None]
         """(M, 1) where a member's rows begin in the flat arrays, which are quicker to take from."""
+        alike = counts is None or bool((counts == counts[0]).all())
+        self._lots = None if counts is None or alike else self._tickets(counts)
+        """(M, widest + 1) what all rows before one count together; None where all count alike."""
+
+    def _tickets(self, counts: FloatArray) -> FloatArray:
+        seen = np.arange(self._rows.shape[1]) < self._sizes
+        each = np.where(seen, counts[self._rows], 0.0)
+        return np.pad(np.cumsum(each, axis=1), ((0, 0), (1, 0)))
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """(M, 2 BATCH) row numbers: rows, then their partners."""
         place, other = rng.random((2, len(self._rows), BATCH))
+        if self._lots is not None:
+            return np.stack([self._drawn(m, place[m], other[m]) for m in range(len(place))])
         place = (place * self._sizes).astype(np.int64) + self._member
         partner = self._begin.take(place) + (other * self._length.take(place)).astype(np.int64)
         places = np.concatenate([place, partner + self._member], axis=1)
         return self._rows.take(places)
+
+    def _drawn(self, member: int, place: FloatArray, other: FloatArray) -> IntArray:
+        """(2 BATCH,) row numbers of one member, by lots (BATCH,) from 0 to 1."""
+        assert self._lots is not None
+        lots, size = self._lots[member], int(self._sizes[member, 0])
+
+        first = np.searchsorted(lots[1:size], place * lots[size], side="right")
+        begin, length = self._begin[member, first], self._length[member, first]
+        low, high = lots[begin], lots[begin + length]
+        partner = np.searchsorted(lots[1:size], low + other * (high - low), side="right")
+        partner = partner.clip(begin, begin + length - 1)
+        return np.asarray(self._rows[member, np.concatenate([first, partner])], np.int64)

@@ -116,7 +116,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
         off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
         base = _Base(trend, forest, hidden, seed)
         unseen = folds if members > 1 else np.ones(len(rows), np.int64)
-        return cls.settled(features, base, levels, rows, rest, unseen, off)
+        return cls.settled(features, base, levels, rows, rest, unseen, off, rows.counts)
 
     @classmethod
     def grown(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray, places_of
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
@@ -33,7 +33,14 @@ from tunerd.core.learners.shelves import Shelves
 from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
-from tunerd.core.predictors.errors import FEW_ROWS, follow_errors, noise_of, typical_size
+from tunerd.core.predictors.errors import (
+    FEW_ROWS,
+    follow_errors,
+    mean_of,
+    noise_of,
+    quantile,
+    typical_size,
+)
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
 
 if TYPE_CHECKING:
@@ -136,7 +143,7 @@ class Committee(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         jobs = own_jobs(rows)
         state = {
-            "typical": float(rows.score.mean()) if len(rows) else 0.0,
+            "typical": mean_of(rows.score, rows.counts) if len(rows) else 0.0,
             "unknown": float(np.sqrt(noise_of(np.zeros(0), rows.score, study.unit(rows.score)))),
             "noise": 1.0,
             "usual": None,
@@ -307,7 +314,7 @@ class Committee(Predictor):
         rng = np.random.default_rng([seed, 2])
         far = Record.empty(len(MEMBERS))
         for i, (fold, council) in enumerate(strange):
-            asked = rows.take(_some(fold.held, rng))
+            asked = rows.take(_some(fold.held, rows, rng))
             said = council.ask(asked, np.ones(len(MEMBERS)))
             far = far.joined(_record(said, asked, f"{i} "))
         self._left_out = self._left_out._replace(new=far)
@@ -315,8 +322,8 @@ class Committee(Predictor):
         own = self._own
         own.carry = self._new.copy()
         if len(far):
-            left = _within_sd(far.score - far.mean @ own.carry, far.keys)
-            usual = _within_sd(rows.score, rows.context_key)
+            left = _within_sd(far.score - far.mean @ own.carry, far.keys, far.told)
+            usual = _within_sd(rows.score, rows.context_key, rows.counts)
             own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
         scarce, _, there = self._asked_as_known(few, rows, rng)
         near, tried, points = self._asked_as_known(known, rows, rng)
@@ -340,7 +347,7 @@ class Committee(Predictor):
         near = Record.empty(len(MEMBERS) + 1)
         tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
         for i, (fold, council) in enumerate(folds):
-            asked = rows.take(_some(fold.held, rng))
+            asked = rows.take(_some(fold.held, rows, rng))
             said, again, there = self._as_known(council, rows.take(fold.kept), asked)
             near = near.joined(_record(said, asked, f"{i} "))
             tried, points = np.append(tried, again), np.append(points, there)
@@ -400,8 +407,8 @@ class Committee(Predictor):
         if len(record) < FEW_ROWS:
             return None
         mean, spread = record.blended(weights)
-        off = typical_size((record.score - mean) / spread) ** 2
-        return float(np.clip(doubted(off, len(record)), 0.04, 25.0))
+        off = typical_size((record.score - mean) / spread, record.told) ** 2
+        return float(np.clip(doubted(off, jobs_of(record.told)), 0.04, 25.0))
 
     def _told_apart(
         self,
@@ -426,6 +433,7 @@ class Committee(Predictor):
             np.concatenate([far.score, near.score]),
             np.arange(len(far) + len(near)) >= len(far),
             np.append(np.zeros(len(far), bool), tried),
+            np.append(far.told, near.told),
         )
 
     # -- keeping ----------------------------------------------------------------------------
@@ -505,7 +513,7 @@ class Committee(Predictor):
 
 def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> Record:
     keys = tuple(mark + key for key in rows.context_key)  # errors compare within one fit
-    return Record(said[0], said[1], rows.score, keys)
+    return Record(said[0], said[1], rows.score, keys, rows.fading)
 
 
 def _typically(points: IntArray) -> float:
@@ -513,12 +521,15 @@ def _typically(points: IntArray) -> float:
     return float(np.expm1(np.log1p(points).mean())) if len(points) else 0.0
 
 
-def _within_sd(values: FloatArray, keys: Sequence[str]) -> float:
-    """Typical size of (n,) values once each context's own mean is taken off; wild ones do not
-    count."""
-    rest = np.concatenate([values[at] - values[at].mean() for at in places_of(keys).values()])
-    return max(float(np.quantile(np.abs(rest), 0.68)), 1e-6)
+def _within_sd(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> float:
+    """Typical size of (n,) values, of which each counts so much (n,), once each context's own mean
+    is taken off; wild ones do not count."""
+    places = places_of(keys).values()
+    rest = np.concatenate([values[at] - mean_of(values[at], counts[at]) for at in places])
+    return max(quantile(np.abs(rest), 0.68, counts[np.concatenate([*places])]), 1e-6)
 
 
-def _some(where: IntArray, rng: np.random.Generator) -> IntArray:
-    return where if len(where) <= KEPT else np.sort(rng.permutation(where)[:KEPT])
+def _some(where: IntArray, rows: Rows, rng: np.random.Generator) -> IntArray:
+    if len(where) <= KEPT:
+        return where
+    return np.sort(where[shuffled(rng, rows.counts[where])[:KEPT]])

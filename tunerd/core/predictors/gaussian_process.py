@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 from safetensors.numpy import load, save
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, shuffled
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.process import Kernel, Process
@@ -141,11 +141,11 @@ class GaussianProcess(OnlinePredictor[_Base]):
             kernel, scale = None, float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
             scale = scale if scale > 1e-9 else 1.0
         base = _Base(trend, None, scale, np.zeros(0), np.ones(0), 0)
-        off, unseen = rest, np.ones(len(rows), np.int64)
+        off, unseen, counts = rest, np.ones(len(rows), np.int64), rows.counts
         if len(rows) >= FEW_ROWS:
-            shuffled = np.random.default_rng(seed).permutation(len(rows))
-            order, others = np.split(shuffled, [cls.kept_rows])
-            unseen[others] = 0
+            drawn = shuffled(np.random.default_rng(seed), rows.counts)
+            order, others = np.split(drawn, [cls.kept_rows])
+            unseen[others], counts = 0, rows.counts[order]
             Z, y, weight = trend.design(rows.X[order]), rest[order] / scale, rows.weight[order]
             some = slice(0, LEARN_ROWS)
             if kernel is None:
@@ -158,7 +158,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         levels = Levels.fit(rows.context_key, rest, rows.weight)
         level, _ = levels.of(rows.context_key)
         rest = (rest - level)[:, None]
-        return cls.settled(features, base, levels, rows, rest, unseen, off)
+        return cls.settled(features, base, levels, rows, rest, unseen, off, counts)
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:

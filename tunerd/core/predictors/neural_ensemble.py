@@ -27,7 +27,7 @@ from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
 from tunerd.core.learners.networks import Networks, Schedule
 from tunerd.core.learners.trend import Trend
-from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
+from tunerd.core.predictors.errors import FEW_ROWS, folds_of, mean_of, widening
 from tunerd.core.predictors.levels import Levels
 from tunerd.core.predictors.online import OnlinePredictor, Told, scored
 
@@ -92,6 +92,7 @@ class _Base:
             group,
             np.ones((len(self.networks.into), len(recent)), bool),
             Schedule(UPDATE_STEPS, self.seed + 7919 * updates, UPDATE_RATE),
+            recent.counts,
         )
         return replace(self, networks=networks, updates=updates)
 
@@ -144,10 +145,10 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         Z = design(_with_few(rows.X, few))
         if len(rows) >= FEW_ROWS:
             target, group = _centred(rows)
-            scale = float(np.sqrt(np.mean(target**2))) or 1.0
+            scale = float(np.sqrt(mean_of(target**2, rows.counts))) or 1.0
             steps = int(share * _steps(len(rows)))
             networks = networks.trained(
-                Z, target / scale, group, masks, Schedule(steps, seed, RATE)
+                Z, target / scale, group, masks, Schedule(steps, seed, RATE), rows.counts
             )
         else:  # untrained, they would say anything
             networks = replace(networks, out=np.zeros_like(networks.out))
@@ -164,7 +165,7 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         off = left_out / np.sqrt(widening(leverage, jobs)[held])
         base = _Base(design, few, scale, trend, networks, seed)
         unseen = np.minimum(folds if shares > 1 else folds + 1, members)
-        return cls.settled(features, base, levels, rows, rest, unseen, off)
+        return cls.settled(features, base, levels, rows, rest, unseen, off, rows.counts[held])
 
     @classmethod
     def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
@@ -212,7 +213,7 @@ def _centred(rows: Rows) -> tuple[FloatArray, IntArray]:
     A context with a job or two is drawn to the mean of all: its own mean says little.
     """
     _, group = np.unique(rows.context_key, return_inverse=True)
-    count = np.bincount(group)
-    total = float(rows.score.mean())
-    mean = (np.bincount(group, rows.score) + total) / (count + 1.0)
+    count = np.bincount(group, rows.counts)
+    total = mean_of(rows.score, rows.counts)
+    mean = (np.bincount(group, rows.counts * rows.score) + total) / (count + 1.0)
     return rows.score - mean[group], group.astype(np.int64)

@@ -138,13 +138,16 @@ class OnlinePredictor(Predictor, Generic[B]):
         rest: FloatArray,
         unseen: IntArray,
         off: FloatArray,
+        counts: FloatArray,
     ) -> Self:
         """What a fit ends with: ``rest`` (n, members) is what base and levels leave of its rows,
         ``unseen`` (n,) which member has not seen each, ``off`` errors on jobs left out, in units of
-        how much wider than on the data a prediction of them was to be."""
-        effects = Effects.fit(features, rows, rest, unseen)
+        how much wider than on the data a prediction of them was to be, and ``counts`` what is left
+        of each of these jobs. What is faint repeats as it was."""
+        fresh = rows.fresh()
+        effects = Effects.fit(features, rows.take(fresh), rest[fresh], unseen[fresh])
         unit = features.study.unit(rows.score)
-        noise = noise_of(off * np.sqrt(effects.left), rows.score, unit)
+        noise = noise_of(off * np.sqrt(effects.left), rows.score, unit, counts)
         levels.expect(noise)
         columns = [(c.name, c.categorical) for c in features.columns]
         return cls(columns, base, levels, effects, noise)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.features.rows import FAINT
 from tunerd.core.learners.extra_trees import extra_trees
 from tunerd.core.learners.trees import TreeOptions, Trees
 from tunerd.core.predictors.boosted_trees import BoostedTrees
@@ -44,7 +45,10 @@ class ExtraTrees(BoostedTrees):
         trees: int,
         seed: int,
     ) -> Trees:
-        """See :meth:`BoostedTrees.grown`. A quarter of the trees, far deeper."""
+        """See :meth:`BoostedTrees.grown`. A quarter of the trees, far deeper: down to single rows,
+        of which one that is faint would count in full where it is alone."""
+        fresh = mask & (rows.counts >= FAINT)
+        mask = fresh if fresh.any() else mask
         text = extra_trees(
             rows.X[mask],
             label[mask],
