@@ -2,7 +2,8 @@
 
 Two steps. A classifier over everything that was tried anywhere, trees and a line on the same
 columns as the predictor's, says what to expect (the share that runs, smoothed, until there is a
-failure and a success, in one context alone a few of both). Then the context's own outcomes near the
+failure and a success, in one context alone a few of both). There a configuration counts once,
+however often it ran. Then the context's own outcomes near the
 configuration correct it, at once and at constant cost. Failures of unknown cause are believed as
 they repeat (DESIGN: what a job teaches).
 
@@ -60,9 +61,8 @@ FEW_MARGINS = 5
 
 
 class Margin(GaussianProcess):
-    """How far jobs stay within their guards. Every candidate of a guarded study is asked for it:
-    with half of the rows a search takes a sixth less, and what is said is as good (Brier score of
-    2,000 simulated jobs .020 instead of .019, ``benchmarks.running``)."""
+    """How far jobs stay within their guards. A search asks it of every candidate, and a probability
+    takes fewer rows than a speed: half of them are as good (``benchmarks.running``)."""
 
     kept_rows = 500
 
