@@ -3,9 +3,9 @@
 Two steps. A classifier over everything that was tried anywhere, trees and a line on the same
 columns as the predictor's, says what to expect (the share that runs, smoothed, until there is a
 failure and a success, in one context alone a few of both). There a configuration counts once,
-however often it ran. Then the context's own outcomes near the
-configuration correct it, at once and at constant cost. Failures of unknown cause are believed as
-they repeat (DESIGN: what a job teaches).
+however often it ran. Then the context's own outcomes near the configuration correct it, at once and
+at constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job
+teaches).
 
 A guard's metric says more than whether its bound held: how far it stayed within is learned like a
 speed, by a Gaussian process, because memory and its like are smooth in what is tuned. So what comes
