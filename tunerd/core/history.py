@@ -64,19 +64,23 @@ def within(sample: Sample, options: HistoryOptions, now: float) -> BoolArray:
 def faded(sample: Sample, options: HistoryOptions, regimes: Sequence[Regime], now: float) -> Rows:
     """Let each row's score weigh by its age, and by whether a newer regime has begun where it
     comes from. What a job says about whether its configuration runs does not fade. ``now`` is when
-    the newest job ended, in days."""
+    the newest job ended, in days.
+
+    Only age is *fading*. Right after a drift there are ten jobs of the new regime: how far off
+    predictions are, and what who makes them is worth, cannot be read off those alone.
+    """
     rows = sample.rows
     if len(rows) == 0 or (options.half_life_days is None and not regimes):
         return rows
-    factor, score = np.ones(len(rows)), rows.score
+    factor, score, fading = np.ones(len(rows)), rows.score, None
     if options.half_life_days is not None:
         factor = np.exp2((sample.finished - now) / options.half_life_days)
+        fading = np.maximum(factor, LEAST) if (factor < 1.0).any() else None
     for regime in regimes:
         before = sample.sequences < regime.since
         if regime.keys is not None:
             before &= np.isin(np.array(rows.context_key), np.array(regime.keys))
         factor = np.where(before, factor * regime.before, factor)
         score = np.where(before, score + regime.moved, score)
-    factor = np.maximum(factor, LEAST)
-    left = factor if (factor < 1.0).any() else None
-    return replace(rows, score=score, weight=rows.weight * factor, fading=left)
+    weight = rows.weight * np.maximum(factor, LEAST)
+    return replace(rows, score=score, weight=weight, fading=fading)
