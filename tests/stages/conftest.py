@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.fakes import Heard, Time
+from tests.stages.tuning import Tuning
 from tunerd.store import Store, open_store
 
 
@@ -33,3 +34,12 @@ def time() -> Time:
 @pytest.fixture
 def heard() -> Heard:
     return Heard()
+
+
+@pytest.fixture
+def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
+    """Tune stages on that store. Their processes end with the test."""
+    made = Tuning(store, time, heard)
+    yield made
+    for one in made.made:
+        one._background.shutdown()

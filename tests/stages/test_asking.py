@@ -1,7 +1,6 @@
 """Asking: a request becomes an answer in the step that finds it, whatever happens in between."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,6 @@ from tunerd.events import from_bytes
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.stages.requests import Requests
 from tunerd.stages.tune import Tune
-from tunerd.store import Store
 
 TOPICS = TopicSettings(
     jobs="jobs", requests="requests", recommendations="recommendations", rejected="rejected"
@@ -25,12 +23,9 @@ UNSEEN = 7
 
 
 @pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    made.publish()
-    yield made
-    for tune in made.made:
-        tune._background.shutdown()
+def tuning(tuning: Tuning) -> Tuning:
+    tuning.publish()
+    return tuning
 
 
 def ask(tuning: Tuning, *sizes: int, name: str = "q") -> list[int]:

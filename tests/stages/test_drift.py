@@ -1,29 +1,23 @@
 """Drift, from a step of the tune stage to whoever wants to know."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
 from tests.core.drift.test_acting import CHANGE, slowed
-from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning
 from tunerd import reports
 from tunerd.core.drift import Drift
 from tunerd.events.drift import from_bytes
 from tunerd.metrics import Metrics
-from tunerd.store import Store
 
 
 @pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    made.publish(mode='"observe"')
-    yield made
-    for one in made.made:
-        one._background.shutdown()
+def tuning(tuning: Tuning) -> Tuning:
+    tuning.publish(mode='"observe"')
+    return tuning
 
 
 def test_it_is_told_once_however_often_the_tuner_dies(tuning: Tuning) -> None:

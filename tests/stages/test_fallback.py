@@ -1,29 +1,23 @@
 """The entry for the empty context, as schedulers see it."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, Tuning, random_jobs, true_speed
 from tunerd.client import Recommendations
 from tunerd.core.recommendation import State
 from tunerd.events import from_bytes
 from tunerd.stages.tune import Tune
-from tunerd.store import Store
 
 SIZES = (6, 8, 12, 16, 24, 32, 48)
 
 
 @pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    made.publish()
-    yield made
-    for tune in made.made:
-        tune._background.shutdown()
+def tuning(tuning: Tuning) -> Tuning:
+    tuning.publish()
+    return tuning
 
 
 def knowing(tuning: Tuning) -> Tune:

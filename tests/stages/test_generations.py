@@ -1,19 +1,15 @@
 """What a new generation takes over from the one before, through the tune stage."""
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec import structs
 
 from tests.core.tuning import TEXT
-from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning, job, random_jobs
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
 from tunerd.stages.preview import preview
-from tunerd.store import Store
 
 Changes = list[tuple[str, str]]
 
@@ -40,14 +36,6 @@ OF_ANOTHER_TYPE: Changes = [
 ]
 NARROWED: Changes = [(X, X.replace("1, 2, 3, 4, 5, 6, 7, 8", "1, 2, 3"))]
 CONTEXT_REMOVED: Changes = [(N, 'free = { type = "bool" }'), ("x <= n", "true")]
-
-
-@pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    yield made
-    for one in made.made:
-        one._background.shutdown()
 
 
 def changed(changes: Changes) -> Study:
@@ -144,7 +132,9 @@ def test_who_serves_has_to_be_beaten_in_a_test_whatever_it_is_called_now(
     tuning.run(tune)
     ran(tuning, 15, 6, 2)
     tuning.run(tune)
-    state = tuning.store.context_states("toy")[0].state["introduction"]
+    known_before = tuning.store.context_states("toy")[0].state
+    state, promised = known_before["introduction"], known_before["promised"]
+    assert any(promise[3] == state["incumbent"] for promise in promised.values())
     looked = preview(tuning.store, before, changed(changes))
     assert (looked.incumbents_stay, looked.incumbents) == (1, [])
     after = publish(tuning, changes)
@@ -158,8 +148,11 @@ def test_who_serves_has_to_be_beaten_in_a_test_whatever_it_is_called_now(
     known = row.state["evidence"]["trials"]
     assert set(own["duels"]) <= known.keys()
     assert len(own["duels"]) == len(state["duels"]) == 1
-    # A promise goes by the old name as well, for jobs that are under way.
-    assert row.state["promised"].keys() >= state.get("promised", {}).keys()
+    # A promise goes by the old name as well, for jobs that are under way; the incumbent that it
+    # was made against by the present one.
+    for former_id, promise in promised.items():
+        if promise[3] == state["incumbent"]:
+            assert row.state["promised"][former_id][3] == own["incumbent"]
 
 
 def test_of_contexts_that_become_one_the_incumbent_is_elected_anew(tuning: Tuning) -> None:

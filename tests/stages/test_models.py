@@ -1,6 +1,5 @@
 """Versions of models through the tune stage: what is listed, kept, gone back to, and survives."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,7 @@ from tunerd.core.study import parse_study
 from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.versions import parts_of
-from tunerd.store import ModelVersion, Store, open_store
-
-
-@pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    yield made
-    for one in made.made:
-        one._background.shutdown()
+from tunerd.store import ModelVersion, open_store
 
 
 def learned(tuning: Tuning, count: int = 120) -> None:

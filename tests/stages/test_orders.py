@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,17 +17,9 @@ from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
-from tunerd.store import Store, open_store
+from tunerd.store import open_store
 
 KEYS = {n: Tuning.key(n) for n in (4, 8, 16)}
-
-
-@pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    yield made
-    for one in made.made:
-        one._background.shutdown()
 
 
 def published(tuning: Tuning, mode: str = '"publish"') -> None:

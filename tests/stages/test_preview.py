@@ -2,30 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from tests.core.tuning import TEXT
-from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning, random_jobs, true_speed
 from tunerd.core.recommendation import State
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
 from tunerd.stages.preview import Preview, preview
-from tunerd.store import Store
 
 
 @pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    made.publish()
-    made.add(random_jobs(60))
-    made.run(made.start())
-    made.outbox()
-    yield made
-    for one in made.made:
-        one._background.shutdown()
+def tuning(tuning: Tuning) -> Tuning:
+    tuning.publish()
+    tuning.add(random_jobs(60))
+    tuning.run(tuning.start())
+    tuning.outbox()
+    return tuning
 
 
 def changed(*replaced: tuple[str, str]) -> Study:

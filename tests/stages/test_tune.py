@@ -1,7 +1,7 @@
 """Tune, step by step: what is learned and said, how recommendations live, what a crash costs."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,16 +17,7 @@ from tunerd.core.recommendation import Recommendation, State
 from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
-from tunerd.store import Store, open_store
-
-
-@pytest.fixture
-def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
-    made = Tuning(store, time, heard)
-    yield made
-    for one in made.made:
-        one._background.shutdown()
-
+from tunerd.store import open_store
 
 # -- learning and saying --------------------------------------------------------------------
 

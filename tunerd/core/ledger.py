@@ -34,7 +34,9 @@ def entered(contexts: Mapping[str, ContextState], judged: Sequence[Judged]) -> l
 def _entered(state: ContextState, one: Judged) -> Judged:
     introduction, outcome = state.introduction, one.outcome
     promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
-    stands = promise is not None and promise.stands(outcome.config_id, introduction.incumbent)
+    promised = None
+    if promise is not None and promise.stands(outcome.config_id, introduction.incumbent):
+        promised = _short(promise.gain)
     # A job may have been launched under an earlier incumbent, or name advice that never was.
     ahead = introduction.leads.get(outcome.config_id, 0.0)
     if outcome.config_id == introduction.incumbent:
@@ -45,7 +47,7 @@ def _entered(state: ContextState, one: Judged) -> Judged:
     entry = Entry(
         lead=None if lead is None else _short(lead),
         ahead=_short(ahead),
-        promised=_short(promise.gain) if promise is not None and stands else None,
+        promised=promised,
         kind=None if promise is None else promise.kind.value,
     )
     return structs.replace(one, outcome=structs.replace(outcome, entry=entry))

@@ -92,11 +92,8 @@ class Vocabulary:
                     self.code(name, text, learn=True)
 
     def code(self, name: str, text: str, *, learn: bool = False) -> float:
-        """Code of a value; NaN when it has none and gets none, as the empty text that stands for a
-        number or truth value which a context lacks."""
-        codes = self._codes.get(name)
-        if codes is None:
-            return float("nan")
+        """Code of a value; NaN when it has none and gets none."""
+        codes = self._codes[name]
         code = codes.get(text)
         if code is None:
             if not learn or len(codes) >= MAX_VALUES:

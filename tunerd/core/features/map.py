@@ -165,7 +165,9 @@ class FeatureMap:
     def _numbers(self, source: Source, values: Values, learn: bool) -> FloatArray:
         """A column's values as numbers, (1 or n, 1 or repeat); NaN where undefined."""
         numbers = values.values.astype(np.float64)
-        if values.texts is not None:
+        if values.texts is not None and source.type != "category":
+            numbers = np.full(numbers.shape, NAN)  # the empty text: its context lacks it
+        elif values.texts is not None:
             codes = [self._vocabulary.code(source.name, t, learn=learn) for t in values.texts]
             numbers = np.array([*codes, NAN])[values.values]
         if values.undefined is not None:
