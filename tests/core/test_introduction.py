@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunerd.core.evidence import Estimate, Evidence, Trial
-from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Introduction
+from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Doubt, Introduction
 from tunerd.core.observation import Ran
 from tunerd.core.sequential import log_odds, raised, start
 
@@ -182,6 +182,19 @@ def test_drift_opens_closed_questions_again() -> None:
     assert not context.introduction.closed
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_test_that_began_with_the_drift_goes_on(after: int) -> None:
+    """Of a drift that is noticed twice, or late, it has seen nothing but the present."""
+    context = Context()
+    context.ran("new", 0.2)
+    since = context.sequence + after
+    for _ in range(2):
+        context.ran("old", 0.0)
+        context.ran("new", 0.2)
+    context.introduction.reopen(context.sequence, since=since)
+    assert ("new" in context.introduction.duels) == (not after)
+
+
 def promoted(slow_after: float) -> Context:
     """A context with a new incumbent, after the first 3 jobs of its probation; one of them was
     slower by this."""
@@ -229,6 +242,26 @@ def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> N
     assert context.introduction.incumbent == "new"
     assert away == SECOND_LOOK
     assert context.introduction.ahead == pytest.approx(context.introduction.verdicts[0].gain, 0.2)
+
+
+def test_one_straggler_is_no_slower_cluster() -> None:
+    """What is slow in half of its runs gave way, and stays away."""
+    rng = np.random.default_rng(4)
+    context = promoted(slow_after=0.0)
+    while context.introduction.incumbent == "new":
+        context.ran("new", 0.1 - 0.35 * (context.sequence % 2) + float(rng.normal(0, 0.02)))
+    context.introduction = Introduction.load(json.loads(json.dumps(context.introduction.dump())))
+    for i in range(20):
+        context.ran("old", -0.5 * (i == 1) + float(rng.normal(0, 0.02)))
+    assert context.introduction.incumbent == "old"
+    assert context.outcomes[-1] == ("new", "returned")
+
+
+def test_a_doubt_of_an_older_state_goes_on() -> None:
+    state = {"candidate_id": "new", "level": 1.0, "noise": 0.1, "gain": 0.2}
+    older = Doubt.load({**state, "runs": 4, "total": 2.0})
+    assert (older.level_now, older.unfounded) == (0.5, True)
+    assert Doubt.load({**state, "runs": 0, "total": 0.0}).scores == []
 
 
 def test_what_was_taken_back_says_what_all_of_its_jobs_lost() -> None:

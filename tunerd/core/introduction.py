@@ -15,7 +15,7 @@ Constant time and bounded state per job.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any, Literal, Protocol, TypeVar
 
 from tunerd.core.evidence import PRIOR_NOISE, TINY, Estimate, Trial
@@ -67,6 +67,8 @@ FALLEN = 3.0
 SECOND_LOOK = 3
 """Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
 was."""
+MOST_LOOKS = 16
+"""Of those, so many say it at most."""
 MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
@@ -231,19 +233,28 @@ class Doubt:
     """What the former one gave at the time of the duel."""
     noise: float
     gain: float
-    runs: int = 0
-    total: float = 0.0
-    """Sum of the former one's scores since it is back."""
+    scores: list[float] = field(default_factory=list)
+    """Of the former one's latest jobs since it is back, :data:`MOST_LOOKS` at most."""
 
     @property
-    def mean(self) -> float:
-        """What the former one gives now."""
-        return self.total / self.runs
+    def level_now(self) -> float:
+        """What the former one gives now: one straggler among its few jobs does not tell."""
+        return median(self.scores)
 
     @property
     def unfounded(self) -> bool:
         """Whether the former one is no longer as fast as it was."""
-        return self.mean < self.level - FALLEN * self.noise / math.sqrt(self.runs)
+        fallen = FALLEN * self.noise / math.sqrt(len(self.scores))
+        return self.level_now < self.level - fallen
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Doubt":
+        """Build from ``asdict``; older states have the sum of the scores."""
+        known = dict(state)
+        if runs := known.pop("runs", 0):
+            known["scores"] = [known["total"] / runs] * min(runs, MOST_LOOKS)
+        known.pop("total", None)
+        return cls(**known)
 
 
 @dataclass(slots=True)
@@ -379,8 +390,7 @@ class Introduction:
         if self.probation is not None:
             self.probation.ran(score)
         if self.doubt is not None:
-            self.doubt.runs += 1
-            self.doubt.total += score
+            self.doubt.scores = [*self.doubt.scores, score][-MOST_LOOKS:]
         if self.last is not None:
             step = min(abs(score - self.last), OUTLIER * math.sqrt(2) * noise)
             self.noise_squares = NOISE_MEMORY * self.noise_squares + step**2 / 2
@@ -388,15 +398,18 @@ class Introduction:
         self.last = score
         self.level = score if self.level is None else self.level + LEVEL * (score - self.level)
 
-    def reopen(self, sequence: int, at: str = "") -> None:
+    def reopen(self, sequence: int, at: str = "", since: int | None = None) -> None:
         """Begin anew: what was found out may no longer hold (drift). Who was the incumbent before
-        is run again first: what replaced it may have suffered more.
+        is run again first: what replaced it may have suffered more. Tests that began with the job
+        of sequence ``since``, or later, saw nothing else and go on.
 
         What looks like a drift may be a new incumbent that does not keep up. Where its probation
         leans that way, the former one is back, and the new one has to prove itself again; where it
         does not, the probation goes on.
         """
-        self.duels.clear()
+        if since is None:
+            since = sequence + 1
+        self.duels = {cid: duel for cid, duel in self.duels.items() if duel.since >= since}
         self.closed.clear()
         doubted = None
         if self.probation is not None and self.probation.doubt > 0.0:
@@ -578,16 +591,17 @@ class Introduction:
     def _end_doubt(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
         """Let who gave way go on where the former one is as slow by now."""
         doubt, former = self.doubt, self.incumbent
-        if doubt is None or former is None or doubt.runs < SECOND_LOOK:
+        if doubt is None or former is None or len(doubt.scores) < SECOND_LOOK:
             return
         self.doubt = None
         if doubt.candidate_id not in known or not doubt.unfounded:
             return
         self._install(doubt.candidate_id, self.ahead + doubt.gain)
         self.closed.pop(doubt.candidate_id, None)
-        self.level = doubt.mean + doubt.gain
-        self.probation = Probation(former, doubt.mean, doubt.noise, gain=doubt.gain)
-        self._say(Verdict(doubt.candidate_id, "promoted", *now, doubt.runs, doubt.gain, 0.0))
+        self.level = doubt.level_now + doubt.gain
+        self.probation = Probation(former, doubt.level_now, doubt.noise, gain=doubt.gain)
+        runs = len(doubt.scores)
+        self._say(Verdict(doubt.candidate_id, "promoted", *now, runs, doubt.gain, 0.0))
 
     def _promote(
         self, rivals: Sequence[Measured], known: Mapping[str, Measured], now: tuple[int, str]
@@ -667,7 +681,7 @@ class Introduction:
                 "duels": {cid: Duel.load(one) for cid, one in state["duels"].items()},
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else Probation(**probation),
-                "doubt": None if doubt is None else Doubt(**doubt),
+                "doubt": None if doubt is None else Doubt.load(doubt),
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),

@@ -273,7 +273,7 @@ class Tuner:
             for key in drift.contexts or self.contexts:
                 state = self.contexts[key]
                 before = state.introduction.verdicts
-                state.introduction.reopen(self.sequence, change.at_time.isoformat())
+                state.introduction.reopen(self.sequence, change.at_time.isoformat(), drift.since)
                 self._count_verdicts(state, before)
                 # After it: what a former incumbent that is back was known for must stay.
                 levels = state.watched.levels(drift.since)
