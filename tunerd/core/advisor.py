@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -182,7 +183,10 @@ class Advisor:
             keep = max(self.study.search.keep, SHORTLIST)
             budget = Budget(self.study.search.evaluations, keep)
             begin = survey.known_good(running)
-            found = self._searcher.search(survey.space, survey.acquisition, rng, budget, begin)
+            score, size = survey.acquisition, survey.space.size
+            if size is not None and size <= budget.evaluations:  # it is scored whole
+                score = partial(survey.acquisition_of_best, count=keep)
+            found = self._searcher.search(survey.space, score, rng, budget, begin)
             batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)
             prospects = batch + survey.at_random()
         prospects = survey.again() + prospects

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.bands import Bands, Standing
 from tunerd.core.left_out import doubted
 from tunerd.core.pooling import held, pooled
@@ -63,7 +63,18 @@ class Outlook:
 
     def first(self, n: int) -> "Outlook":
         """Of the first n."""
-        return Outlook(self.mean[:n], self.spread[:n], self.feasible[:n], self.uncertainty[:n])
+        return self.take(np.arange(n))
+
+    def take(self, where: IntArray) -> "Outlook":
+        """Of those at these places, in this order."""
+        beyond = None if self.beyond is None else self.beyond[where]
+        return Outlook(
+            self.mean[where],
+            self.spread[where],
+            self.feasible[where],
+            self.uncertainty[where],
+            beyond,
+        )
 
 
 @dataclass(slots=True)
@@ -109,16 +120,17 @@ class Model:
             self.reach.learn(rows)
         self.learned = at
 
-    def outlook(self, rows: "Rows") -> Outlook:
+    def outlook(self, rows: "Rows", *, sure: bool = False) -> Outlook:
         """Predict every row as the model itself sees it. What is said to people and programs is
-        :meth:`Outlook.adjusted`."""
+        :meth:`Outlook.adjusted`. With ``sure`` all of them are taken to run: to say what does takes
+        most of the time."""
         prediction = self.predictor.predict(rows)
         known = prediction.uncertainty
         uncertainty = prediction.spread if known is None else known
         return Outlook(
             prediction.mean,
             prediction.spread,
-            self.runs.predict(rows),
+            np.ones(len(rows)) if sure else self.runs.predict(rows),
             uncertainty,
             self.reach.beyond(rows) if self.reach is not None and self.reach.ends else None,
         )

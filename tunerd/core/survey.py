@@ -34,7 +34,9 @@ STEADY = 0.5
 TREMBLE = 1e-3
 """Where nothing ran yet, most are as good as each other: any of them, rather than neighbours."""
 DRAWN = 256
-"""Random configurations looked at for one that most likely runs."""
+"""Random configurations looked at, at most, for some that most likely run …"""
+DRAWN_AT_ONCE = 32
+"""… and how many of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,13 @@ class Survey:
         if len(known) == len(names):
             return Outlook.of(known)
         seen = self.model.outlook(self.features.candidates(self.space, codes))
+        return self._noted(names, self._adjusted(names, seen))
+
+    def _adjusted(self, names: Sequence[bytes], seen: Outlook) -> Outlook:
         tried = np.array([name in self._tried for name in names], np.bool_)
-        seen = seen.adjusted([self.key] * len(codes), tried, self.bands)
+        return seen.adjusted([self.key] * len(names), tried, self.bands)
+
+    def _noted(self, names: Iterable[bytes], seen: Outlook) -> Outlook:
         self._said.update((name, (seen, i)) for i, name in enumerate(names))
         return seen
 
@@ -82,10 +89,34 @@ class Survey:
     def acquisition(self, codes: Codes) -> FloatArray:
         """Expected improvement over the best here, times the probability to run. What was tried
         is not to be searched for."""
-        seen, unit = self.outlook(codes), self.unit
+        return self._worth(names_of(codes), self.outlook(codes))
+
+    def acquisition_of_best(self, codes: Codes, count: int) -> FloatArray:
+        """The same of many configurations, exact for the ``count`` best of them. Of the others it
+        is not asked what the probability to run is: if they were sure to run they would not be
+        among these, and that is what they get."""
+        assert self.model is not None
+        names, rows = names_of(codes), self.features.candidates(self.space, codes)
+        hoped = self._adjusted(names, self.model.outlook(rows, sure=True))
+        worth = self._worth(names, hoped)
+        order = np.argsort(-worth, kind="stable")
+        asked, best = 0, np.empty(0)
+        while asked < len(order) and (len(best) < count or best[-1] <= worth[order[asked]]):
+            part = order[asked : asked + max(2 * count, asked)]
+            asked += len(part)
+            runs = self.model.runs.predict(rows.take(part))
+            own = [names[i] for i in part]
+            worth[part] = self._worth(
+                own, self._noted(own, replace(hoped.take(part), feasible=runs))
+            )
+            best = np.sort(worth[order[:asked]])[::-1][:count]
+        return worth
+
+    def _worth(self, names: Sequence[bytes], seen: Outlook) -> FloatArray:
+        unit = self.unit
         worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, self._best)
         worth = likely_first(worth, seen.feasible, self._least)
-        return np.where([name in self._known for name in names_of(codes)], -np.inf, worth)
+        return np.where([name in self._known for name in names], -np.inf, worth)
 
     @property
     def _least(self) -> float:
@@ -165,10 +196,21 @@ class Survey:
         return np.array(inside, np.int32).reshape(len(inside), len(self.space.dimensions))
 
     def at_random(self) -> list[Prospect]:
-        """Feasible configurations that nobody searched for. Others are drawn once something new
-        was tried here, not at every look."""
-        drawn = self._named(self._drawn, self.outlook(self._drawn))
-        return [replace(prospect, at_random=True) for prospect in drawn]
+        """Feasible configurations that nobody searched for: as many as it takes until there are
+        enough that most likely run. Others are drawn once something new was tried here, not at
+        every look."""
+        campaign, found = self.state.campaign, list[Prospect]()
+        missing = max(side_by_side(self.study), campaign.round_size if campaign else 0)
+        for first in range(0, len(self._drawn), DRAWN_AT_ONCE):
+            codes = self._drawn[first : first + DRAWN_AT_ONCE]
+            seen = self.outlook(codes)
+            found += self._named(codes, seen)
+            likely = (seen.feasible >= self.study.min_feasible).tolist()
+            names = zip(names_of(codes), likely, strict=True)
+            missing -= sum(runs and name not in self._tried for name, runs in names)
+            if missing <= 0:
+                break
+        return [replace(prospect, at_random=True) for prospect in found]
 
     @cached_property
     def _drawn(self) -> Codes:
