@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunerd.core.duels import Doubt
 from tunerd.core.evidence import Estimate, Evidence, Trial
-from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Doubt, Introduction
+from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Introduction
 from tunerd.core.observation import Ran
 from tunerd.core.sequential import log_odds, raised, start
 

@@ -5,8 +5,9 @@ import pytest
 from tests.core.test_changed_study import changed
 from tests.core.tuning import TEXT
 from tunerd.core.campaign import Ask, Campaign
+from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Untested, Verdict
+from tunerd.core.introduction import Introduction, Untested, Verdict
 from tunerd.core.study import parse_study
 from tunerd.core.succession import Succession, campaign_of, introduction_of
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tunerd.core.campaign import Ask, Campaign
+from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.evidence import Evidence
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Doubt, Duel, Introduction, Probation, Untested
+from tunerd.core.introduction import Introduction, Untested
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.spaces import Spaces
