@@ -645,7 +645,7 @@ class Tuner:
     def _heir(self, key: str) -> Heir:
         return Heir(self.study, self._advisor.spaces, key, self.contexts[key].context)
 
-    def promise(self, key: str, advice: Advice) -> None:
+    def promise(self, key: str, advice: Advice | Recommendation) -> None:
         """Remember what was published for a context, to compare it with what comes."""
         if advice.incumbent is None:
             return

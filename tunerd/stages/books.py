@@ -373,6 +373,7 @@ class Books:
             revision = recommended.next_revision(proposal.context_key)
             fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
             recommended.publish(tx, fresh, said)
+            self.tuner.promise(fresh.context_key, fresh)
 
     def made_from(self) -> MadeFrom:
         """Provenance of what is said now."""
