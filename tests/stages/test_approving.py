@@ -67,3 +67,14 @@ def test_what_was_approved_is_compared_with_what_comes(tuning: Tuning) -> None:
     assert one.gain is not None
     assert abs(total.promised - one.gain.median) < 1e-6
     assert tuning.heard.of(reports.Stepped)[-1].gain_jobs == 1
+
+
+def test_who_changed_a_candidate_says_nothing_of_it(tuning: Tuning) -> None:
+    tune, said = approved(tuning)
+    one = promising(said)
+    other = 1 if one.config["x"] != 1 else 2
+    tuning.add([trying(said, one, 61, x=other)])
+    tuning.run(tune)
+    (*_, judged) = tuning.store.predictions(NAME)
+    assert judged.outcome.following == "changed"
+    assert tuning.heard.of(reports.Stepped)[-1].gain_jobs == 0

@@ -321,7 +321,8 @@ class Tuner:
             weight=weight,
         )
         if not observation.history:
-            self._compare(observation, state, score, counted)
+            if observation.candidate_id == cid:  # else it was changed, and tells of something else
+                self._compare(state.promised.get(cid), score, counted)
             usable = None if ran is Ran.NO else score
             state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not Ran.UNKNOWN:
@@ -348,11 +349,8 @@ class Tuner:
             apart += [one / unit for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 
-    def _compare(
-        self, job: Observation, state: ContextState, score: float | None, ran: Ran
-    ) -> None:
+    def _compare(self, promise: Promise | None, score: float | None, ran: Ran) -> None:
         """What was promised of a job's candidate beside what came."""
-        promise = state.promised.get(job.candidate_id or "")
         if promise is None:
             return
         if ran is Ran.NO and promise.kind is not Kind.CONFIRM:
