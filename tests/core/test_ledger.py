@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.core.tuning import study
 from tunerd.core.contexts import ContextState, Promise
@@ -153,3 +154,13 @@ def test_the_same_jobs_on_a_linear_scale_come_to_the_same(goal: str) -> None:
 
 def test_nothing_tried_says_nothing_of_predictions() -> None:
     assert ledger(STUDY, [judged(following="unasked")]).study.overrated is None
+
+
+@pytest.mark.parametrize("told_to_try", [True, False])
+def test_what_broke_a_guard_gains_nothing_however_fast(told_to_try: bool) -> None:
+    entry = Entry(lead=0.3, ahead=0.2, promised=0.1, kind="confirm")
+    job = judged(following="followed", told_to_try=told_to_try, ran=False, gpu_hours=10.0)
+    job = structs.replace(job, outcome=structs.replace(job.outcome, entry=entry))
+    total = ledger(STUDY, [job]).study
+    assert (total.promises, total.saved, realised(STUDY, job)) == (0, 0.0, None)
+    assert (total.did_not_run, total.spent) == ((1, 10.0) if told_to_try else (0, 0.0))

@@ -351,6 +351,30 @@ def test_promises_are_held_against_what_came() -> None:
     assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
 
 
+def test_a_candidate_that_did_not_run_gained_nothing_however_fast_it_was() -> None:
+    tuner = learned(random_jobs(100))
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    tuner.promise(key, advice)
+    tuner.learn(
+        [
+            job(
+                101 + i,
+                {"n": 8},
+                one.config,
+                speed=9999.0,
+                status=Status.OUT_OF_MEMORY,
+                recommendation_id="r",
+                candidate_id=one.candidate_id,
+            )
+            for i, one in enumerate(advice.candidates)
+        ]
+    )
+    assert {one.kind for one in advice.candidates} >= {Kind.CONFIRM, Kind.EXPLORE}
+    assert not tuner.gains
+    assert all(gap > 0 for gap in tuner.gaps)
+
+
 def test_what_a_round_asks_for_stays_wanted_when_the_incumbent_moves() -> None:
     """Steps go from the incumbent, and what the round finds takes its place."""
     tuner = Tuner(parse_study(f"{TEXT}\n[limits]\nmax_changes = 2\n"), Inline())

@@ -138,6 +138,26 @@ def test_followers_and_candidates_are_in_it() -> None:
     )
 
 
+def test_what_broke_a_guard_gained_nothing_however_fast() -> None:
+    rows, _ = world(1, following=0.3).run(600)
+    broke = [
+        structs.replace(one, outcome=structs.replace(one.outcome, score=99.0, ran=False))
+        if one.outcome.told_to_try
+        else one
+        for one in rows
+    ]
+    whole, without = reported(material(rows)), reported(material(broke))
+    assert whole.candidates is not None
+    assert whole.candidates.came is not None
+    assert without.candidates is not None
+    assert (without.candidates.tried_ran, without.candidates.came) == (0, None)
+    assert without.followed is not None
+    assert without.followed.tried.gain is None
+    assert without.would is not None
+    assert without.would.gain is not None
+    assert abs(without.would.gain.value) < 1.0
+
+
 def test_imported_jobs_have_a_section_of_their_own() -> None:
     past = [structs.replace(one, history=True) for one in live(100)]
     report = reported(material([], history=past, history_total=400))

@@ -88,7 +88,7 @@ class Account:
         if outcome.following != "followed" or entry is None:
             return
         if not outcome.told_to_try:
-            if outcome.score is not None:
+            if outcome.score is not None and outcome.ran is not False:
                 self.saved += hours * _more(study, entry.ahead, outcome.score)
             return
         self.tried[entry.kind or Kind.EXPLORE.value] += 1
@@ -134,9 +134,10 @@ def ledger(study: Study, judged: Iterable[Judged]) -> Ledger:
 
 
 def realised(study: Study, one: Judged) -> float | None:
-    """Gain of a job over the incumbent of its time, as a share; None where nobody knows."""
+    """Gain of a job over the incumbent of its time, as a share; None where nobody knows, and of one
+    that broke a guard, however fast."""
     entry, score = one.outcome.entry, one.outcome.score
-    if entry is None or entry.lead is None or score is None:
+    if entry is None or entry.lead is None or score is None or one.outcome.ran is False:
         return None
     if study.objective.scale == "log" and abs(entry.lead) > WHOLE:
         return None

@@ -353,8 +353,9 @@ class Tuner:
         """What was promised of a job's candidate beside what came."""
         if promise is None:
             return
-        if ran is Ran.NO and promise.kind is not Kind.CONFIRM:
-            self.gaps.append(promise.gain + 1.0)  # all was lost
+        if ran is Ran.NO:  # it broke a guard, perhaps, and was fast
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain + 1.0)  # all was lost
         elif score is not None:
             realised = self.study.gain(score, promise.reference)
             if promise.kind is not Kind.EXPLORE:

@@ -92,6 +92,12 @@ class Jobs:
         """(n,) predicted, and with an objective."""
         return np.isfinite(self.score) & np.isfinite(self.predicted)
 
+    @property
+    def sound(self) -> BoolArray:
+        """(n,) with an objective, and within the guards: what broke one gained nothing."""
+        runs: BoolArray = self.ran != 0.0
+        return np.isfinite(self.score) & runs
+
 
 def strata(group: IntArray) -> IntArray:
     """Number of each job's stratum: its group's consecutive :data:`STRATUM` jobs."""

@@ -57,7 +57,7 @@ class Sample:
 def sample_of(jobs: Jobs) -> Sample | None:
     """Choose them; None when fewer than :data:`FEW` ran something else."""
     stay = jobs.targets["incumbent"]
-    rows = np.flatnonzero(jobs.judged & np.isfinite(stay.predicted))
+    rows = np.flatnonzero(jobs.judged & jobs.sound & np.isfinite(stay.predicted))
     same = stay.same[rows]
     other = ~same & ~jobs.followed[rows]
     if int(other.sum()) < FEW:

@@ -64,7 +64,7 @@ def candidates_tried(jobs: Jobs) -> Ahead | None:
         return None
     said = tried & np.isfinite(jobs.ran)
     beside = _beside(jobs, tried, ~tried, jobs.score - jobs.predicted)
-    judged = tried & jobs.judged
+    judged = tried & jobs.judged & jobs.sound
     ahead = float(np.mean((jobs.predicted - stay)[judged])) if judged.any() else math.nan
     gap = beside.gap
     return Ahead(
@@ -100,7 +100,7 @@ def first_candidates(jobs: Jobs) -> Ahead | None:
 def _beside(jobs: Jobs, chosen: BoolArray, against: BoolArray, values: FloatArray) -> Beside:
     """Mean difference of ``values`` within strata; the interval is a normal one, from the
     differences between jobs of one stratum."""
-    rows = np.flatnonzero(np.isfinite(values) & (chosen | against))
+    rows = np.flatnonzero(jobs.sound & np.isfinite(values) & (chosen | against))
     ours = chosen[rows]
     total = int(chosen.sum())
     if not ours.any():
