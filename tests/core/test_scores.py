@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tunerd.core.scores import (
+    MOST_ERROR,
     Window,
     kendall,
     mape,
@@ -52,6 +53,15 @@ def test_nothing_to_compare_is_nan() -> None:
 
 def test_mape_is_relative_to_the_actual_value() -> None:
     assert mape(np.array([110.0, 80.0, 5.0]), np.array([100.0, 100.0, 0.0])) == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("close", [5e-324, -1e-300, 1e-9])
+def test_one_job_close_to_zero_does_not_drown_all_others(close: float) -> None:
+    actual, predicted = np.full(100, 100.0), np.full(100, 110.0)
+    actual[0] = close
+    assert mape(predicted, actual) == pytest.approx(0.99 * 0.1 + 0.01 * MOST_ERROR)
+    predicted[1] = math.inf  # what exp() makes of a guess that is far off
+    assert mape(predicted, actual) == pytest.approx(0.98 * 0.1 + 0.02 * MOST_ERROR)
 
 
 def test_within_contexts_looks_at_each_context_alone() -> None:

@@ -16,12 +16,14 @@ from tunerd.core.arrays import FloatArray, places_of
 
 __all__ = [
     "MIN_ROWS",
+    "MOST_ERROR",
     "Window",
     "WindowScores",
     "kendall",
     "mape",
     "pearson",
     "ranks",
+    "relative_errors",
     "spearman",
     "within_contexts",
 ]
@@ -29,6 +31,9 @@ __all__ = [
 MIN_ROWS = 8
 """Rows a context needs to count in :func:`within_contexts`: below, one swapped pair moves τ by a
 tenth or more."""
+MOST_ERROR = 10.0
+"""A relative error counts as tenfold at most: one job whose metric is close to 0 would drown all
+others."""
 
 
 def kendall(predicted: FloatArray, actual: FloatArray) -> float:
@@ -71,10 +76,18 @@ def mape(predicted: FloatArray, actual: FloatArray) -> float:
 
     Meaningful for raw metric values, not for scores, whose zero is arbitrary.
     """
+    errors = relative_errors(predicted, actual)
+    return float(np.mean(errors)) if len(errors) else float("nan")
+
+
+def relative_errors(predicted: FloatArray, actual: FloatArray) -> FloatArray:
+    """Absolute errors relative to the actual value, of the rows that are not at 0; none is above
+    :data:`MOST_ERROR`."""
     usable = actual != 0
-    if not usable.any():
-        return float("nan")
-    return float(np.mean(np.abs(predicted[usable] / actual[usable] - 1.0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors: FloatArray = np.abs(predicted[usable] / actual[usable] - 1.0)
+    errors[~(errors < MOST_ERROR)] = MOST_ERROR
+    return errors
 
 
 def within_contexts(

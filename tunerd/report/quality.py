@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.scores import mape, spearman, within_contexts
+from tunerd.core.scores import mape, relative_errors, spearman, within_contexts
 from tunerd.core.study import Study
 from tunerd.evaluation.scores import kendall
 from tunerd.report.gains import Interval, Z
@@ -192,9 +192,7 @@ def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
 def _relative_errors(study: Study, jobs: Jobs, rows: IntArray) -> FloatArray:
     actual = _raw(study, jobs.score, jobs, rows)
     predicted = _raw(study, jobs.predicted, jobs, rows)
-    usable = actual != 0
-    errors: FloatArray = np.abs(predicted[usable] / actual[usable] - 1.0)
-    return errors
+    return relative_errors(predicted, actual)
 
 
 def _raw(study: Study, values: FloatArray, jobs: Jobs, rows: IntArray) -> FloatArray:
