@@ -2,6 +2,7 @@
 
 from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
+from tunerd.cli.approve import waiting
 from tunerd.core.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
@@ -78,3 +79,20 @@ def test_who_changed_a_candidate_says_nothing_of_it(tuning: Tuning) -> None:
     (*_, judged) = tuning.store.predictions(NAME)
     assert judged.outcome.following == "changed"
     assert tuning.heard.of(reports.Stepped)[-1].gain_jobs == 0
+
+
+# ── what waits ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_observed_waits_for_approval_from_then_on_and_back(tuning: Tuning) -> None:
+    tune = proposed(tuning, '"observe"')
+    assert waiting(tuning.store, NAME) == []
+    tuning.publish(mode='"approve"')
+    tuning.run(tune)
+    assert {row.state for row in tuning.rows().values()} == {"pending"}
+    assert {one.context_key for one in waiting(tuning.store, NAME)} == {*tuning.rows()}
+    assert "published" in answered(tuning, tune, "approve")
+    tuning.publish(mode='"observe"')
+    tuning.run(tuning.start())
+    assert waiting(tuning.store, NAME) == []
+    assert {row.state for row in tuning.rows().values()} == {"observed", "withdrawn"}

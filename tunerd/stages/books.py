@@ -461,6 +461,7 @@ class Books:
         for key in sorted(self.recommended.proposed):
             if self.ended or self.study.mode == "publish" or not self._is_known(key):
                 self.recommended.drop(tx, key, "dropped")
+        self.recommended.follow_mode(tx)
         for key in sorted(self.recommended.running):
             if self.ended:
                 reason = "The study has ended."

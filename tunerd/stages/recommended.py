@@ -118,7 +118,7 @@ class Recommended:
         key = recommendation.context_key
         self.proposed[key] = recommendation
         text = to_bytes(recommendation).decode()
-        state = "observed" if self.study.mode == "observe" else "pending"
+        state = self._waits
         row = self.rows.get(key)
         if row is not None and row.state not in PROPOSED:
             row = replace(row, proposal=text)
@@ -138,6 +138,19 @@ class Recommended:
         said.candidates.update(c.kind.value for c in recommendation.candidates)
         event = "would recommend" if state == "observed" else "waits for approval"
         said.lines.append(Line(event, _summary(recommendation)))
+
+    def follow_mode(self, tx: Transaction) -> None:
+        """The study's mode may have changed: what was observed waits for approval now, and the
+        other way round."""
+        for key in sorted(self.proposed):
+            row = self.rows[key]
+            if row.state in PROPOSED and row.state != self._waits:
+                self._keep(tx, replace(row, state=self._waits))
+
+    @property
+    def _waits(self) -> str:
+        """State of a row that holds a proposal and nothing else."""
+        return "observed" if self.study.mode == "observe" else "pending"
 
     def drop(self, tx: Transaction, key: str, state: Literal["declined", "dropped"]) -> None:
         """Take a proposal back. What runs beside it goes on."""
