@@ -181,12 +181,14 @@ def test_one_wild_run_moves_no_predictor_far(predictor: str) -> None:
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
-@pytest.mark.parametrize("wild", [1e99, 1e200, 1.7e308, -1.7e308])
+@pytest.mark.parametrize("wild", [1e99, 1e200, 1.7e308, -1.7e308, 5e-324])
 def test_no_number_ends_learning(wild: float, scale: str) -> None:
     text = TEXT.replace('scale = "log"\n[context]', f'scale = "{scale}"\n[context]')
-    guarded = parse_study(text.replace("[context]", "[guards]\nmemory = { max = 0 }\n[context]"))
+    guards = "[guards]\nmemory = { max = 0 }\npower = { min = 5, max = 900 }\n"
+    guarded = parse_study(text.replace("[context]", f"{guards}[context]"))
     jobs = random_jobs(60)
-    jobs[40] = msgspec.structs.replace(jobs[40], metrics={"speed": wild, "memory": wild})
+    metrics = {"speed": wild, "memory": wild, "power": wild}
+    jobs[40] = msgspec.structs.replace(jobs[40], metrics=metrics)
     tuner = Tuner(guarded, Inline())
     for step in steps(jobs, 10):
         tuner.learn(step)

@@ -160,7 +160,10 @@ def test_a_linear_axis_holds_its_values(low: float, high: float) -> None:
     assert all(0 <= axis.place(tick) <= 1 for tick in axis.ticks)
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 2.0), (1.0, 50.0), (3.0, 3.0), (1e-9, 1e12)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1.0, 2.0), (1.0, 50.0), (3.0, 3.0), (1e-9, 1e12), (1.0, 1.7e308), (5e-324, 1.0)],
+)
 def test_a_logarithmic_axis_holds_its_values(low: float, high: float) -> None:
     axis = log_axis(low, high)
     assert 0 <= axis.place(low) <= axis.place(high) <= 1

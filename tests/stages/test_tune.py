@@ -90,6 +90,19 @@ def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:
     assert scores.kendall > 0.5
 
 
+def test_an_error_too_large_for_a_number_is_not_told(tuning: Tuning) -> None:
+    tuning.publish()
+    tune = tuning.start()
+    tuning.add(random_jobs(60))
+    tuning.run(tune)
+    (last,) = random_jobs(1, first=61)
+    tuning.add([structs.replace(last, metrics={"speed": 5e-324})])
+    tuning.run(tune)
+    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    assert scores is not None
+    assert scores.mape is None
+
+
 def test_every_job_leaves_what_was_thought_of_it_in_the_step_that_learned_it(
     tuning: Tuning,
 ) -> None:

@@ -5,6 +5,7 @@ come from the page's style by class. Everything that is put in is escaped.
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,8 @@ def log_axis(low: float, high: float, *, margin: float = 0.04) -> Axis:
     if high < 3 * low:
         ticks = linear_axis(low, high, 4).ticks
     else:
-        decades = range(math.floor(start / math.log(10)), math.ceil(end / math.log(10)) + 1)
+        last = min(math.ceil(end / math.log(10)), sys.float_info.max_10_exp)
+        decades = range(math.floor(start / math.log(10)), last + 1)
         steps = (1,) if len(decades) > 4 else (1, 2, 5)
         ticks = tuple(k * 10.0**d for d in decades for k in steps)
     inside = tuple(t for t in ticks if t > 0 and start <= math.log(t) <= end)

@@ -4,6 +4,7 @@ One step works on one study. Everything that it changes is saved in one transact
 study's epoch; whatever goes wrong, the study is loaded again from what was saved.
 """
 
+import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -473,7 +474,7 @@ def _scores(books: Books) -> reports.Scores:
     noise, repeats = books.tuner.noise()
 
     def known(value: float) -> float | None:
-        return None if value != value else value
+        return value if math.isfinite(value) else None
 
     return reports.Scores(
         observations=window.rows,

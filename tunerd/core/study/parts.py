@@ -2,6 +2,7 @@
 
 import bisect
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,7 +68,8 @@ class Guard:
             if bound is None:
                 continue
             if bound > 0 and value > 0:
-                margins.append(sign * math.log(value / bound))
+                # A share that is too small for a float comes out as 0.
+                margins.append(sign * math.log(value / bound or sys.float_info.min))
             else:
                 margins.append(sign * (value - bound) / max(abs(bound), 1.0))
         return max(-FARTHEST, min(FARTHEST, *margins))
