@@ -1,11 +1,17 @@
 """Mode approve through the tune stage: what waits, what is credited, what a yes or no does."""
 
+from typing import Any
+
+import pytest
+
+from tests.stages.test_generations import CONTEXT_RENAMED, Changes
 from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
 from tunerd.cli.approve import waiting
 from tunerd.core.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
+from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
 from tunerd.stages.tune import Tune
 
@@ -48,6 +54,19 @@ def trying(said: Recommendation, one: Candidate, sequence: int, **changed: Value
         recommendation_id=said.recommendation_id,
         candidate_id=one.candidate_id,
     )
+
+
+def changed(tuning: Tuning, changes: Changes) -> Study:
+    """A new generation, still in mode approve."""
+    text = study(mode='"approve"').text
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    new_study = parse_study(text)
+    tuning.store.publish_generation(
+        NAME, new_study.content_hash, text, "test", tuning.time.now(), force=True
+    )
+    return new_study
 
 
 def promising(said: Recommendation) -> Candidate:
@@ -96,3 +115,92 @@ def test_what_was_observed_waits_for_approval_from_then_on_and_back(tuning: Tuni
     tuning.run(tuning.start())
     assert waiting(tuning.store, NAME) == []
     assert {row.state for row in tuning.rows().values()} == {"observed", "withdrawn"}
+
+
+def test_what_is_found_in_the_step_of_an_approval_waits_beside_it(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    first = tuning.said()
+    tuning.add(random_jobs(40, first=61, seed=3))
+    assert answered(tuning, tune, "approve") == f"published for {first.context_key}"
+    row = tuning.row()
+    assert (row.state, row.recommendation_id) == ("active", first.recommendation_id)
+    assert row.proposal is not None
+    assert from_bytes(row.proposal.encode()).recommendation_id != first.recommendation_id
+
+
+def test_what_runs_already_does_not_wait_for_approval(tuning: Tuning) -> None:
+    tune, runs = approved(tuning)
+    tuning.command("campaign", context={"n": 8}, jobs=2, rounds=0, round_size=2, repeats=1)
+    tuning.run(tune)
+    assert [one.context_key for one in waiting(tuning.store, NAME)].count(runs.context_key) == 1
+    tuning.command("cancel", context_key=runs.context_key)
+    tuning.run(tune)
+    assert tuning.said().recommendation_id == runs.recommendation_id
+    assert runs.context_key not in [one.context_key for one in waiting(tuning.store, NAME)]
+
+
+def test_where_nothing_is_feasible_any_more_nothing_waits(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    tuning.publish(mode='"approve"', fits='"x <= n and n != 8"')
+    tuning.run(tune)
+    assert tuning.row(8).state == "dropped"
+    assert tuning.row(16).state == "pending"
+
+
+@pytest.mark.parametrize("forbid_first", [True, False])
+def test_what_is_approved_and_ruled_out_in_one_step_is_refused(
+    tuning: Tuning, forbid_first: bool
+) -> None:
+    tune = proposed(tuning)
+    said = tuning.said()
+    config = {"y": said.candidates[0].config["y"]}
+    yes: tuple[str, dict[str, Any]] = (
+        "approve",
+        {"context_key": said.context_key, "recommendation_id": said.recommendation_id},
+    )
+    no: tuple[str, dict[str, Any]] = ("forbid", {"config": config, "context": {}})
+    given = [no, yes] if forbid_first else [yes, no]
+    numbers = {name: tuning.command(name, **told) for name, told in given}
+    tuning.run(tune)
+    assert (tuning.result(numbers["approve"]) or "").startswith("refused: it breaks a limit")
+    assert tuning.outbox() == []
+
+
+def test_what_is_approved_and_paused_in_one_step_is_refused(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    said = tuning.said()
+    number = tuning.command(
+        "approve", context_key=said.context_key, recommendation_id=said.recommendation_id
+    )
+    tuning.command("pause", context={"n": 8})
+    tuning.run(tune)
+    assert (tuning.result(number) or "").startswith(f"refused: {said.context_key} is paused")
+    assert tuning.outbox() == []
+
+
+def test_what_is_approved_as_the_study_ends_is_refused(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    said = tuning.said()
+    number = tuning.command(
+        "approve", context_key=said.context_key, recommendation_id=said.recommendation_id
+    )
+    tuning.command("end")
+    tuning.run(tune)
+    assert tuning.result(number) == "refused: the study has ended"
+    assert tuning.outbox() == []
+
+
+def test_what_is_approved_under_a_name_that_is_gone_is_refused_and_waits_anew(
+    tuning: Tuning,
+) -> None:
+    tune = proposed(tuning)
+    said = tuning.said()
+    now = changed(tuning, CONTEXT_RENAMED)
+    number = tuning.command(
+        "approve", context_key=said.context_key, recommendation_id=said.recommendation_id
+    )
+    tuning.run(tune)
+    assert (tuning.result(number) or "").startswith("refused: the study has changed")
+    keys = {one.context_key for one in waiting(tuning.store, NAME)}
+    assert keys == {now.context_key({"n": n}) for n in (4, 8, 16)}
+    assert tuning.outbox() == []

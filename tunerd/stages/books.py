@@ -76,8 +76,8 @@ class Changes:
     """What the watch for drift found among them."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""
-    approved: dict[str, Recommendation] = field(default_factory=dict)
-    """Proposals that an operator said yes to, by context key."""
+    approved: dict[str, int] = field(default_factory=dict)
+    """By context key, the command by which an operator said yes to the proposal there."""
     declined: list[str] = field(default_factory=list)
     """Context keys whose proposal an operator said no to."""
     urgent: list[str] = field(default_factory=list)
@@ -343,15 +343,28 @@ class Books:
         said: Said,
     ) -> None:
         recommended = self.recommended
+        valid = timedelta(days=self.settings.valid_days)
+        # Before what is found in this very step: that is proposed beside it.
+        for key, number in changes.approved.items():
+            if isinstance(problem := changes.searched.get(key), str):
+                changes.results[number] = f"refused: {problem}"
+                continue
+            revision = recommended.next_revision(key)
+            fresh = recommended.proposed[key].renewed(
+                revision=revision, issued_at=now, valid_until=now + valid
+            )
+            recommended.publish(tx, fresh, said)
+            self.tuner.promise(key, fresh)
         for key, found in changes.searched.items():
             if isinstance(found, str):
                 if not self.tuner.is_fallback(key):
                     said.lines.append(Line("nothing feasible", {"context": key, "problem": found}))
-                if key in recommended.proposed and self.tuner.is_fallback(key):
+                if key in recommended.proposed:
                     recommended.drop(tx, key, "dropped")
                 if key in recommended.running:
                     recommended.withdraw(tx, key, found, now, said)
-        valid = timedelta(days=self.settings.valid_days)
+            elif key in recommended.proposed and self._runs(key, found):
+                recommended.drop(tx, key, "dropped")
         for key, advice in news.items():
             message = compose(
                 self.study,
@@ -369,11 +382,6 @@ class Books:
             else:
                 recommended.propose(tx, message, said)
             keep_basis(tx, self.generation, self.tuner, self.chain, message, changes.basis[key])
-        for proposal in changes.approved.values():
-            revision = recommended.next_revision(proposal.context_key)
-            fresh = proposal.renewed(revision=revision, issued_at=now, valid_until=now + valid)
-            recommended.publish(tx, fresh, said)
-            self.tuner.promise(fresh.context_key, fresh)
 
     def made_from(self) -> MadeFrom:
         """Provenance of what is said now."""
@@ -389,10 +397,17 @@ class Books:
         declined = self.tuner.state(key).declined
         if self.study.mode == "approve" and declined is not None and gist(advice) == declined:
             return False
+        if self._runs(key, advice):
+            return False
         followed = self.recommended.followed(key)
         if asked and followed is None and advice.baseline is not None:
             return True  # to somebody who wants to know, a baseline alone is an answer
         return is_news(self.study, advice, followed)
+
+    def _runs(self, key: str, advice: Advice) -> bool:
+        """Whether schedulers do already what is advised: nobody is asked to approve that."""
+        running = self.recommended.running.get(key)
+        return running is not None and not is_news(self.study, advice, running)
 
     def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
         for key in keys:
@@ -413,19 +428,17 @@ class Books:
         if self.obeyed:
             return
         recommended = self.recommended
-        for key in [key for key, one in changes.approved.items() if self._held(one)]:
-            del changes.approved[key]
         for key, proposal in sorted(recommended.proposed.items()):
-            if self._held(proposal):
+            if self.held(proposal):
                 recommended.drop(tx, key, "dropped")
         for key, running in sorted(recommended.running.items()):
             replaced = key in news and self.study.mode == "publish"
             explained = isinstance(changes.searched.get(key), str)
-            if not (replaced or explained) and (reason := self._held(running)):
+            if not (replaced or explained) and (reason := self.held(running)):
                 recommended.withdraw(tx, key, reason, now, said)
         self.obeyed = True
 
-    def _held(self, one: Recommendation) -> str | None:
+    def held(self, one: Recommendation) -> str | None:
         """Why the operators' orders forbid to say something."""
         orders = self.tuner.orders
         if paused := orders.paused(one.context_key):
@@ -451,7 +464,7 @@ class Books:
             self.tuner.touched.discard(key)
         tx.forget_contexts(self.study.name, idle)
 
-    def _is_known(self, key: str) -> bool:
+    def is_known(self, key: str) -> bool:
         """Whether this generation can say something for a context key."""
         if self.tuner.is_fallback(key):
             return self.tuner.model is not None
@@ -459,7 +472,7 @@ class Books:
 
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
         for key in sorted(self.recommended.proposed):
-            if self.ended or self.study.mode == "publish" or not self._is_known(key):
+            if self.ended or self.study.mode == "publish" or not self.is_known(key):
                 self.recommended.drop(tx, key, "dropped")
         self.recommended.follow_mode(tx)
         for key in sorted(self.recommended.running):
@@ -467,7 +480,7 @@ class Books:
                 reason = "The study has ended."
             elif self.study.mode == "observe":
                 reason = "The study only observes now."
-            elif not self._is_known(key):
+            elif not self.is_known(key):
                 reason = "The study has changed and knows this context no longer."
             else:
                 continue

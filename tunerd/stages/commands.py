@@ -47,7 +47,7 @@ class Desk:
             case "cancel":
                 return self._cancel(command.arguments)
             case "approve":
-                return self._approve(command.arguments)
+                return self._approve(command)
             case "decline":
                 return self._decline(command.arguments)
             case "pause":
@@ -66,14 +66,21 @@ class Desk:
 
     # ── proposals ────────────────────────────────────────────────────────────────────────────
 
-    def _approve(self, wanted: Mapping[str, Any]) -> str:
-        key, asked = wanted["context_key"], wanted["recommendation_id"]
+    def _approve(self, command: Command) -> str:
+        key, asked = command.arguments["context_key"], command.arguments["recommendation_id"]
         if wrong := self._not_waiting(key, asked):
             return wrong
+        if held := self._held(key):
+            return held
+        self.changes.approved[key] = command.id
+        return f"published for {key}"
+
+    def _held(self, key: str) -> str | None:
+        """Why orders forbid to publish what is proposed for a context."""
         if paused := self._orders.paused(key):
             return f"refused: {key} is paused by command {paused.number}"
-        self.changes.approved[key] = self.books.recommended.proposed[key]
-        return f"published for {key}"
+        broken = self._orders.broken_by(self.books.recommended.proposed[key])
+        return None if broken is None else f"refused: it breaks a limit: {broken.named}"
 
     def _decline(self, wanted: Mapping[str, Any]) -> str:
         key, asked = wanted["context_key"], wanted["recommendation_id"]
@@ -90,6 +97,8 @@ class Desk:
             return "refused: the study has ended"
         if mode != "approve":
             return f"refused: the study is in mode {mode}, nothing waits for approval"
+        if not self.books.is_known(key):
+            return f"refused: the study has changed and knows {key} no longer"
         gone = proposal is None or proposal.recommendation_id != asked
         if gone or key in self.changes.approved or key in self.changes.declined:
             return f"refused: {asked} is no longer what is proposed for {key}"
@@ -181,6 +190,10 @@ class Desk:
     def _impose(self, orders: Orders) -> None:
         self.books.tuner.impose(orders)
         self.books.obeyed = False
+        for key, number in list(self.changes.approved.items()):
+            if held := self._held(key):  # nothing of it has gone out yet
+                del self.changes.approved[key]
+                self.changes.results[number] = held
 
     # ── campaigns, and the end ───────────────────────────────────────────────────────────────
 
@@ -218,6 +231,9 @@ class Desk:
 
     def _end(self) -> str:
         self.books.ended = True
+        self.changes.results |= dict.fromkeys(
+            self.changes.approved.values(), "refused: the study has ended"
+        )
         return f"ended; {_count(self.books.recommended.running, 'recommendation')} withdrawn"
 
 
