@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from tests.core.drift.test_acting import CHANGE, slowed
+from tests.stages.fakes import CrashError, crash_in
 from tests.stages.tuning import Tuning
 from tunerd import reports
 from tunerd.core.drift import Drift
@@ -74,3 +75,22 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
     assert "better in toy|n=8, since job 400, " in again["message"]
     assert again["message"].endswith("; it changed again, seen with job 409.")
     assert again["noticed"]["sequence"] == 409
+
+
+def test_a_new_generation_ends_what_it_does_not_watch_any_more(tuning: Tuning) -> None:
+    """Its watch begins anew: nobody would ever say that it is over."""
+    tune = tuning.start()
+    for jobs in (slowed(CHANGE), slowed(CHANGE + 40)[CHANGE:]):
+        tuning.add([structs.replace(job, sequence=0) for job in jobs])
+        tuning.run(tune)
+    tuning.publish(mode='"observe"', keep="31")
+    with crash_in(pytest.MonkeyPatch(), "mark_learned"), pytest.raises(CrashError):
+        tuning.run(tune)
+    tuning.run(tuning.start())
+    tuning.run(tuning.start())
+    waiting = [one for one in tuning.store.unsent(1000) if one.kind == "drift"]
+    began, over = (from_bytes(one.value or b"") for one in waiting)
+    assert (began.phase, over.phase) == ("began", "over")
+    assert over.drift_id == began.drift_id
+    assert over.message.endswith("over. What is usual is learned anew.")
+    assert over.noticed.sequence == CHANGE + 40

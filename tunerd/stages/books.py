@@ -15,7 +15,7 @@ from typing import Any
 from tunerd import __version__
 from tunerd.core.chain import Chain
 from tunerd.core.decide import Advice, gist
-from tunerd.core.drift.found import Change
+from tunerd.core.drift.found import Change, Drift
 from tunerd.core.history import Regime
 from tunerd.core.judged import Judged
 from tunerd.core.lifecycle import compose, is_news
@@ -55,6 +55,7 @@ KEEP_CHECKPOINTS = 200
 """Latest checkpoints kept, so that what was recommended lately can be derived again. A job changes
 less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 PINNED = "the model that an operator went back to: a new version of the study learns its own"
+WATCHED_ANEW = "What is usual is learned anew."
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
 PRUNE_EVERY = 50
@@ -119,6 +120,10 @@ class Books:
     """Contexts of the former generation that this one does not know."""
     lost: list[Line] = field(default_factory=list)
     """What this generation could not take over from the former one."""
+    closed: Sequence[Change] = ()
+    """Drifts that the former generation watched and this one does not: told to be over …"""
+    former: Study | None = None
+    """… in its words."""
     model: str | None = None
     """Name of the last checkpoint."""
     model_at: int = 0
@@ -234,7 +239,7 @@ class Books:
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
-        self.anew, self.gone, self.lost = False, (), []
+        self.anew, self.gone, self.lost, self.closed = False, (), [], ()
 
     def _save_judged(self, tx: Transaction, judged: Sequence[Judged], now: datetime) -> None:
         if not judged:
@@ -571,6 +576,15 @@ def _regimes_of(state: Mapping[str, Any]) -> list[Regime]:
         return []
 
 
+def _drifts_of(state: Mapping[str, Any]) -> list[Drift]:
+    """The drifts that were not over in a saved state; none where another tunerd keeps them
+    otherwise."""
+    try:
+        return [Drift.load(one["drift"]) for one in state["tuner"]["watch"]["active"]]
+    except (LookupError, TypeError):
+        return []
+
+
 def _learn_anew(
     store: Store,
     books: Books,
@@ -585,10 +599,13 @@ def _learn_anew(
     assert row is not None
     former = {one.context_key: one.state for one in store.context_states(name)}
     tuner.expect(former, before, _regimes_of(state))
+    last = None
     # Up to where it had learned: what came since is predicted first, as always.
     while tuner.sequence < row.learned_sequence:
         left = row.learned_sequence - tuner.sequence
-        tuner.gather(store.observations(name, after=tuner.sequence, limit=min(left, GATHER)))
+        found = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
+        tuner.gather(found)
+        last = found[-1].finished_at
         alive()
     tuner.catch_up()
     alive()
@@ -596,5 +613,10 @@ def _learn_anew(
     books.lost = [Line("not taken over", {"context": key, "what": what}) for key, what in lost]
     if _training_of(state).get("pinned"):
         books.lost.append(Line("not taken over", {"what": PINNED}))
+    books.former = before
+    books.closed = [
+        Change("over", drift, tuner.sequence, last or drift.noticed_at, WATCHED_ANEW)
+        for drift in _drifts_of(state)
+    ]
     books.gone = sorted(former.keys() - tuner.contexts.keys())
     books.anew = True

@@ -320,7 +320,11 @@ class Tune:
             now = self.now()
             said = books.say(tx, changes, active, now)
             answer_requests(books, tx, changes, now, said)
-            said.lines += tell_drift(tx, books.study, changes.drift, self.drift_topic, now)
+            for study, drift in (
+                (books.former or books.study, books.closed),
+                (books.study, changes.drift),
+            ):
+                said.lines += tell_drift(tx, study, drift, self.drift_topic, now)
             books.save(tx, changes, len(observations), now, detail)
         for number in changes.results:
             self._commands = [one for one in self._commands if one.id != number]
