@@ -68,16 +68,19 @@ def _run(
     pipe = Pipe()
     tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
     pipe.hear(Ready())
-    said_at = time.monotonic()
+    said_at, trouble = time.monotonic(), ""
     while not stop.is_set():
         try:
             worked = tune.step()
         except StoreUnavailableError as error:
-            log.warning("store unavailable", stage="tune", problem=str(error))
+            if str(error) != trouble:
+                trouble = str(error)
+                log.warning("store unavailable, trying again", stage="tune", problem=trouble)
             pipe.hear(Unreachable(stage="tune", what="store", problem=str(error)))
             tune.forget()
             stop.wait(TROUBLE_S)
         else:
+            trouble = ""
             if worked:
                 continue
             if time.monotonic() - said_at > HEARTBEAT_S:

@@ -1,10 +1,15 @@
 """``tunerd campaign`` and ``tunerd approve`` leave commands in the store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
 from tests.cli.test_status import VALUE, recommend
 from tunerd.core.campaign import MIN_FEASIBLE
+from tunerd.errors import StoreUnavailableError
+from tunerd.store import Store, Transaction
 
 Tunerd = Callable[..., Said]
 
@@ -35,6 +40,24 @@ def test_a_campaign(tunerd: Tunerd, installation: Installation) -> None:
         "min_feasible": MIN_FEASIBLE,
     }
     assert "campaign" in tunerd("status", "--settings", installation.file).out
+
+
+def test_a_command_that_could_not_be_kept_is_not_said_to_be_given(
+    tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction = Store.transaction
+
+    @contextmanager
+    def full(store: Store) -> Iterator[Transaction]:
+        with transaction(store) as tx:
+            yield tx
+            raise StoreUnavailableError("the disk is full")
+
+    monkeypatch.setattr(Store, "transaction", full)
+    said = tunerd("resume", "llm", "--settings", installation.file)
+    assert said.code == 1
+    assert said.out == ""
+    assert "the disk is full" in said.err
 
 
 def test_rounds_are_as_large_as_the_start(tunerd: Tunerd, installation: Installation) -> None:

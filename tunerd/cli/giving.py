@@ -51,11 +51,14 @@ class Giver:
         from tunerd.cli.commands import words
 
         now, giver = datetime.now(UTC), who()
+        lines = []
         with self.store.transaction() as tx:
             for study, command, arguments in commands:
                 number = tx.add_command(study, command, arguments, who=giver, why=self.why, now=now)
                 self.given[number] = study
-                click.echo(f"Command {number}: {study}: {words(number, command, arguments)}.")
+                lines.append(f"Command {number}: {study}: {words(number, command, arguments)}.")
+        for line in lines:  # not before they are kept
+            click.echo(line)
 
     def follow(self) -> int:
         """Say what came of the commands, or when they are carried out. Returns the exit code."""
