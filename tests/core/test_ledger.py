@@ -9,10 +9,11 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import study
-from tunerd.core.contexts import ContextState, Promise
+from tunerd.core.contexts import ContextState
 from tunerd.core.judged import Entry, Judged, Outcome
 from tunerd.core.ledger import entered, ledger, realised
 from tunerd.core.observation import Status
+from tunerd.core.promises import Promise
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 

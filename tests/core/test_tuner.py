@@ -17,10 +17,11 @@ from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
+from tunerd.core.promises import MOST_GAP, PRIOR_GAPS
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study, parse_study
 from tunerd.core.training import SWAP_AFTER
-from tunerd.core.tuner import MOST_GAP, PRIOR_GAPS, Tuner
+from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
 
 
@@ -334,11 +335,11 @@ def test_promises_are_held_against_what_came() -> None:
             ),
         ]
     )
-    ((said, came),) = tuner.gains
+    ((said, came),) = tuner.gains.pairs
     assert said == promised.gain.median
     assert came == pytest.approx(0.1)
     assert explored.gain is not None
-    assert explored.gain.median + 0.5 == pytest.approx(tuner.gaps[-1])
+    assert explored.gain.median + 0.5 == pytest.approx(tuner.gains.gaps[-1])
     failed = job(
         103,
         {"n": 8},
@@ -348,9 +349,9 @@ def test_promises_are_held_against_what_came() -> None:
         candidate_id=explored.candidate_id,
     )
     tuner.learn([failed])
-    assert tuner.gaps[-1] == pytest.approx(explored.gain.median + 1.0)  # all was lost
-    gaps = [min(gap, MOST_GAP) for gap in tuner.gaps]
-    assert tuner.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
+    assert tuner.gains.gaps[-1] == pytest.approx(explored.gain.median + 1.0)  # all was lost
+    gaps = [min(gap, MOST_GAP) for gap in tuner.gains.gaps]
+    assert tuner.gains.overrated == pytest.approx(sum(gaps) / (len(gaps) + PRIOR_GAPS))
 
 
 def test_a_candidate_that_did_not_run_gained_nothing_however_fast_it_was() -> None:
@@ -373,8 +374,8 @@ def test_a_candidate_that_did_not_run_gained_nothing_however_fast_it_was() -> No
         ]
     )
     assert {one.kind for one in advice.candidates} >= {Kind.CONFIRM, Kind.EXPLORE}
-    assert not tuner.gains
-    assert all(gap > 0 for gap in tuner.gaps)
+    assert not tuner.gains.pairs
+    assert all(gap > 0 for gap in tuner.gains.gaps)
 
 
 def test_what_a_round_asks_for_stays_wanted_when_the_incumbent_moves() -> None:

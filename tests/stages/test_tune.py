@@ -14,6 +14,7 @@ from tunerd import reports
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation
 from tunerd.core.recommendation import Recommendation, State
+from tunerd.core.scores import MOST_ERROR
 from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
@@ -90,7 +91,7 @@ def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:
     assert scores.kendall > 0.5
 
 
-def test_an_error_too_large_for_a_number_is_not_told(tuning: Tuning) -> None:
+def test_an_objective_close_to_zero_leaves_the_error_a_number(tuning: Tuning) -> None:
     tuning.publish()
     tune = tuning.start()
     tuning.add(random_jobs(60))
@@ -100,7 +101,8 @@ def test_an_error_too_large_for_a_number_is_not_told(tuning: Tuning) -> None:
     tuning.run(tune)
     scores = tuning.heard.of(reports.Stepped)[-1].scores
     assert scores is not None
-    assert scores.mape is None
+    assert scores.mape is not None
+    assert 0.0 < scores.mape < MOST_ERROR
 
 
 def test_every_job_leaves_what_was_thought_of_it_in_the_step_that_learned_it(

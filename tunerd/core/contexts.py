@@ -11,34 +11,13 @@ from tunerd.core.evidence import Evidence
 from tunerd.core.introduction import Introduction
 from tunerd.core.limits import Influence
 from tunerd.core.observation import Scalar
+from tunerd.core.promises import Promise
 from tunerd.core.recommendation import Kind
 
-__all__ = ["ContextState", "Promise"]
+__all__ = ["ContextState"]
 
 PROMISES = 32
 """Candidates whose promise is remembered: those of the last few revisions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What a published candidate was said to gain."""
-
-    gain: float
-    """Relative to the incumbent of that moment; 0.04 is 4 % better."""
-    reference: float
-    """That incumbent's score."""
-    kind: Kind
-    """Candidates that explore promise nothing; what was predicted of them is compared all the
-    same."""
-    against: str | None = None
-    """That incumbent's candidate id; None in older states."""
-
-    def stands(self, candidate_id: str, incumbent: str | None) -> bool:
-        """Whether how far a job is ahead of the present incumbent tells of it: not of a candidate
-        that is the incumbent by now, nor where another one is."""
-        if self.against is None:
-            return candidate_id != incumbent
-        return self.against == incumbent
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ Given the same observations in the same steps, the same generation and the same 
 advice comes out, bit for bit.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ import numpy as np
 from tunerd.core.advisor import Advisor
 from tunerd.core.bands import Bands
 from tunerd.core.campaign import Campaign
-from tunerd.core.contexts import ContextState, Promise
+from tunerd.core.contexts import ContextState
 from tunerd.core.decide import Advice
 from tunerd.core.drift.found import Change
 from tunerd.core.drift.watch import Ran as Job
@@ -32,7 +32,8 @@ from tunerd.core.ledger import entered
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Ran, Scalar, Value
 from tunerd.core.orders import Orders
-from tunerd.core.recommendation import Kind, Recommendation, candidate_id
+from tunerd.core.promises import Gains, promises_of
+from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
@@ -44,14 +45,8 @@ __all__ = ["Learned", "Tuner"]
 
 STALE = 0.2
 """A context is searched again when history grew by this share since its last search."""
-GAINS = 200
-"""Latest promised gains that are compared with what came."""
-PRIOR_GAPS = 10
-"""Candidates that came out as predicted, before any did."""
 NOISY = 256
 """Contexts whose repeats tell how noisy runs are: every step asks."""
-MOST_GAP = 0.5
-"""One job that went wrong says no more than this about how much predictions are overrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +85,8 @@ class Tuner:
     """Around what the model predicts."""
     watch: Watch = field(init=False)
     """For jobs that no longer are as they were."""
-    gains: deque[tuple[float, float]] = field(init=False)
-    """(promised, realised) gain over the incumbent of candidates that jobs followed."""
-    gaps: deque[float] = field(init=False)
-    """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
+    gains: Gains = field(init=False, default_factory=Gains)
+    """What was promised of candidates beside what came."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
     """Introductions that ended, by their outcome, since somebody looked and emptied it."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
@@ -108,9 +101,7 @@ class Tuner:
 
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
-        self.gains = deque(maxlen=GAINS)
         self.watch = Watch(self.study)
-        self.gaps = deque(maxlen=GAINS)
         self._advisor = Advisor(self.study, self.only)
         self.training = Training(self.study, self.features, self.background)
 
@@ -322,7 +313,7 @@ class Tuner:
         )
         if not observation.history:
             if observation.candidate_id == cid:  # else it was changed, and tells of something else
-                self._compare(state.promised.get(cid), score, counted)
+                self.gains.compare(self.study, state.promised.get(cid), score, counted)
             usable = None if ran is Ran.NO else score
             state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not Ran.UNKNOWN:
@@ -348,20 +339,6 @@ class Tuner:
                 unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
             apart += [one / unit for one in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
-
-    def _compare(self, promise: Promise | None, score: float | None, ran: Ran) -> None:
-        """What was promised of a job's candidate beside what came."""
-        if promise is None:
-            return
-        if ran is Ran.NO:  # it broke a guard, perhaps, and was fast
-            if promise.kind is not Kind.CONFIRM:
-                self.gaps.append(promise.gain + 1.0)  # all was lost
-        elif score is not None:
-            realised = self.study.gain(score, promise.reference)
-            if promise.kind is not Kind.EXPLORE:
-                self.gains.append((promise.gain, realised))
-            if promise.kind is not Kind.CONFIRM:
-                self.gaps.append(promise.gain - realised)
 
     # -- advising ---------------------------------------------------------------------------
 
@@ -437,7 +414,7 @@ class Tuner:
             self.bands,
             self.features,
             running,
-            self.overrated,
+            self.gains.overrated,
         )
         self._count_verdicts(state, before)
         return advice
@@ -446,13 +423,6 @@ class Tuner:
         for one in state.introduction.verdicts:
             if one.sequence == self.sequence and one not in before:
                 self.introduced[one.outcome] += 1
-
-    @property
-    def overrated(self) -> float:
-        """By how much chosen candidates gained less than was predicted of them: a searcher finds
-        the predictor's errors. A share, never below 0; drawn to 0 while there are few."""
-        worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
-        return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
 
     def _fall_back(self) -> Advice:
         """What to launch in contexts that have no entry of their own."""
@@ -646,19 +616,9 @@ class Tuner:
 
     def promise(self, key: str, advice: Advice | Recommendation) -> None:
         """Remember what was published for a context, to compare it with what comes."""
-        if advice.incumbent is None:
-            return
-        reference = self.study.score({self.study.objective.metric: advice.incumbent.median})
-        assert reference is not None
-        against = candidate_id(self.study.name, key, advice.incumbent.config)
-        self.state(key).promise(
-            {
-                c.candidate_id: Promise(c.gain.median, reference, c.kind, against)
-                for c in advice.candidates
-                if c.gain is not None
-            }
-        )
-        self.touch(key)
+        if promises := promises_of(self.study, key, advice):
+            self.state(key).promise(promises)
+            self.touch(key)
 
     def start_campaign(
         self, context: Mapping[str, Scalar], campaign: Campaign, now: datetime
@@ -688,9 +648,8 @@ class Tuner:
             "fallback": self.fallback.dump(),
             "window": self.window.dump(),
             "bands": self.bands.dump(),
-            "gains": [list(pair) for pair in self.gains],
             "watch": self.watch.dump(),
-            "gaps": list(self.gaps),
+            **self.gains.dump(),
             "training": self.training.dump(),
         }
 
@@ -717,9 +676,8 @@ class Tuner:
         tuner.window = Window.load(state["window"])
         tuner.fallback = ContextState.load(state["fallback"])
         tuner.bands = Bands.load(state["bands"])
-        tuner.gains.extend((promised, realised) for promised, realised in state["gains"])
+        tuner.gains = Gains.load(state)
         tuner.watch = Watch.load(study, state["watch"])
-        tuner.gaps.extend(state["gaps"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = Training(study, tuner.features, background)

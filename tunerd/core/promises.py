@@ -1,0 +1,103 @@
+"""What published candidates were said to gain, beside what jobs that followed them gained.
+
+A searcher goes where the predictor errs in its favour, so that chosen candidates gain less than was
+predicted of them: the searcher-exploitation gap. The decision takes it off its lower bounds.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunerd.core.decide import Advice
+from tunerd.core.observation import Ran
+from tunerd.core.recommendation import Kind, Recommendation, candidate_id
+from tunerd.core.study import Study
+
+__all__ = ["Gains", "Promise", "promises_of"]
+
+LATEST = 200
+"""Gains that count."""
+PRIOR_GAPS = 10
+"""Candidates that came out as predicted, before any did."""
+MOST_GAP = 0.5
+"""One job that went wrong says no more than this about how much predictions are overrated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a published candidate was said to gain."""
+
+    gain: float
+    """Relative to the incumbent of that moment; 0.04 is 4 % better."""
+    reference: float
+    """That incumbent's score."""
+    kind: Kind
+    """Candidates that explore promise nothing; what was predicted of them is compared all the
+    same."""
+    against: str | None = None
+    """That incumbent's candidate id; None in older states."""
+
+    def stands(self, candidate_id: str, incumbent: str | None) -> bool:
+        """Whether how far a job is ahead of the present incumbent tells of it: not of a candidate
+        that is the incumbent by now, nor where another one is."""
+        if self.against is None:
+            return candidate_id != incumbent
+        return self.against == incumbent
+
+
+def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[str, Promise]:
+    """What is promised of the candidates of a context, by their ids."""
+    if said.incumbent is None:
+        return {}
+    reference = study.score({study.objective.metric: said.incumbent.median})
+    assert reference is not None
+    against = candidate_id(study.name, key, said.incumbent.config)
+    return {
+        one.candidate_id: Promise(one.gain.median, reference, one.kind, against)
+        for one in said.candidates
+        if one.gain is not None
+    }
+
+
+@dataclass(slots=True)
+class Gains:
+    """The latest promises that a job came of, in all contexts of a study."""
+
+    pairs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """(promised, realised) gain over the incumbent of candidates that jobs followed."""
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
+
+    def compare(self, study: Study, promise: Promise | None, score: float | None, ran: Ran) -> None:
+        """One job of a candidate of which this was promised."""
+        if promise is None:
+            return
+        if ran is Ran.NO:  # it broke a guard, perhaps, and was fast
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain + 1.0)  # all was lost
+        elif score is not None:
+            realised = study.gain(score, promise.reference)
+            if promise.kind is not Kind.EXPLORE:
+                self.pairs.append((promise.gain, realised))
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain - realised)
+
+    @property
+    def overrated(self) -> float:
+        """By how much chosen candidates gained less than was predicted of them. A share, never
+        below 0; drawn to 0 while there are few."""
+        worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
+        return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {"gains": [list(pair) for pair in self.pairs], "gaps": list(self.gaps)}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Gains":
+        """Build from what :meth:`dump` gave, whatever else is there."""
+        gains = cls()
+        gains.pairs.extend((promised, realised) for promised, realised in state["gains"])
+        gains.gaps.extend(state["gaps"])
+        return gains
