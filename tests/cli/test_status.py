@@ -193,3 +193,40 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
     assert "x" * 200 in "".join(head.split())
     assert max(map(len, head.splitlines())) <= 80
     assert f"store    {url}\n" in rest
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "proposal", "counts", "parts"),
+    [
+        ("approve", "active", True, {"active": 1, "pending": 1}, ["waits for approval"]),
+        ("approve", "withdrawn", True, {"pending": 1, "withdrawn": 1}, ["waits for approval"]),
+        ("observe", "withdrawn", True, {"observed": 1, "withdrawn": 1}, ["would recommend"]),
+        ("approve", "observed", False, {"pending": 1}, ["1 waits"]),
+        ("approve", "declined", False, {"declined": 1}, ["none", "An operator declined"]),
+        ("approve", "dropped", False, {"dropped": 1}, ["none", "was taken back"]),
+    ],
+)
+def test_what_is_proposed_is_told_alike_by_all_who_tell_it(
+    tunerd: Tunerd,
+    installation: Installation,
+    mode: str,
+    state: str,
+    proposal: bool,
+    counts: dict[str, int],
+    parts: list[str],
+) -> None:
+    text = installation.study_file.read_text().replace("approve", mode)
+    with installation.open_store() as store:
+        store.publish_generation("llm", "h", text, "test", NOW, force=True)
+    recommend(installation, state=state, proposal=VALUE.replace("r-1", "r-2") if proposal else None)
+    said = tunerd("status", "llm", "--settings", installation.file).out
+    assert all(part in said for part in parts)
+    assert ("waits for approval" in said) == (proposal and mode == "approve")
+    told = tunerd("status", "llm", "--settings", installation.file, "--json").json
+    (study,) = told["studies"]
+    assert study["recommendations"] == counts
+    assert study["waiting_for_approval"] == counts.get("pending", 0)
+    (row,) = told["recommendations"]
+    assert (row["proposal_state"] in counts) == proposal
+    listed = tunerd("approve", "--settings", installation.file).out
+    assert ("r-" in listed) == ("pending" in counts)

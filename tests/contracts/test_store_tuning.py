@@ -306,11 +306,8 @@ def test_overview(store: Store) -> None:
     with store.transaction() as tx:
         tx.add_observations(STUDY, [observation("a"), observation("b")], NOW)
         tx.save_context_states(STUDY, [ContextRow("k", {}, NOW, 1)])
-        for key, state in (("a", "active"), ("b", "active"), ("c", "withdrawn")):
-            tx.save_recommendation(TestRecommendations().row(key, 1, state))
         tx.add_command(STUDY, "approve", {}, who="ann", why="", now=NOW)
     ours, other = store.overview()
     assert (ours.study.name, ours.study.last_sequence, ours.contexts) == (STUDY, 2, 1)
-    assert ours.recommendations == {"active": 2, "withdrawn": 1}
     assert (ours.pending_commands, ours.last_step) == (1, None)
-    assert (other.study.name, other.contexts, other.recommendations) == ("other", 0, {})
+    assert (other.study.name, other.contexts) == ("other", 0)

@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
+from tests.stages.fakes import START
 from tests.stages.test_generations import CONTEXT_RENAMED, Changes
 from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
 from tunerd.cli.approve import waiting
+from tunerd.cli.explanation import standing
 from tunerd.core.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
+from tunerd.report.gather import gather
 from tunerd.stages.tune import Tune
 
 
@@ -204,3 +207,27 @@ def test_what_is_approved_under_a_name_that_is_gone_is_refused_and_waits_anew(
     keys = {one.context_key for one in waiting(tuning.store, NAME)}
     assert keys == {now.context_key({"n": n}) for n in (4, 8, 16)}
     assert tuning.outbox() == []
+
+
+def test_the_report_and_explain_tell_the_same(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    answered(tuning, tune, "approve", 16)
+    answered(tuning, tune, "decline", 8)
+    tuning.command("pause", context={"n": 4})
+    tuning.run(tune)
+    stands = standing(tuning.store, study(mode='"approve"'))
+    assert [(one.message.context_key, one.state) for one in stands] == [(tuning.key(16), "active")]
+    told = gather(tuning.store, NAME, START, tuning.time.now(), past=False).told
+    assert {key: one.state for key, one in told.items()} == {
+        tuning.key(4): "dropped",
+        tuning.key(8): "declined",
+        tuning.key(16): "active",
+    }
+    assert not told[tuning.key(8)].recommendation.candidates
+    assert told[tuning.key(8)].recommendation.reason == "An operator declined what was proposed."
+    tuning.publish(mode='"observe"')
+    tuning.run(tuning.start())
+    stands = standing(tuning.store, study(mode='"observe"'))
+    assert (tuning.key(16), "observed") in [(one.message.context_key, one.state) for one in stands]
+    told = gather(tuning.store, NAME, START, tuning.time.now(), past=False).told
+    assert told[tuning.key(16)].state == "observed"

@@ -102,10 +102,10 @@ def waiting(store: "Store", study: str | None = None) -> list[Proposal]:
         if generation is None or _mode(generation.text) != "approve":
             continue
         for row in store.recommendations(name):
-            proposed = row.proposal or (row.value if row.state == "pending" else None)
-            if proposed is not None:
-                proposed_id = json.loads(proposed)["recommendation_id"]
-                found.append(Proposal(name, row.context_key, proposed_id))
+            for state, text in row.standing("approve"):
+                if state == "pending":
+                    proposed_id = json.loads(text)["recommendation_id"]
+                    found.append(Proposal(name, row.context_key, proposed_id))
     return found
 
 

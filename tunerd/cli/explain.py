@@ -110,7 +110,7 @@ def _told(
     from tunerd.cli.contexts import parse_context
     from tunerd.cli.explanation import earlier, standing
 
-    there = standing(store, learned.study.name)
+    there = standing(store, learned.study)
     if wanted is not None:
         found = [one for one in there if one.message.recommendation_id == wanted]
         found += earlier(store, learned.study.name, wanted)

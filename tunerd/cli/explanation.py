@@ -19,6 +19,7 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
+from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
 from tunerd.store import DamagedCheckpointError, Store
@@ -193,15 +194,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     recommendation: Of | None = None
 
 
-def standing(store: Store, study: str) -> list[Told]:
+def standing(store: Store, study: Study) -> list[Told]:
     """What is recommended, and what waits or would be, by context key."""
-    found = []
-    for row in store.recommendations(study):
-        if row.proposal is not None:
-            found.append(Told(from_bytes(row.proposal.encode()), "pending"))
-        if row.state != "withdrawn":
-            found.append(Told(from_bytes(row.value.encode()), row.state))
-    return found
+    return [
+        Told(from_bytes(text.encode()), state)
+        for row in store.recommendations(study.name)
+        for state, text in row.standing(study.mode)
+        if state in ("active", "pending", "observed")
+    ]
 
 
 def earlier(store: Store, study: str, recommendation_id: str) -> list[Told]:

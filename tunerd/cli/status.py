@@ -2,12 +2,12 @@
 
 import json
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.approve import waiting
 from tunerd.cli.options import (
     json_option,
     open_the_store,
@@ -72,7 +72,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     }
     if study is not None:
         rows = store.recommendations(study)
-        report["recommendations"] = [_recommendation(row) for row in rows]
+        mode = report["studies"][0]["mode"]
+        report["recommendations"] = [_recommendation(row, mode) for row in rows]
     return report
 
 
@@ -82,9 +83,11 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
     generation = store.generation(name)
     saved = store.study_state(name)
     state: dict[str, Any] = saved.state if saved else {}
+    mode = _mode(generation.text) if generation else None
+    states = _states(store, name, mode)
     return {
         "name": name,
-        "mode": _mode(generation.text) if generation else None,
+        "mode": mode,
         "generation": row.generation,
         "content_hash": generation.content_hash if generation else None,
         "observations": row.last_sequence,
@@ -92,12 +95,12 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "contexts": overview.contexts,
         "steps": last.step if last else 0,
         "last_step_at": last.finished_at if last else None,
-        "recommendations": dict(overview.recommendations),
+        "recommendations": states,
         "pending_commands": overview.pending_commands,
         "unanswered_requests": store.requests_waiting().get(name, 0),
         "ended": state.get("ended", False),
         "orders": _orders(store, generation, state.get("orders", [])),
-        "waiting_for_approval": len(waiting(store, name)),
+        "waiting_for_approval": states.get("pending", 0) if mode == "approve" else 0,
         "drift": _drift(generation, state),
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
@@ -189,6 +192,7 @@ def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float |
             "spearman": of("spearman"),
             "pearson": of("pearson"),
             "mape": of("mape_ratio"),
+            "coverage": of("coverage_ratio"),
             "noise": metrics.of("tunerd_job_noise_ratio", study=study),
         }
     from tunerd.cli.learned import kept_scores
@@ -201,12 +205,14 @@ def _mode(text: str) -> str:
     return mode
 
 
-def _recommendation(row: "RecommendationRow") -> dict[str, Any]:
-    """A recommendation in short. What waits for approval is told under ``proposal``."""
-    value = json.loads(row.value)
+def _recommendation(row: "RecommendationRow", mode: str | None) -> dict[str, Any]:
+    """A recommendation in short. What is proposed while something else is published, or was, is
+    told under ``proposal``."""
+    *proposed, (state, text) = row.standing(mode)
+    value = json.loads(text)
     return {
         "context_key": row.context_key,
-        "state": row.state,
+        "state": state,
         "revision": row.revision,
         "recommendation_id": row.recommendation_id,
         "issued_at": row.issued_at,
@@ -215,5 +221,13 @@ def _recommendation(row: "RecommendationRow") -> dict[str, Any]:
         "round": value.get("round"),
         "candidates": value.get("candidates", []),
         "incumbent": value.get("incumbent"),
-        "proposal": None if row.proposal is None else json.loads(row.proposal),
+        "proposal": json.loads(proposed[0][1]) if proposed else None,
+        "proposal_state": proposed[0][0] if proposed else None,
     }
+
+
+def _states(store: "Store", study: str, mode: str | None) -> dict[str, int]:
+    """How many contexts have something in a state: what is active may have a proposal beside it."""
+    rows = store.recommendations(study)
+    found = Counter(state for row in rows for state, _ in row.standing(mode))
+    return dict(sorted(found.items()))

@@ -129,6 +129,8 @@ def _quality(study: Mapping[str, Any]) -> str:
     tried = f"; what was tried gained {gain:+.1%}" if gain is not None else ""
     if (noise := scores.get("noise")) is not None:
         tried = f"; equal jobs lie {noise:.1%} apart{tried}"
+    if (inside := scores.get("coverage")) is not None:
+        tried = f"; {inside:.0%} in their 80 % bands{tried}"
     return f"rank correlation (Kendall τ) {kendall} over {scores['observations']} jobs{tried}"
 
 
@@ -185,7 +187,9 @@ def _recommendations(rows: list[Mapping[str, Any]], now: datetime) -> Table:
         until = f"for {_ahead(row['valid_until'], now)}" if row["state"] == "active" else ""
         state = f"{row['state']}, revision {row['revision']}\n{until}".strip()
         if row["proposal"]:
-            state += f"\nwaits for approval:\n{row['proposal'].get('recommendation_id')}"
+            observed = row["proposal_state"] == "observed"
+            waits = "would recommend" if observed else "waits for approval"
+            state += f"\n{waits}:\n{row['proposal'].get('recommendation_id')}"
         table.add_row(
             "\n".join(row["context_key"].split("|")[1:]) or "any",
             state,
@@ -200,10 +204,14 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
         return "none"
     best = candidates[0]
     config = " ".join(f"{name}={value_text(value)}" for name, value in best["config"].items())
-    gain = (best.get("gain") or {}).get("median")
+    gain, expected = best.get("gain") or {}, best.get("predicted") or {}
+    band = ""
+    if expected:
+        band = "\npredicted {median:.4g} ({low:.4g} to {high:.4g})".format(**expected)
     said = f"{best['wanted']} wanted" if best.get("wanted") else f"share {best['share']:g}"
     more = f"\nand {len(candidates) - 1} more" if len(candidates) > 1 else ""
-    return f"{best['kind']}, {said}, gain {_number(gain, '{:+.1%}')}\n{config}{more}"
+    median, low = (_number(gain.get(name), "{:+.1%}") for name in ("median", "low"))
+    return f"{best['kind']}, {said}, gain {median} (low {low}){band}\n{config}{more}"
 
 
 def value_text(value: object) -> str:

@@ -69,8 +69,9 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         history_total = len(history)
         if history_total == MOST_HISTORY:
             history_total = store.count_predictions(name, history=True)
+    study = parse_study(generation.text, f"{name}, generation {generation.generation}")
     return Material(
-        study=parse_study(generation.text, f"{name}, generation {generation.generation}"),
+        study=study,
         generation=generation.generation,
         since=since,
         until=until,
@@ -78,7 +79,7 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         live_total=total,
         history=history,
         history_total=history_total,
-        told={one.context_key: _told(one) for one in store.recommendations(name)},
+        told={one.context_key: _told(one, study.mode) for one in store.recommendations(name)},
         unlearned=row.last_sequence - row.learned_sequence,
     )
 
@@ -87,7 +88,6 @@ FEW_LIVE = 100
 """Live jobs below which imported ones are shown without being asked for."""
 
 
-def _told(row: RecommendationRow) -> Told:
-    if row.proposal is not None:
-        return Told("pending", from_bytes(row.proposal.encode()))
-    return Told(row.state, from_bytes(row.value.encode()))
+def _told(row: RecommendationRow, mode: str) -> Told:
+    state, text = row.standing(mode)[0]
+    return Told(state, from_bytes(text.encode()))

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tunerd.report import plots
 from tunerd.report.model import Range, Report
 from tunerd.report.words import (
+    STATES,
     VERDICTS,
     changes,
     context_label,
@@ -48,6 +49,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
+        "states": STATES,
         "changes": changes,
         "jobs_text": jobs_text,
         "label": context_label,

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tunerd.report.model import Advice, Context, Past, Quality, Reliability, Report
 from tunerd.report.words import (
+    STATES,
     VERDICTS,
     changes_text,
     config_text,
@@ -243,6 +244,7 @@ def _advice(advice: Advice) -> Iterator[tuple[str, Text]]:
         if new.feasible is not None:
             told.append(f"probability to run {percent(new.feasible, sign=False, digits=0)}")
         yield "", Text("; ".join(told) or "nothing to predict from yet", "dim")
+    yield "state", Text(STATES.get(advice.state, advice.state))
     yield "why", Text(advice.reason)
 
 

@@ -9,6 +9,7 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.report.model import Candidates, Context, Counts, Past, Quality, Range, Verdict, Would
 
 __all__ = [
+    "STATES",
     "VERDICTS",
     "beyond",
     "changes",
@@ -37,6 +38,15 @@ VERDICTS: Mapping[Verdict, str] = {
     "unclear": "not enough to say",
     "worse": "would have cost",
 }
+STATES = {
+    "active": "recommended",
+    "pending": "waits for approval",
+    "observed": "observed, said to nobody",
+    "withdrawn": "withdrawn",
+    "declined": "declined",
+    "dropped": "taken back",
+}
+"""Of what is told of a context."""
 
 
 def percent(value: float | None, *, sign: bool = True, digits: int = 1) -> str:

@@ -412,6 +412,8 @@ class Books:
     def _runs(self, key: str, advice: Advice) -> bool:
         """Whether schedulers do already what is advised: nobody is asked to approve that."""
         running = self.recommended.running.get(key)
+        if self.study.mode == "observe":
+            return False  # it is withdrawn
         return running is not None and not is_news(self.study, advice, running)
 
     def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:

@@ -86,7 +86,10 @@ class Recommended:
         return made
 
     def followed(self, key: str) -> Recommendation | None:
-        """What this study's schedulers, or those who only look, have in hand."""
+        """What this study's schedulers, or those who only look, have in hand. What a study
+        published before it only observed is about to be withdrawn."""
+        if self.study.mode == "observe":
+            return self.proposed.get(key)
         proposed = None if self.study.mode == "publish" else self.proposed.get(key)
         return proposed or self.running.get(key)
 

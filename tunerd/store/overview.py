@@ -1,6 +1,5 @@
 """Numbers about everything, for ``tunerd status`` and metrics."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +12,6 @@ from tunerd.store.tables import (
     commands,
     context_states,
     observations,
-    recommendations,
     studies,
 )
 
@@ -26,8 +24,6 @@ class StudyOverview:
 
     study: StudyRow
     contexts: int
-    recommendations: Mapping[str, int]
-    """How many are in each state."""
     pending_commands: int
     last_step: TuneStep | None
 
@@ -67,9 +63,6 @@ class OverviewReads(StudyReads, LearnedReads):
 
     def overview(self) -> list[StudyOverview]:
         """All studies by name. Reads no history: costs the same however long that is."""
-        states: dict[str, dict[str, int]] = {}
-        for study, state, number in self._count(recommendations, recommendations.c.state):
-            states.setdefault(study, {})[state] = number
         contexts = dict(self._count(context_states))
         pending = dict(self._count(commands, where=commands.c.finished_at.is_(None)))
         found = []
@@ -79,7 +72,6 @@ class OverviewReads(StudyReads, LearnedReads):
                 StudyOverview(
                     study=row,
                     contexts=contexts.get(row.name, 0),
-                    recommendations=states.get(row.name, {}),
                     pending_commands=pending.get(row.name, 0),
                     last_step=last[0] if last else None,
                 )
@@ -89,10 +81,9 @@ class OverviewReads(StudyReads, LearnedReads):
     def _count(
         self,
         table: sa.Table,
-        *by: sa.Column[Any],
         where: sa.ColumnElement[bool] | None = None,
     ) -> list[Any]:
-        statement = sa.select(table.c.study, *by, sa.func.count()).group_by(table.c.study, *by)
+        statement = sa.select(table.c.study, sa.func.count()).group_by(table.c.study)
         if where is not None:
             statement = statement.where(where)
         with self._reading() as connection:

@@ -4,6 +4,7 @@ A row is never deleted: its revision counts on after a withdrawal and after the 
 a reader who drops old revisions can rely on it.
 """
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -18,6 +19,14 @@ from tunerd.store.texts import context_id
 __all__ = ["RecommendationReads", "RecommendationRow", "RecommendationWrites"]
 
 
+GONE = {
+    "declined": "An operator declined what was proposed.",
+    "dropped": "What was proposed was taken back: a pause, an operator's limit, no job here for "
+    "long, nothing feasible, or a study that changed or ended.",
+}
+"""Why nothing is proposed, by a row's state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationRow:
     """The newest revision for a context key."""
@@ -27,7 +36,8 @@ class RecommendationRow:
     revision: int
     recommendation_id: str
     state: str
-    """``active``, ``withdrawn``; ``observed`` and ``pending`` were not published."""
+    """``active``, ``withdrawn``; ``observed``, ``pending``, ``declined`` and ``dropped`` were not
+    published."""
     value: str
     """The message as JSON text."""
     proposal: str | None = None
@@ -36,6 +46,18 @@ class RecommendationRow:
     valid_until: datetime
     renew_at: datetime | None = None
     """When the tune stage has to look at it again; None for never."""
+
+    def standing(self, mode: str | None) -> list[tuple[str, str]]:
+        """What there is to be told of a context in a study of this mode, what is proposed first:
+        states and messages as JSON text. A proposal that is gone proposes nothing any more."""
+        proposed = "observed" if mode == "observe" else "pending"
+        found = [] if self.proposal is None else [(proposed, self.proposal)]
+        if self.state in ("observed", "pending"):
+            return [*found, (proposed, self.value)]
+        if self.state not in GONE:
+            return [*found, (self.state, self.value)]
+        message = {**json.loads(self.value), "candidates": [], "reason": GONE[self.state]}
+        return [*found, (self.state, json.dumps(message, ensure_ascii=False))]
 
 
 _FIELDS = tuple(field.name for field in fields(RecommendationRow))
