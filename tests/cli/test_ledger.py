@@ -11,7 +11,7 @@ from tests.report.world import world
 from tunerd.core.contexts import ContextState
 from tunerd.core.introduction import Verdict
 from tunerd.core.judged import Entry
-from tunerd.store import ContextRow
+from tunerd.store import ContextRow, TuneStep
 
 Tunerd = Callable[..., Said]
 
@@ -99,3 +99,45 @@ def test_an_unknown_study(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("ledger", "nosuch", "--settings", installation.file)
     assert said.code == 2
     assert "it knows: llm" in said.err
+
+
+def test_jobs_of_contexts_that_the_study_knows_no_longer_count_all_the_same(
+    tunerd: Tunerd, month: Installation
+) -> None:
+    with month.open_store() as store, store.transaction() as tx:
+        tx.forget_contexts("llm", [KEY])
+    told = tunerd("ledger", "llm", "--settings", month.file, "--json").json
+    assert (told["total"]["jobs"], told["contexts"][0]["context_key"]) == (200, KEY)
+    assert told["contexts"][0]["ahead"] is None
+    assert f"{KEY}: 200 jobs" in tunerd("ledger", "llm", "--settings", month.file).out
+
+
+def test_what_was_judged_by_another_objective_is_left_out(
+    tunerd: Tunerd, month: Installation
+) -> None:
+    text = month.study_file.read_text()
+    with month.open_store() as store, store.transaction() as tx:
+        for generation, (first, last) in enumerate([(1, 150), (151, 200)], start=1):
+            tx.save_step(
+                TuneStep(
+                    study="llm",
+                    epoch=1,
+                    generation=generation,
+                    sequence_from=first,
+                    sequence_to=last,
+                    seeds=(1,),
+                    model=None,
+                    finished_at=NOW,
+                )
+            )
+    with month.open_store() as store:
+        store.publish_generation(
+            "llm", "2", text.replace('"speed"', '"other"'), "test", NOW, force=True
+        )
+    told = tunerd("ledger", "llm", "--settings", month.file, "--json").json
+    assert (told["total"]["jobs"], told["jobs_of_another_objective"]) == (50, 150)
+    said = tunerd("ledger", "llm", "--settings", month.file).out
+    assert "50 jobs\n  150 earlier ones were judged by another objective" in said
+    report = tunerd("report", "llm", "--settings", month.file, "--json").json
+    assert report["counts"]["jobs"] == 50
+    assert report["notes"][0].startswith("150 jobs were judged by another objective")

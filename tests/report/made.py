@@ -77,6 +77,7 @@ def material(
         "history_total": len(history),
         "told": recommendations or {},
         "unlearned": 0,
+        "incomparable": 0,
     }
     return Material(**values | changes)
 

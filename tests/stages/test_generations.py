@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import TEXT
+from tests.stages.fakes import CrashError, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
@@ -264,3 +265,20 @@ def test_a_model_that_was_to_stay_is_let_go_and_that_is_said(tuning: Tuning) -> 
     tuning.run(tune)
     (line,) = tuning.lines.of("not taken over")
     assert "the model that an operator went back to" in line["what"]
+
+
+def test_jobs_are_judged_and_told_of_under_the_present_names_of_their_contexts(
+    tuning: Tuning,
+) -> None:
+    publish(tuning, [])
+    tuning.add(random_jobs(60))
+    tuning.run(tuning.start())
+    before = tuning.store.predictions("toy")
+    now = publish(tuning, CONTEXT_RENAMED)
+    with crash_in(pytest.MonkeyPatch(), "mark_learned"), pytest.raises(CrashError):
+        tuning.run(tuning.start())
+    assert tuning.store.predictions("toy") == before
+    tuning.run(tuning.start())
+    after = tuning.store.predictions("toy")
+    assert {one.context_key for one in after} == {now.context_key({"n": n}) for n in (4, 8, 16)}
+    assert [one.outcome for one in after] == [one.outcome for one in before]

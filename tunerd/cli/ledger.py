@@ -60,12 +60,14 @@ def ledger(
     from tunerd.cli.report import instant
     from tunerd.core import ledger as core
     from tunerd.core.contexts import ContextState
+    from tunerd.report.gather import incomparable_until
 
     begin = datetime.now(UTC) - timedelta(days=DAYS) if since is None else instant(since)
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         parsed = stored_study(store, study)
         judged = store.predictions(study, since=begin)
+        after = incomparable_until(store, parsed)
         states = {
             row.context_key: ContextState.load(row.state) for row in store.context_states(study)
         }
@@ -75,31 +77,39 @@ def ledger(
         for key, state in states.items()
         if all(state.context.get(name) == value for name, value in wanted.items())
     }
-    made = core.ledger(parsed, [one for one in judged if one.context_key in keys])
+    # Without a filter also jobs of contexts that the study knows no longer.
+    meant = [one for one in judged if not wanted or one.context_key in keys]
+    alike = [one for one in meant if one.sequence > after]
+    made = core.ledger(parsed, alike)
     states = {key: states[key] for key in sorted(keys)}
     if as_json:
-        click.echo(json.dumps(_for_programs(parsed, made, states, begin), indent=2))
+        told = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
+        click.echo(json.dumps(told, indent=2))
     else:
-        _show(parsed, made, states, begin)
+        _show(parsed, made, states, begin, len(meant) - len(alike))
 
 
 def _for_programs(
-    study: "Study", made: "Ledger", states: Mapping[str, "ContextState"], since: datetime
+    study: "Study",
+    made: "Ledger",
+    states: Mapping[str, "ContextState"],
+    since: datetime,
+    incomparable: int,
 ) -> dict[str, Any]:
     return {
         "schema": "tunerd.ledger/1",
         "study": study.name,
         "since": since.isoformat(),
+        "jobs_of_another_objective": incomparable,
         "total": _account(made.study),
         "contexts": [
             {
                 "context_key": key,
-                "incumbent": state.introduction.incumbent,
-                "ahead": _ahead(study, state),
-                **_account(made.contexts[key]),
+                "incumbent": states[key].introduction.incumbent if key in states else None,
+                "ahead": _ahead(study, states.get(key)),
+                **_account(one),
             }
-            for key, state in states.items()
-            if key in made.contexts
+            for key, one in sorted(made.contexts.items())
         ],
         "recommendations": [
             {"recommendation_id": name, **_account(one)}
@@ -150,10 +160,11 @@ def _introductions(
     return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
 
 
-def _ahead(study: "Study", state: "ContextState") -> float | None:
+def _ahead(study: "Study", state: "ContextState | None") -> float | None:
     """The incumbent's lead over the first one as a share; None where there is no incumbent."""
-    known = state.introduction
-    return None if known.incumbent is None else _percent(study, known.ahead)
+    if state is None or state.introduction.incumbent is None:
+        return None
+    return _percent(study, state.introduction.ahead)
 
 
 def _percent(study: "Study", lead: float) -> float | None:
@@ -162,10 +173,16 @@ def _percent(study: "Study", lead: float) -> float | None:
 
 
 def _show(
-    study: "Study", made: "Ledger", states: Mapping[str, "ContextState"], since: datetime
+    study: "Study",
+    made: "Ledger",
+    states: Mapping[str, "ContextState"],
+    since: datetime,
+    incomparable: int,
 ) -> None:
     total = made.study
     click.echo(f"{study.name} since {since:%Y-%m-%d %H:%M} UTC: {total.jobs:,} jobs")
+    if incomparable:
+        click.echo(f"  {incomparable:,} earlier ones were judged by another objective: left out.")
     if not total.jobs:
         return
     for name, count in sorted(total.following.items()):
@@ -185,7 +202,7 @@ def _show(
     click.echo("")
     ranked = sorted(made.contexts.items(), key=lambda item: (-item[1].jobs, item[0]))
     for key, one in ranked[:SHOWN]:
-        ahead = _ahead(study, states[key])
+        ahead = _ahead(study, states.get(key))
         lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
         hours = f", {one.saved - one.spent:+,.0f} GPU-hours" if one.gpu_hours else ""
         click.echo(f"{key}: {one.jobs:,} jobs{lead}{hours}")

@@ -85,7 +85,7 @@ def compute(material: Material, now: datetime) -> Report:
         contexts=contexts,
         contexts_total=contexts_total,
         history=past,
-        notes=notes(study, counts, would, material.unlearned),
+        notes=notes(study, counts, would, material.unlearned, material.incomparable),
     )
 
 

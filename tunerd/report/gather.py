@@ -11,7 +11,7 @@ from tunerd.errors import TunerdError
 from tunerd.events import from_bytes
 from tunerd.store import RecommendationRow, Store
 
-__all__ = ["Material", "Told", "UnknownStudyError", "gather"]
+__all__ = ["Material", "Told", "UnknownStudyError", "gather", "incomparable_until"]
 
 MOST = 100_000
 """Jobs of a window that are looked at, the latest ones: two seconds, 300 MB."""
@@ -46,6 +46,8 @@ class Material:
     """By context key."""
     unlearned: int
     """Jobs in the store that are not learned yet."""
+    incomparable: int
+    """Live jobs of this time that were judged by another objective, and are left out."""
 
 
 def gather(store: Store, name: str, since: datetime, until: datetime, *, past: bool) -> Material:
@@ -70,18 +72,35 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         if history_total == MOST_HISTORY:
             history_total = store.count_predictions(name, history=True)
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
+    after = incomparable_until(store, study)
+    alike = [one for one in live if one.sequence > after]
+    past_alike = [one for one in history if one.sequence > after]
     return Material(
         study=study,
         generation=generation.generation,
         since=since,
         until=until,
-        live=live,
-        live_total=total,
-        history=history,
-        history_total=history_total,
+        live=alike,
+        live_total=total - len(live) + len(alike),
+        history=past_alike,
+        history_total=history_total - len(history) + len(past_alike),
         told={one.context_key: _told(one, study.mode) for one in store.recommendations(name)},
         unlearned=row.last_sequence - row.learned_sequence,
+        incomparable=len(live) - len(alike),
     )
+
+
+def incomparable_until(store: Store, study: Study) -> int:
+    """The last job whose score means something else than scores mean in a study now: another
+    metric, goal or scale was its objective then. 0 where there is none."""
+    for number, last in store.learned_until(study.name).items():
+        row = store.generation(study.name, number)
+        try:
+            if row is None or not study.scores_like(parse_study(row.text)):
+                return last
+        except TunerdError:  # of an older tunerd
+            return last
+    return 0
 
 
 FEW_LIVE = 100

@@ -9,7 +9,9 @@ __all__ = ["notes"]
 MOSTLY = 0.9
 
 
-def notes(study: Study, counts: Counts, would: Would | None, unlearned: int) -> list[str]:
+def notes(
+    study: Study, counts: Counts, would: Would | None, unlearned: int, incomparable: int
+) -> list[str]:
     """In the order in which they matter."""
     found = []
     if counts.left_out:
@@ -19,6 +21,11 @@ def notes(study: Study, counts: Counts, would: Would | None, unlearned: int) -> 
         )
     if unlearned:
         found.append(f"{plural(unlearned, 'job')} in the store are not learned yet and not in it.")
+    if incomparable:
+        found.append(
+            f"{plural(incomparable, 'job')} were judged by another objective, which the study had "
+            "then, and are not in it."
+        )
     if study.objective.scale == "linear":
         found.append(
             "The objective is on a linear scale: gains are relative to the typical job of each "

@@ -118,6 +118,8 @@ class Books:
     """Whether this generation just learned its history anew: everything is still to be saved."""
     gone: Sequence[str] = ()
     """Contexts of the former generation that this one does not know."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """What those are called now that go on under another key, by the former one."""
     lost: list[Line] = field(default_factory=list)
     """What this generation could not take over from the former one."""
     closed: Sequence[Change] = ()
@@ -222,6 +224,8 @@ class Books:
         name = self.study.name
         if self.gone:
             tx.forget_contexts(name, self.gone)
+        if self.renamed:
+            tx.rename_predictions(name, self.renamed)
         keys = self.tuner.contexts.keys() if self.anew else self.tuner.touched
         contexts = [(key, self.tuner.contexts[key]) for key in sorted(keys)]
         tx.save_context_states(
@@ -239,7 +243,7 @@ class Books:
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
-        self.anew, self.gone, self.lost, self.closed = False, (), [], ()
+        self.anew, self.gone, self.renamed, self.lost, self.closed = False, (), {}, [], ()
 
     def _save_judged(self, tx: Transaction, judged: Sequence[Judged], now: datetime) -> None:
         if not judged:
@@ -621,4 +625,6 @@ def _learn_anew(
         for drift in _drifts_of(state)
     ]
     books.gone = sorted(former.keys() - tuner.contexts.keys())
+    heirs = {key: books.study.context_key(former[key]["context"]) for key in books.gone}
+    books.renamed = {key: heir for key, heir in heirs.items() if heir in tuner.contexts}
     books.anew = True

@@ -156,6 +156,18 @@ class LearnedReads(Reads):
         with self._reading() as connection:
             return list(map(_step, connection.execute(statement)))
 
+    def learned_until(self, study: str) -> dict[int, int]:
+        """The last observation that each generation learned, the latest generation first."""
+        table = tune_steps.c
+        statement = (
+            sa.select(table.generation, sa.func.max(table.sequence_to))
+            .where(table.study == study, table.sequence_from <= table.sequence_to)
+            .group_by(table.generation)
+            .order_by(table.generation.desc())
+        )
+        with self._reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(statement)}
+
     def checkpoint(self, study: str, name: str) -> bytes:
         """The content of a checkpoint.
 
