@@ -28,6 +28,17 @@ prefetch = { type = "int", low = 0, high = 99 }
 [constraints]
 few_unsharded = "count(sharding == 'NO_SHARD') <= 6"
 """)
+BUDGETED = parse_study(f"""
+schema = 1
+name = "budgeted"
+[objective]
+metric = "qps"
+goal = "maximize"
+[parameters]
+{chr(10).join(f'p{i} = {{ type = "int", low = 0, high = 1000 }}' for i in range(12))}
+[constraints]
+spent = "{" + ".join(f"p{i}" for i in range(12))} == 3000"
+""")
 LLM = {"model_params": 7e10, "gpu": "H100", "n_gpus": 16384, "global_batch": 8192}
 
 SPACES = {
@@ -231,6 +242,15 @@ def test_a_search_takes_a_moment_beside_its_predictions(clever: Searcher, name: 
     search(clever, space, separable(space), budget=Budget(10_000, 8))
     # 0.4 to 1.2 s of one core; what a search may take in all is 2 s.
     assert time.thread_time() - started < 2.0
+
+
+def test_a_search_under_an_equality_over_many_choices_comes_to_an_end(clever: Searcher) -> None:
+    """Drawn anew, a value meets it once in a thousand times."""
+    space = Space(BUDGETED, {})
+    started = time.thread_time()
+    found = search(clever, space, separable(space), budget=Budget(1_000, 8))
+    assert time.thread_time() - started < 5.0  # half a second
+    assert len(found.codes) == 8
 
 
 def test_more_seeds_are_more_policies_whose_best_are_merged(clever: Searcher) -> None:

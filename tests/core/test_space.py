@@ -293,6 +293,24 @@ WIDE = {
         "few = \"count(sharding == 'NONE') <= 2\"\n"
         "need = \"count(sharding == 'NONE') + count(recompute) == 20\"",
     ),
+    "budget": (
+        "\n".join(f'p{i} = {{ type = "int", low = 0, high = 1000 }}' for i in range(12)),
+        f'spent = "{" + ".join(f"p{i}" for i in range(12))} == 3000"',
+    ),
+    "fractions": (
+        'x = { type = "float", low = 0, high = 1, step = 0.001, repeat = 12 }',
+        'whole = "abs(sum(x) - 1) < 0.0005"',
+    ),
+    "large numbers": (
+        'x = { type = "int", low = 0, high = 9_999, repeat = 8 }',
+        'total = "sum(x) == 20000"',
+    ),
+    "factors": (
+        "\n".join(
+            f"p{i} = {{ type = 'int', values = {[2**k for k in range(24)]} }}" for i in range(8)
+        ),
+        f'filled = "{" * ".join(f"p{i}" for i in range(8))} == {2**40}"',
+    ),
     "branches": (
         LAYERS + '\noffload = { type = "bool" }',
         "few = \"count(sharding == 'NONE') <= 2 if offload else not any(sharding == 'FULL')\"",
@@ -318,6 +336,17 @@ def test_wide_constraints_are_kept(name: str) -> None:
     assert (repaired[kept] == broken[kept]).all()
     wild = space.repair(np.full((3, len(space.sizes)), 9_999, np.int32), rng)
     assert space.feasible(wild).all()
+
+
+def test_what_is_a_little_off_an_equality_is_repaired_where_it_is() -> None:
+    study, rng = study_of(*WIDE["large numbers"]), generator()
+    space = Space(study, {})
+    codes = space.sample(100, rng)
+    off = codes.copy()
+    off[:, 0] = (off[:, 0] + 37) % 10_000
+    repaired = space.repair(off, rng)
+    assert space.feasible(repaired).all()
+    assert (repaired != off).sum(axis=1).mean() < 4
 
 
 def test_a_repair_changes_few_dimensions() -> None:

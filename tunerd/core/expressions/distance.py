@@ -69,7 +69,7 @@ def _gap(name: str, left: Column, right: Column) -> FloatArray:
     left, right = aligned(left, right)
     x, y = numeric(left).astype(np.float64), numeric(right).astype(np.float64)
     gap = np.abs(x - y) / (1 + np.abs(x) + np.abs(y))
-    gap = np.where(truth.values, 0.0, np.maximum(gap, BARELY))
+    gap = np.where(truth.values, 0.0, BARELY + gap)
     return gap if truth.undefined is None else np.where(truth.undefined, UNDEFINED, gap)
 
 

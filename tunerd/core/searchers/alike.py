@@ -33,12 +33,13 @@ def common(space: "Space") -> FloatArray:
     columns: list[FloatArray] = []
     for name, positions in repeated(space, least=1).items():
         size = int(space.sizes[positions[0]])
-        shapes = np.eye(size)
         if ordered[name] and size > KNOTS:
             at = np.linspace(0, KNOTS - 1, size)
             shapes = np.maximum(0.0, 1.0 - np.abs(at[:, None] - np.arange(KNOTS)))
         elif len(positions) == 1:
             continue
+        else:
+            shapes = np.eye(size)
         for part in _parts(positions):
             for shape in shapes.T:
                 column = np.zeros(width)

@@ -22,6 +22,10 @@ TRADED = 0.2
 """Share of changes that let two positions of a repeat parameter trade places: what is scarce, such
 as memory, is then used elsewhere."""
 
+STOCK = 512
+"""Configurations drawn at once under rules that are too wide to list: repairing them takes many
+steps, whose cost hardly hangs on how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Best:
@@ -51,6 +55,7 @@ class Changes:
         self._space = space
         self._gene_of, self._genes = genes_of(space)
         self._runs = list(repeated(space, least=2).values())
+        self._stock = np.empty((0, len(space.sizes)), np.int32)
 
     def made(self, best: Best, drawn: Codes, rng: np.random.Generator) -> Codes:
         """Good configurations that take some places from ``drawn`` (S, n, D), or from anywhere;
@@ -58,7 +63,7 @@ class Changes:
         count, n, width = drawn.shape
         # Of two at random the better one is changed.
         good = best.codes[:, rng.integers(best.codes.shape[1], size=(2, n)).min(axis=0)]
-        anywhere = self._space.sample(count * n, rng).reshape(drawn.shape)
+        anywhere = self._anywhere(count * n, rng).reshape(drawn.shape)
         other = np.where(rng.random((count, n, 1)) < ANYWHERE, anywhere, drawn)
         places = self._genes ** (rng.random((count, n, 1)) * REACH)
         taken = rng.random((count, n, self._genes)) < places / self._genes
@@ -70,3 +75,12 @@ class Changes:
             made[row] = good.reshape(count * n, width)[row]
             made[row, [one, two]] = made[row, [two, one]]
         return self._space.repair(made.astype(np.int32), rng).reshape(drawn.shape)
+
+    def _anywhere(self, n: int, rng: np.random.Generator) -> Codes:
+        """Draw n feasible configurations."""
+        if self._space.size is not None:
+            return self._space.sample(n, rng)
+        if len(self._stock) < n:
+            self._stock = self._space.sample(max(STOCK, n), rng)
+        drawn, self._stock = self._stock[:n], self._stock[n:]
+        return drawn

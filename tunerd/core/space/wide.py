@@ -3,7 +3,8 @@
 Where a fair part of all combinations is feasible, those are drawn and the rest thrown away, which
 is exact. Otherwise rows are repaired, guided by how far each rule is from being kept, and then
 moved about by random changes that keep them feasible, which forgets where the repair came from.
-All effort is bounded.
+Where parameters have many choices, an equality over them is next to never met by values drawn anew:
+there choices are moved by powers of two as well, one alone or two together. All effort is bounded.
 """
 
 from collections.abc import Sequence
@@ -19,13 +20,16 @@ __all__ = ["Wide"]
 THROWN_AWAY = 32
 """Combinations drawn for each that is wanted, before repair is the better way."""
 PROPOSALS = 16
-"""Changes that a repair looks at in one step, of which it takes the best."""
+"""Changes drawn anew that a repair looks at in one step, of which it takes the best; cells with
+more choices are moved by strides as well."""
 PATIENCE = 400
 """Steps of a repair; each mends about one dimension of every row."""
 MENDING = 1 << 19
 """Configurations that one repair may look at."""
 ASTRAY = 0.02
 """Share of steps in which a repair takes any change, to leave a dead end."""
+KEYS = 1 << 32
+"""More than a cell has codes."""
 MOVES = (32, 256)
 """Bounds on the random changes that follow a repair; between them, two for each cell."""
 
@@ -52,6 +56,12 @@ class Wide:
             [np.zeros(0, np.int32), *(cell.table[:, 0] for cell in self.single)]
         )
         self._swap_start, self._swap_count = self._swaps()
+        self._long = np.flatnonzero(self._count > PROPOSALS)
+        longest = int(self._count.max()) if len(self._long) else 0
+        powers = 1 << np.arange(max(longest - 1, 0).bit_length())
+        self._strides = np.concatenate([-powers, powers])
+        cell = np.repeat(np.arange(len(self.single)), self._count)
+        self._keys = cell * KEYS + self._codes  # ascending
 
     def _swaps(self) -> tuple[IntArray, IntArray]:
         """For each single cell: the run of cells of its parameter, which may trade values."""
@@ -144,18 +154,20 @@ class Wide:
         looked_at = 0
         for step in range(PATIENCE):
             proposals = np.repeat(codes[rows], PROPOSALS, axis=0)
-            looked_at += len(proposals)
             # Some rules can only be kept by changing two cells at once.
             for _ in range(2 if at_once == 1 and step % 4 == 3 else at_once):
                 self._change(proposals, rng)
-            gaps = self.distance(proposals).reshape(len(rows), PROPOSALS)
+            if len(self._long):
+                proposals = self._with_strides(proposals, codes[rows], rng, two=step % 2 == 1)
+            looked_at += len(proposals)
+            gaps = self.distance(proposals).reshape(len(rows), -1)
             best = gaps.argmin(axis=1)
             gap = gaps[np.arange(len(rows)), best]
             luck = rng.random(len(rows))
             taken = (gap < far) | ((gap == far) & (luck < 0.5)) | (luck < ASTRAY)
             if (gap < far).mean() < 0.5:
                 at_once = max(at_once // 2, 1)
-            codes[rows[taken]] = proposals[np.arange(len(rows)) * PROPOSALS + best][taken]
+            codes[rows[taken]] = proposals[np.arange(len(rows)) * gaps.shape[1] + best][taken]
             far = np.where(taken, gap, far)
             good[rows] = far == 0.0
             rows, far = rows[far > 0.0], far[far > 0.0]
@@ -174,6 +186,32 @@ class Wide:
             rows = np.flatnonzero(which == place)
             codes[rows[:, None], cell.dimensions] = cell.sample(len(rows), rng)
 
+    def _with_strides(
+        self, proposals: Codes, codes: Codes, rng: np.random.Generator, *, two: bool
+    ) -> Codes:
+        """Add to the proposals for each row of ``codes`` a long cell moved by every stride, or
+        two of them by the same, the one up and the other up or down."""
+        rows, count = np.repeat(codes, len(self._strides), axis=0), len(self._strides)
+        strides = np.tile(self._strides, len(codes))
+        for _ in range(1 + two):
+            number = np.repeat(self._long[rng.integers(len(self._long), size=len(codes))], count)
+            self._stride(rows, number, strides)
+            strides = strides * np.repeat(rng.choice([-1, 1], size=len(codes)), count)
+        shape = (len(codes), -1, codes.shape[1])
+        joined = np.concatenate([proposals.reshape(shape), rows.reshape(shape)], axis=1)
+        return joined.reshape(-1, codes.shape[1])
+
+    def _stride(self, codes: Codes, number: IntArray, strides: IntArray) -> BoolArray:
+        """Move one single cell of every row by so many choices, to the last one at most; returns
+        which moved all the way."""
+        rows, place = np.arange(len(codes)), self._place[number]
+        at = np.searchsorted(self._keys, number * KEYS + codes[rows, place])
+        first = self._start[number]
+        to = np.clip(at + strides, first, first + self._count[number] - 1)
+        codes[rows, place] = self._codes[to]
+        whole: BoolArray = to == at + strides
+        return whole
+
     # ── moves ────────────────────────────────────────────────────────────────────────────────
 
     def _move(self, codes: Codes, rng: np.random.Generator) -> None:
@@ -187,12 +225,26 @@ class Wide:
             proposal = codes.copy()
             if step % 4 == 3:
                 self._trade(proposal, rng)
+            elif step % 4 == 1 and len(self._long):
+                self._shift(proposal, rng)
             else:
                 self._change(proposal, rng)
                 if step % 4 == 2:
                     self._change(proposal, rng)
             kept = self.feasible(proposal)
             codes[kept] = proposal[kept]
+
+    def _shift(self, codes: Codes, rng: np.random.Generator) -> None:
+        """Let two long cells of every row move by the same stride, apart: what is given to
+        the one is taken from the other."""
+        proposal = codes.copy()
+        strides = rng.choice(self._strides, size=len(codes))
+        whole = np.ones(len(codes), bool)
+        for _ in range(2):
+            number = self._long[rng.integers(len(self._long), size=len(codes))]
+            whole &= self._stride(proposal, number, strides)
+            strides = -strides
+        codes[whole] = proposal[whole]
 
     def _trade(self, codes: Codes, rng: np.random.Generator) -> None:
         """Let two positions of one repeat parameter trade values in every row."""
