@@ -12,6 +12,7 @@ import pytest
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.advisor import START_RAN
+from tunerd.core.bands import HALF
 from tunerd.core.campaign import Campaign
 from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
@@ -302,6 +303,22 @@ def test_a_campaign_asks_round_by_round_and_ends() -> None:
             tuner.learn([job(sequence, {"n": 8}, candidate.config, speed=speed)])
     assert rounds == [(0, 6), (1, 3), (2, 3)]
     assert tuner.contexts[key].campaign is None
+
+
+def test_the_band_of_what_is_tested_is_that_of_one_job() -> None:
+    tuner = Tuner(study(explore_share="0.5"), Inline())
+    key, noise = tuner.study.context_key({"n": 8}), 0.1
+    bands = []
+    for step in steps(random_jobs(60, noise=noise, sizes=(8,)), 10):
+        tuner.learn(step)
+        if tuner.model is not None:
+            candidates = tuner.advise(key, None).candidates
+            bands += [c.predicted for c in candidates if c.kind is Kind.CONFIRM]
+    assert bands
+    for band in bands:
+        assert band is not None
+        # That of the mean of the jobs so far has half of this, and held a third of what came.
+        assert np.log(band.high / band.low) / (2 * HALF) > 0.7 * noise
 
 
 def test_promises_are_held_against_what_came() -> None:

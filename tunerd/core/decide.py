@@ -299,7 +299,7 @@ def _confirming(
         kind=Kind.CONFIRM,
         share=0.0,
         config=rival.trial.config,
-        predicted=_predicted(study, rival.estimate),
+        predicted=None if rival.expected is None else _predicted(study, rival.expected),
         feasible=round(rival.feasible, 4),
         gain=gain,
     )
