@@ -1,12 +1,12 @@
 """The tuner process seen from the parent: replaced when it dies or takes too long."""
 
 import contextlib
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -21,14 +21,14 @@ Lost = tuple[str, str, bool]
 class Watched:
     """A child that follows a script, and what the parent heard of it."""
 
-    script: Path
+    script: Sequence[str]
     step_deadline_s: float = 30.0
     reports: list[Report] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tuner = TunerProcess(
-            settings_file=self.script,
+            settings=json.dumps(self.script).encode(),
             step_deadline_s=self.step_deadline_s,
             max_crashes=3,
             clock=time.monotonic,
@@ -51,13 +51,11 @@ Watch = Callable[..., Watched]
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[Watch]:
+def watch() -> Iterator[Watch]:
     made: list[Watched] = []
 
     def start(*lines: str, step_deadline_s: float = 30.0) -> Watched:
-        script = tmp_path / f"script-{len(made)}"
-        script.write_text("\n".join(lines))
-        made.append(Watched(script, step_deadline_s))
+        made.append(Watched(lines, step_deadline_s))
         return made[-1]
 
     yield start

@@ -1,26 +1,26 @@
-"""Stands in for the tuner process: does what its settings file says, line by line.
+"""Stands in for the tuner process: does what its settings say, a list of lines.
 
 ``began STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say TEXT`` prints; ``sleep
 SECONDS``; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits for SIGTERM or the end of
 standard input, as the real one does. ``began`` and ``crash`` pass over a study that is set aside.
 """
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 from tunerd.reports import Began, Progressed, Ready, Report, Stepped, dump_report
 
 
 def main() -> None:
-    script, arguments = sys.argv[2], sys.argv[3:]
+    script, arguments = json.loads(sys.stdin.buffer.readline()), sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    for line in Path(script).read_text().splitlines():
+    for line in script:
         word, _, rest = line.partition(" ")
         match word:
             case "ready":

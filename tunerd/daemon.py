@@ -29,7 +29,7 @@ from tunerd.health import Health
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
 from tunerd.processes import TunerProcess
-from tunerd.settings import Settings, load_settings
+from tunerd.settings import Settings, dump_settings, load_settings
 from tunerd.stages import Stage
 from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
@@ -60,7 +60,7 @@ all live until it is committed; at Python's 700 the collector took a sixth of in
 def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 0 stopped, 1 crashed, 2 misconfigured.
 
-    ``file`` is where the settings came from; it is read again on SIGHUP, and by the tuner process.
+    ``file`` is where the settings came from; it is read again on SIGHUP.
     """
     log = logs.configure(settings.log)
     daemon = _Daemon(settings, frozenset(stages), file, log)
@@ -159,7 +159,7 @@ class _Daemon:
             return None
         tune = self.settings.tune
         tuner = TunerProcess(
-            settings_file=self.file,
+            settings=dump_settings(self.settings),
             step_deadline_s=tune.step_deadline_s,
             max_crashes=tune.max_crashes,
             clock=time.monotonic,

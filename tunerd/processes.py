@@ -2,8 +2,9 @@
 
 Training and search would hold the interpreter lock of the parent for seconds, and a native library
 can abort the process that it runs in; so they run in a process of their own. The two share the
-store; what the child reports comes over its standard output, one JSON object a line. The child
-ends when its standard input does, so that a killed parent leaves none behind.
+store; what the child reports comes over its standard output, one JSON object a line. Its standard
+input begins with the parent's settings, so that both go by the same although a file was edited
+since; the child ends when that input does, so that a killed parent leaves none behind.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ LONGEST_PAUSE_S = 30.0
 class TunerProcess:
     """Keeps one tuner process running; :meth:`supervise` is called a few times a second."""
 
-    settings_file: Path | None
+    settings: bytes
+    """What a child reads first: one line, see :func:`tunerd.settings.dump_settings`."""
     step_deadline_s: float
     max_crashes: int
     """So many ends in a row, without a step that was finished, and the study is set aside."""
@@ -112,8 +114,6 @@ class TunerProcess:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", self.module]
-        if self.settings_file is not None:
-            command += ["--settings", str(self.settings_file)]
         for study in sorted(self.set_aside):
             command += ["--set-aside", study]
         environment = os.environ | THREADS  # they must be there before the libraries are
@@ -122,6 +122,10 @@ class TunerProcess:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, and is replaced
+            self._process.stdin.write(self.settings + b"\n")
+            self._process.stdin.flush()
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
         self._listener.start()
 

@@ -1,7 +1,7 @@
 """The tuner process: the tune stage in a process of its own, until its parent lets go of it.
 
-Reports go to standard output, one JSON object a line; standard input says nothing and ends when
-the parent does, however that came about.
+Reports go to standard output, one JSON object a line; standard input holds the settings, one line,
+and ends when the parent does, however that came about.
 """
 
 import argparse
@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
 from tunerd.reports import Progressed, Ready, Report, Unreachable, dump_report
-from tunerd.settings import Settings, load_settings
+from tunerd.settings import Settings, restore_settings
 
 IDLE_S = 0.05
 """Pause when there is nothing to do; part of the time from an event to its recommendation."""
@@ -41,16 +40,15 @@ class Pipe:
 def main() -> int:
     """Run until SIGTERM or the end of standard input."""
     parser = argparse.ArgumentParser(prog="tunerd.tuner_main")
-    parser.add_argument("--settings", type=Path)
     parser.add_argument("--set-aside", action="append", default=[])
     arguments = parser.parse_args()
+    settings = restore_settings(_first_line())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # Ctrl-C on a terminal reaches the whole group; the parent then stops this process in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    settings = load_settings(arguments.settings, os.environ, check_studies=False)
     log = logs.configure(settings.log)
     try:
         _run(settings, log, arguments.set_aside, stop)
@@ -89,6 +87,16 @@ def _run(
             stop.wait(IDLE_S)
     with suppress(StoreUnavailableError):  # leases run out by themselves
         tune.close()
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 65536)
+        if not part:
+            os._exit(0)  # the parent is gone before it could say anything
+        line += part
+    return line
 
 
 def _end_with_parent() -> None:

@@ -272,6 +272,20 @@ def test_a_killed_tuner_process_is_replaced_and_the_parent_goes_on(shared: Daemo
     shared.until(lambda: shared.get("/readyz")[0] == 200, "it is ready")
 
 
+def test_a_tuner_process_goes_by_its_parents_settings_whatever_is_in_the_file(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    daemon.until(lambda: daemon.tuner_pid is not None, "a tuner process")
+    assert daemon.tuner_pid is not None
+    read = daemon.file.read_text()
+    daemon.file.write_text(read.replace("tunerd.recommendations", "elsewhere"))
+    os.kill(daemon.tuner_pid, signal.SIGKILL)
+    daemon.send(events(10))
+    daemon.learned(10)
+    assert not daemon.lines("message let go: the stream can never take it")
+    assert daemon.recommended()
+
+
 def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Make) -> None:
     daemon = make()
     daemon.start()

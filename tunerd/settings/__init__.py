@@ -7,7 +7,7 @@ brings numpy). Every mistake is reported at once, as
 :class:`~tunerd.errors.MisconfiguredError`.
 """
 
-from tunerd.settings.load import load_settings
+from tunerd.settings.load import dump_settings, load_settings, restore_settings
 from tunerd.settings.model import Settings
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "dump_settings", "load_settings", "restore_settings"]

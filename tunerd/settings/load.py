@@ -6,6 +6,7 @@ secret.
 """
 
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -20,7 +21,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.settings.model import SECRETS, Settings, leaves
 
-__all__ = ["FILE_VARIABLE", "load_settings", "variable"]
+__all__ = ["FILE_VARIABLE", "dump_settings", "load_settings", "restore_settings", "variable"]
 
 FILE_VARIABLE = "TUNERD_SETTINGS"
 """Environment variable that names the settings file."""
@@ -68,6 +69,26 @@ def load_settings(
         problems += _study_problems(settings, studies_named)
     if problems:
         raise MisconfiguredError(problems)
+    return settings
+
+
+def dump_settings(settings: Settings) -> bytes:
+    """One line for :func:`restore_settings` in a child of this process. It holds the secrets."""
+    secrets = {
+        attribute: secret.get_secret_value()
+        for section, _, attribute in SECRETS
+        if (secret := getattr(_section(settings, section), attribute)) is not None
+    }
+    return json.dumps([settings.model_dump(), secrets], default=str).encode()
+
+
+def restore_settings(dump: bytes) -> Settings:
+    """The settings that another process has read, whatever their files hold by now."""
+    tree, secrets = json.loads(dump)
+    settings = Settings(**tree)
+    for section, _, attribute in SECRETS:
+        if attribute in secrets:
+            setattr(_section(settings, section), attribute, SecretStr(secrets[attribute]))
     return settings
 
 
@@ -186,9 +207,7 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
     """Read each secret's file; without one, systemd's credential of the secret's dotted name."""
     credentials = environ.get("CREDENTIALS_DIRECTORY")
     for section, key, attribute in SECRETS:
-        holder: Any = settings
-        for part in section.split("."):
-            holder = getattr(holder, part)
+        holder = _section(settings, section)
         file: Path | None = getattr(holder, key)
         name = f"{section}.{key.removesuffix('_file')}"
         if file is None and credentials and (Path(credentials) / name).exists():
@@ -210,6 +229,13 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
         problems.append(
             Problem("stream.kafka.sasl_password_file", f"is missing for {kafka.sasl_mechanism}")
         )
+
+
+def _section(settings: Settings, name: str) -> Any:
+    holder: Any = settings
+    for part in name.split("."):
+        holder = getattr(holder, part)
+    return holder
 
 
 def _study_problems(settings: Settings, named: bool) -> tuple[Problem, ...]:
