@@ -5,7 +5,8 @@ from msgspec import structs
 
 from tests.core.tuning import TEXT
 from tests.stages.fakes import CrashError, crash_in
-from tests.stages.tuning import Tuning, job, random_jobs
+from tests.stages.tuning import Tuning, job, random_jobs, true_speed
+from tunerd import reports
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study, parse_study
@@ -149,11 +150,12 @@ def test_who_serves_has_to_be_beaten_in_a_test_whatever_it_is_called_now(
     known = row.state["evidence"]["trials"]
     assert set(own["duels"]) <= known.keys()
     assert len(own["duels"]) == len(state["duels"]) == 1
-    # A promise goes by the old name as well, for jobs that are under way; the incumbent that it
-    # was made against by the present one.
+    # A promise and the incumbent that it was made against go by their present names; jobs that are
+    # under way name it as it was.
+    renamed = row.state["renamed"]
     for former_id, promise in promised.items():
         if promise[3] == state["incumbent"]:
-            assert row.state["promised"][former_id][3] == own["incumbent"]
+            assert row.state["promised"][renamed.get(former_id, former_id)][3] == own["incumbent"]
 
 
 def test_of_contexts_that_become_one_the_incumbent_is_elected_anew(tuning: Tuning) -> None:
@@ -282,3 +284,34 @@ def test_jobs_are_judged_and_told_of_under_the_present_names_of_their_contexts(
     after = tuning.store.predictions("toy")
     assert {one.context_key for one in after} == {now.context_key({"n": n}) for n in (4, 8, 16)}
     assert [one.outcome for one in after] == [one.outcome for one in before]
+
+
+@pytest.mark.parametrize("changes", [CONTEXT_RENAMED, RENAMED])
+def test_who_was_launched_under_a_former_name_followed_all_the_same(
+    tuning: Tuning, changes: Changes
+) -> None:
+    publish(tuning, [])
+    tuning.add(random_jobs(60))
+    tuning.run(tuning.start())
+    told = from_bytes(tuning.row(8).value.encode())
+    for count, again in enumerate([changes, [*changes, ("keep = 32", "keep = 31")]]):
+        publish(tuning, again)
+        tune = tuning.start()
+        tuning.run(tune)
+        for i, one in enumerate(told.candidates):
+            tuning.add(
+                [
+                    job(
+                        100 * count + 61 + i,
+                        told.context,
+                        one.config,
+                        speed=true_speed(told.context, one.config),
+                        recommendation_id=told.recommendation_id,
+                        candidate_id=one.candidate_id,
+                    )
+                ]
+            )
+        tuning.run(tune)
+        latest = tuning.store.predictions("toy")[-len(told.candidates) :]
+        assert [one.outcome.following for one in latest] == ["followed"] * len(told.candidates)
+        assert tuning.heard.of(reports.Stepped)[-1].overrated is not None

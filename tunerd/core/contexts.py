@@ -41,6 +41,8 @@ class ContextState:
     campaign: Campaign | None = None
     promised: dict[str, Promise] = field(default_factory=dict)
     """By candidate id, the latest last."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Candidate ids of former generations, which jobs may carry, and what they are now."""
     declined: str | None = None
     """Gist of the proposal that an operator declined last: it is not made again."""
     watched: Here = field(default_factory=Here)
@@ -77,6 +79,7 @@ class ContextState:
                 cid: [p.gain, p.reference, p.kind.value, p.against]
                 for cid, p in self.promised.items()
             },
+            "renamed": self.renamed,
             "declined": self.declined,
             "watched": self.watched.dump(),
         }
@@ -100,6 +103,7 @@ class ContextState:
                 cid: Promise(gain, reference, Kind(kind), *against)
                 for cid, (gain, reference, kind, *against) in state["promised"].items()
             },
+            renamed=state.get("renamed", {}),
             declined=state["declined"],
             watched=Here.load(state["watched"]),
         )

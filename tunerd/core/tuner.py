@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from tunerd.core.advisor import Advisor
 from tunerd.core.bands import Bands
@@ -207,6 +208,8 @@ class Tuner:
             if state is None:
                 state = ContextState(self.study.clean_context(observation.context))
                 self.contexts[key] = state
+            if (told := state.renamed.get(observation.candidate_id or "")) is not None:
+                observation = structs.replace(observation, candidate_id=told)
             config = self._advisor.spaces.own_config(key, state.context, observation.config)
             name = candidate_id(self.study.name, key, config)
             jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
@@ -538,19 +541,27 @@ class Tuner:
         return None
 
     def adopt(
-        self, former: Mapping[str, Mapping[str, Any]], study: Study | None
+        self,
+        former: Mapping[str, Mapping[str, Any]],
+        study: Study | None,
+        said: Iterable[Recommendation] = (),
     ) -> list[tuple[str, str]]:
         """Take over what history does not tell of the contexts of the former generation, whose
         ``study`` is None where nobody can read it any more: campaigns under way, proposals
         declined and who asked; incumbents, their tests and promises made where scores still mean
         the same, else the best by evidence is elected anew. Contexts without a job stay under the
         key that this generation gives them. Where several became one, its incumbent is elected
-        anew, too.
+        anew, too. ``said`` is what was recommended: jobs under way name its candidates as they
+        were.
 
         Returns:
             Former context keys, and what could not be taken over there.
         """
         succession, lost = self._succession(former, study), []
+        told: dict[str, dict[str, Mapping[str, Value]]] = {}
+        for one in said:
+            configs = {c.candidate_id: c.config for c in one.candidates}
+            told.setdefault(one.context_key, {}).update(configs)
         self.fallback.waiting_since = max(self.sequence, 1)
         for former_key, saved in former.items():
             before, key = ContextState.load(saved), succession.heirs[former_key]
@@ -562,6 +573,8 @@ class Tuner:
                 if before.campaign is not None:
                     lost.append((former_key, "its campaign: no job is of this context any more"))
                 continue
+            same = succession.same_space and key == former_key
+            self._take_over_names(before, key, None if same else told.get(former_key, {}))
             if succession.comparable:
                 self._take_over_tests(succession, former_key, before, key)
             if before.campaign is not None:
@@ -580,6 +593,22 @@ class Tuner:
         contexts = {key: state["context"] for key, state in former.items()}
         return Succession(self.study, study, contexts)
 
+    def _take_over_names(
+        self, before: ContextState, key: str, told: Mapping[str, Mapping[str, Value]] | None
+    ) -> None:
+        """What candidates of the former generation are called now; ``told`` has the latest ones,
+        None where ids are as they were."""
+        renamed = self.contexts[key].renamed
+        if told is not None:
+            trials, heir = before.evidence.trials, self._heir(key)
+            earlier = {cid: trials[cid].config for cid in before.promised if cid in trials}
+            for former_id, config in {**earlier, **told}.items():
+                found = heir.now(config)
+                if found is not None and found[0] != former_id:
+                    renamed[former_id] = found[0]
+        # Of generations before that one, as far as it goes on.
+        renamed |= {cid: renamed.get(then, then) for cid, then in before.renamed.items()}
+
     def _take_over_tests(
         self, succession: Succession, former_key: str, before: ContextState, key: str
     ) -> None:
@@ -592,10 +621,7 @@ class Tuner:
         for former_id, promise in before.promised.items():
             against = None if promise.against is None else renamed(promise.against)
             promise = replace(promise, against=against or promise.against)
-            # Jobs that are under way name it as it was.
-            state.promise({former_id: promise})
-            if (new := renamed(former_id)) is not None:
-                state.promise({new: promise})
+            state.promise({state.renamed.get(former_id, former_id): promise})
         if succession.passes_on(former_key, key):
             state.introduction = introduction_of(before.introduction, renamed)
 

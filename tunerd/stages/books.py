@@ -615,7 +615,8 @@ def _learn_anew(
         alive()
     tuner.catch_up()
     alive()
-    lost = tuner.adopt(former, before)
+    said = [*books.recommended.proposed.values(), *books.recommended.running.values()]
+    lost = tuner.adopt(former, before, said)
     books.lost = [Line("not taken over", {"context": key, "what": what}) for key, what in lost]
     if _training_of(state).get("pinned"):
         books.lost.append(Line("not taken over", {"what": PINNED}))
