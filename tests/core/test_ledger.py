@@ -13,7 +13,7 @@ from tunerd.core.contexts import ContextState
 from tunerd.core.judged import Entry, Judged, Outcome
 from tunerd.core.ledger import entered, ledger, realised
 from tunerd.core.observation import Status
-from tunerd.core.promises import Promise
+from tunerd.core.promises import MOST_GAIN, Promise
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
@@ -165,3 +165,11 @@ def test_what_broke_a_guard_gains_nothing_however_fast(told_to_try: bool) -> Non
     total = ledger(STUDY, [job]).study
     assert (total.promises, total.saved, realised(STUDY, job)) == (0, 0.0, None)
     assert (total.did_not_run, total.spent) == ((1, 10.0) if told_to_try else (0, 0.0))
+
+
+@pytest.mark.parametrize(("scale", "lead"), [("log", 19.0), ("linear", 1e6)])
+def test_one_broken_metric_does_not_drown_what_all_others_gained(scale: str, lead: float) -> None:
+    of = study(scale=f'"{scale}"')
+    tried: dict[str, Any] = {"following": "followed", "told_to_try": True, "score": lead + 1.0}
+    job = judged(1, **tried, entry=Entry(lead=lead, promised=0.1, kind="confirm"))
+    assert ledger(of, [job]).study.realised == MOST_GAIN

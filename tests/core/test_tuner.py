@@ -18,7 +18,7 @@ from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
-from tunerd.core.promises import MOST_GAP, PRIOR_GAPS
+from tunerd.core.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study, parse_study
 from tunerd.core.training import SWAP_AFTER
@@ -467,3 +467,23 @@ def test_a_campaign_asks_for_distinct_configurations_that_are_likely_to_run() ->
     wanted = [c for c in tuner.advise(key, None).candidates if c.wanted]
     assert len({c.candidate_id for c in wanted}) == len(wanted) == 12
     assert sum(c.config["y"] == "c" for c in wanted) <= 2
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_one_broken_metric_does_not_drown_what_all_others_gained(scale: str) -> None:
+    tuner = learned(random_jobs(100), of_study=study(scale=f'"{scale}"'))
+    key = tuner.study.context_key({"n": 8})
+    advice = tuner.advise(key, None)
+    tuner.promise(key, advice)
+    one = next(c for c in advice.candidates if c.gain and c.kind is not Kind.EXPLORE)
+    broken = job(
+        101,
+        {"n": 8},
+        one.config,
+        speed=1e30,
+        recommendation_id="r",
+        candidate_id=one.candidate_id,
+    )
+    tuner.learn([broken])
+    ((_, came),) = tuner.gains.pairs
+    assert came == MOST_GAIN

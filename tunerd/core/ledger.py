@@ -17,6 +17,7 @@ from msgspec import structs
 
 from tunerd.core.contexts import ContextState
 from tunerd.core.judged import Entry, Judged
+from tunerd.core.promises import gained
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
@@ -141,7 +142,7 @@ def realised(study: Study, one: Judged) -> float | None:
         return None
     if study.objective.scale == "log" and abs(entry.lead) > WHOLE:
         return None
-    return study.gain(score, score - entry.lead)
+    return gained(study, score, score - entry.lead)
 
 
 def _more(study: Study, lead: float, score: float) -> float:

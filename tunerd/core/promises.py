@@ -14,10 +14,13 @@ from tunerd.core.observation import Ran
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
 
-__all__ = ["Gains", "Promise", "promises_of"]
+__all__ = ["MOST_GAIN", "Gains", "Promise", "gained", "promises_of"]
 
 LATEST = 200
 """Gains that count."""
+MOST_GAIN = 10.0
+"""A gain counts as tenfold at most: one broken metric, or an incumbent at about 0, would drown what
+all others gained."""
 PRIOR_GAPS = 10
 """Candidates that came out as predicted, before any did."""
 MOST_GAP = 0.5
@@ -60,6 +63,11 @@ def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[s
     }
 
 
+def gained(study: Study, score: float, reference: float) -> float:
+    """Gain of a job over an incumbent, as a share, within ± :data:`MOST_GAIN`."""
+    return min(max(study.gain(score, reference), -MOST_GAIN), MOST_GAIN)
+
+
 @dataclass(slots=True)
 class Gains:
     """The latest promises that a job came of, in all contexts of a study."""
@@ -77,7 +85,7 @@ class Gains:
             if promise.kind is not Kind.CONFIRM:
                 self.gaps.append(promise.gain + 1.0)  # all was lost
         elif score is not None:
-            realised = study.gain(score, promise.reference)
+            realised = gained(study, score, promise.reference)
             if promise.kind is not Kind.EXPLORE:
                 self.pairs.append((promise.gain, realised))
             if promise.kind is not Kind.CONFIRM:
