@@ -52,6 +52,7 @@ def recommend(installation: Installation, *, state: str, proposal: str | None = 
                 proposal=proposal,
                 issued_at=NOW,
                 valid_until=NOW + timedelta(days=7),
+                renew_at=NOW + timedelta(days=7) if state in ("active", "withdrawn") else None,
             )
         )
 

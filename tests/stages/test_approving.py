@@ -59,9 +59,9 @@ def trying(said: Recommendation, one: Candidate, sequence: int, **changed: Value
     )
 
 
-def changed(tuning: Tuning, changes: Changes) -> Study:
-    """A new generation, still in mode approve."""
-    text = study(mode='"approve"').text
+def changed(tuning: Tuning, changes: Changes, mode: str = "approve") -> Study:
+    """A new generation, still in this mode."""
+    text = study(mode=f'"{mode}"').text
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -231,3 +231,19 @@ def test_the_report_and_explain_tell_the_same(tuning: Tuning) -> None:
     assert (tuning.key(16), "observed") in [(one.message.context_key, one.state) for one in stands]
     told = gather(tuning.store, NAME, START, tuning.time.now(), past=False).told
     assert told[tuning.key(16)].state == "observed"
+
+
+@pytest.mark.parametrize("mode", ["observe", "approve", "publish"])
+def test_what_was_said_under_a_name_that_is_gone_is_told_no_more_once_its_key_is_free(
+    tuning: Tuning, mode: str
+) -> None:
+    proposed(tuning, f'"{mode}"')
+    now = changed(tuning, CONTEXT_RENAMED, mode)
+    tune = tuning.start()
+    tuning.run(tune)
+    for days in (4, 4):
+        tuning.run(tune, days=days)
+    told = {row.context_key: row.standing(mode) for row in tuning.store.recommendations(NAME)}
+    assert {key for key, stands in told.items() if stands} == {
+        now.context_key({"n": n}) for n in (4, 8, 16)
+    }

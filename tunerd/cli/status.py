@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     if study is not None:
         rows = store.recommendations(study)
         mode = report["studies"][0]["mode"]
-        report["recommendations"] = [_recommendation(row, mode) for row in rows]
+        told = [(row, row.standing(mode)) for row in rows]
+        report["recommendations"] = [_recommendation(row, one) for row, one in told if one]
     return report
 
 
@@ -205,10 +207,12 @@ def _mode(text: str) -> str:
     return mode
 
 
-def _recommendation(row: "RecommendationRow", mode: str | None) -> dict[str, Any]:
+def _recommendation(
+    row: "RecommendationRow", standing: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
     """A recommendation in short. What is proposed while something else is published, or was, is
     told under ``proposal``."""
-    *proposed, (state, text) = row.standing(mode)
+    *proposed, (state, text) = standing
     value = json.loads(text)
     return {
         "context_key": row.context_key,

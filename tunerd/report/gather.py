@@ -84,7 +84,11 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         live_total=total - len(live) + len(alike),
         history=past_alike,
         history_total=history_total - len(history) + len(past_alike),
-        told={one.context_key: _told(one, study.mode) for one in store.recommendations(name)},
+        told={
+            row.context_key: told
+            for row in store.recommendations(name)
+            if (told := _told(row, study.mode)) is not None
+        },
         unlearned=row.last_sequence - row.learned_sequence,
         incomparable=len(live) - len(alike),
     )
@@ -107,6 +111,6 @@ FEW_LIVE = 100
 """Live jobs below which imported ones are shown without being asked for."""
 
 
-def _told(row: RecommendationRow, mode: str) -> Told:
-    state, text = row.standing(mode)[0]
-    return Told(state, from_bytes(text.encode()))
+def _told(row: RecommendationRow, mode: str) -> Told | None:
+    standing = row.standing(mode)
+    return Told(standing[0][0], from_bytes(standing[0][1].encode())) if standing else None

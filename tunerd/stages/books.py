@@ -483,7 +483,9 @@ class Books:
 
     def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: Said) -> None:
         for key in sorted(self.recommended.proposed):
-            if self.ended or self.study.mode == "publish" or not self.is_known(key):
+            if not self.is_known(key):
+                self.recommended.drop(tx, key, "withdrawn")
+            elif self.ended or self.study.mode == "publish":
                 self.recommended.drop(tx, key, "dropped")
         self.recommended.follow_mode(tx)
         for key in sorted(self.recommended.running):

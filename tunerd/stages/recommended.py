@@ -155,8 +155,11 @@ class Recommended:
         """State of a row that holds a proposal and nothing else."""
         return "observed" if self.study.mode == "observe" else "pending"
 
-    def drop(self, tx: Transaction, key: str, state: Literal["declined", "dropped"]) -> None:
-        """Take a proposal back. What runs beside it goes on."""
+    def drop(
+        self, tx: Transaction, key: str, state: Literal["declined", "dropped", "withdrawn"]
+    ) -> None:
+        """Take a proposal back; as withdrawn where the study knows the context no longer, so that
+        it is told of no more. What runs beside it goes on."""
         self.proposed.pop(key)
         row = self.rows[key]
         if row.state in PROPOSED:

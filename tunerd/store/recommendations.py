@@ -54,6 +54,8 @@ class RecommendationRow:
         found = [] if self.proposal is None else [(proposed, self.proposal)]
         if self.state in ("observed", "pending"):
             return [*found, (proposed, self.value)]
+        if self.state == "withdrawn" and self.renew_at is None:
+            return found  # its key is free: nobody reads anything there
         if self.state not in GONE:
             return [*found, (self.state, self.value)]
         message = {**json.loads(self.value), "candidates": [], "reason": GONE[self.state]}
