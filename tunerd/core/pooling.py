@@ -29,14 +29,23 @@ FEW = 4
 
 def apart(scores: FloatArray) -> float:
     """Robust standard deviation of runs around where they lie."""
-    return 1.4826 * float(np.median(np.abs(scores - np.median(scores))))
+    return 1.4826 * _median(np.abs(scores - _median(scores)))
+
+
+def _median(values: FloatArray) -> float:
+    """What ``np.median`` says of finite numbers, in a tenth of the time where they are few: every
+    job of a stream asks several times."""
+    ordered, half = np.sort(values), len(values) // 2
+    if len(values) % 2:
+        return float(ordered[half])
+    return float((ordered[half - 1] + ordered[half]) / 2.0)
 
 
 def location(scores: FloatArray, weight: FloatArray) -> tuple[float, FloatArray]:
     """Where runs (n,) lie, and what each counts: from three on less, the farther off it is."""
     counts, mean = weight, float(weight @ scores / weight.sum())
     if len(scores) > 2 and (usual := CUT * apart(scores)) > 0:
-        mean = float(np.median(scores))
+        mean = _median(scores)
         for _ in range(3):
             counts = weight * np.minimum(1.0, usual / np.maximum(np.abs(scores - mean), usual))
             mean = float(counts @ scores / counts.sum())
