@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Said
+from tests.cli.conftest import Installation, Said
 from tunerd import __version__
 from tunerd.cli import COMMANDS
 
@@ -35,6 +35,21 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: tunerd" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["status", "ledger", "commands", "pause"])
+def test_who_reads_a_store_imports_no_learners(command: str, installation: Installation) -> None:
+    """They take a second."""
+    needed = {"pause": ["llm", "--why", "a test"], "ledger": ["llm"], "commands": ["llm"]}
+    arguments = [command, "--settings", str(installation.file), *needed.get(command, [])]
+    learners = ("lightgbm", "torch", "scipy", "sklearn")
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(heavy=learners), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_is_quick() -> None:

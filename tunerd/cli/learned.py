@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from tunerd.cli.options import unknown_study
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
-from tunerd.core.model import Model
 from tunerd.core.study import Study, parse_study
 from tunerd.errors import TunerdError
-from tunerd.stages.versions import parts_of
 
 if TYPE_CHECKING:
+    from tunerd.core.model import Model
     from tunerd.core.observation import Observation
     from tunerd.store import Store
 
@@ -35,7 +34,7 @@ class Learned:
     features: FeatureMap
     """Of the model; new values that rows of it bring get codes in it, as everywhere."""
     checkpoint: str
-    model: Model
+    model: "Model"
 
     def jobs(self, store: "Store", most: int) -> "Sequence[Observation]":
         """An even sample of those that the model was fitted on and learned since."""
@@ -76,7 +75,7 @@ def kept_scores(store: "Store", study: str) -> dict[str, float | None] | None:
     return next((found for step in steps if (found := step.detail.get("scores"))), None)
 
 
-def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: str) -> Model:
+def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: str) -> "Model":
     """A model as a checkpoint has it.
 
     Raises:
@@ -84,6 +83,9 @@ def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: s
         DamagedCheckpointError: it is not what was saved.
         ValueError: it is of another generation of the study.
     """
+    from tunerd.core.model import Model  # with the learners: whoever asks for scores needs none
+    from tunerd.stages.versions import parts_of
+
     return Model.load(study, features, parts_of(store, study.name, checkpoint))
 
 

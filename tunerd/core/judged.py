@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,12 +19,14 @@ from msgspec import structs
 from tunerd.core.arrays import FloatArray
 from tunerd.core.bands import HALF, Bands
 from tunerd.core.decide import LARGEST
-from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.following import Following, follows
-from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Ran, Status, Value, started
 from tunerd.core.recommendation import Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
+
+if TYPE_CHECKING:  # whoever reads rows of a store needs no learners: they take a second to import
+    from tunerd.core.features import FeatureMap, Rows
+    from tunerd.core.model import Model, Outlook
 
 __all__ = [
     "HALF",
@@ -161,17 +163,17 @@ class Verdict(NamedTuple):
     """What was thought of n jobs."""
 
     judged: list[Judged]
-    predicted: Outlook | None
+    predicted: "Outlook | None"
     """Of the n jobs, as the model itself saw them; None before there was one."""
 
 
 def judge(
     study: Study,
-    features: FeatureMap,
-    model: Model | None,
+    features: "FeatureMap",
+    model: "Model | None",
     bands: Bands,
     jobs: Sequence[NamedJob],
-    rows: Rows,
+    rows: "Rows",
     tried: Callable[[str, str], int],
     advises: Advises = nobody,
 ) -> Verdict:
@@ -266,18 +268,18 @@ class _Seen:
     offers: Mapping[str, "_Offer | None"]
     single: bool
     """Whether all jobs of a context key are of the very same context."""
-    raw: Outlook | None = None
+    raw: "Outlook | None" = None
     """Of the jobs, as the model itself sees them."""
 
     @classmethod
     def of(
         cls,
         study: Study,
-        features: FeatureMap,
-        model: Model | None,
+        features: "FeatureMap",
+        model: "Model | None",
         bands: Bands,
         jobs: Sequence[NamedJob],
-        rows: Rows,
+        rows: "Rows",
         tried: Callable[[str, str], int],
         offers: Mapping[str, "_Offer | None"],
     ) -> "_Seen":

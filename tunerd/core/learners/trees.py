@@ -11,8 +11,10 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -35,10 +37,6 @@ def _lend_openmp() -> None:
             library = Path(torch.origin).parent / "lib" / "libgomp.so.1"
             ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
-
-_lend_openmp()
-
-import lightgbm  # noqa: E402 - after the library that it needs
 
 AVERAGED = {"boosting": "rf", "feature_fraction_bynode": 0.83}
 """LightGBM's names for no boosting, and for five of six columns at each cut."""
@@ -73,7 +71,14 @@ class _Silent:
         pass
 
 
-lightgbm.register_logger(_Silent())
+@cache
+def _lightgbm() -> ModuleType:
+    """Imported for the first trees: it takes a second, which most commands can do without."""
+    _lend_openmp()
+    import lightgbm
+
+    lightgbm.register_logger(_Silent())
+    return lightgbm
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ class TreesData:
         self._copies = 2 if len(X) == 1 else 1
         """A single row is told twice: a tree's share of it would be none, and LightGBM raises."""
         X, weight = self._told(X), None if weight is None else self._told(weight)
-        self._set = lightgbm.Dataset(
+        self._set = _lightgbm().Dataset(
             X,
             np.zeros(len(X)),
             weight=weight,
@@ -162,7 +167,7 @@ class TreesData:
         raise ValueError(f"too few rows for {options}: no tree is dealt any")
 
     def _grown(self, options: TreeOptions) -> "Trees":
-        booster = lightgbm.Booster(options.parameters(), self._set)
+        booster = _lightgbm().Booster(options.parameters(), self._set)
         for _ in range(options.trees):
             if booster.update():
                 break  # no split left that gains anything
@@ -178,7 +183,7 @@ class Trees:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._booster = lightgbm.Booster(model_str=text)
+        self._booster = _lightgbm().Booster(model_str=text)
 
     def predict(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n,): sums of leaves; for ``binary`` the probability of 1."""
