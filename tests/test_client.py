@@ -467,7 +467,7 @@ class TestReporting:
         assert torn == b'{"schema": "tuner'
         assert isinstance(read_job(whole, (), datetime.now(UTC)), Observation)
 
-    def test_what_tunerd_would_reject_is_refused_before_sending(self, tmp_path: Path) -> None:
+    def test_what_is_plainly_of_no_use_is_refused_before_sending(self, tmp_path: Path) -> None:
         reporter = JobReporter.jsonl(tmp_path, "jobs")
         job: dict[str, Any] = {"study": "s", "job_id": "1", "context": {}, "config": {}}
         with pytest.raises(ValueError, match="status: expected one of succeeded"):
@@ -476,6 +476,14 @@ class TestReporting:
             reporter.report(**job, status="failed", finished_at=NOW.replace(tzinfo=None))
         with pytest.raises(ValueError, match="more than 262,144"):
             reporter.report(**job, status="failed", labels={"log": "x" * 300_000})
+        for wrong in (4711, "", "x" * 257):
+            with pytest.raises(ValueError, match="job_id: expected a text of 1 to 256 characters"):
+                reporter.report(**job | {"job_id": wrong}, status="failed", event_id="e")
+        with pytest.raises(ValueError, match="event_id: expected a text of 1 to 256 characters"):
+            reporter.report(**job | {"job_id": "x" * 256}, status="failed")
+        for metric in ("412.7", True, [1.0]):
+            with pytest.raises(ValueError, match=r"metrics\.speed: expected a number, got"):
+                reporter.report(**job, status="failed", metrics={"speed": metric})
         assert not (tmp_path / "jobs.jsonl").exists()
 
     def test_many_writers_never_mix_their_lines(self, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ STATUSES = (
     "node_failure",
 )
 MAX_EVENT_BYTES = 256 * 1024
+MAX_ID = 256
 MOST_WANTED = 100
 """Candidates of a round that one message names; the next follow as their runs end."""
 
@@ -481,8 +482,8 @@ class Requests(_Sender):
         """Send one request and return its event id, which is new unless given.
 
         The answer is the next revision under the context's key on the recommendations topic.
-        Raises ValueError for what tunerd would reject, and what the stream raises when it cannot
-        send.
+        Raises ValueError for what is plainly of no use to tunerd, and what the stream raises when
+        it cannot send.
         """
         event = {
             "schema": REQUEST_SCHEMA,
@@ -522,7 +523,8 @@ class JobReporter(_Sender):
         `fields` are the contract's others (`measured_s`, `gpus`, `user`, `labels`, …). A metric
         that is not finite is sent as missing. The event id follows from study, job id and
         attempt unless given, so that a report repeated by mistake cannot count twice. Raises
-        ValueError for what tunerd would reject, and what the stream raises when it cannot send.
+        ValueError for what is plainly of no use to tunerd, and what the stream raises when it
+        cannot send; whatever else is wrong is told on tunerd's topic of rejected records.
         """
         if status not in STATUSES:
             raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {status!r}")
@@ -561,7 +563,15 @@ def _to_kafka(
 
 
 def _event_bytes(event: Mapping[str, Any]) -> bytes:
-    raw = json.dumps(_plain(event), allow_nan=False, separators=(",", ":")).encode()
+    event = _plain(event)
+    for name in ("event_id", "study", "job_id"):
+        text = event.get(name, "-")  # a request has no job
+        if not isinstance(text, str) or not 1 <= len(text) <= MAX_ID:
+            raise ValueError(f"{name}: expected a text of 1 to {MAX_ID} characters, got {text!r}")
+    for name, value in event.get("metrics", {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise ValueError(f"metrics.{name}: expected a number, got {value!r}")
+    raw = json.dumps(event, allow_nan=False, separators=(",", ":")).encode()
     if len(raw) > MAX_EVENT_BYTES:
         raise ValueError(f"the event has {len(raw):,} bytes, more than {MAX_EVENT_BYTES:,}")
     return raw
