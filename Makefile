@@ -47,6 +47,6 @@ $(READY): pyproject.toml constraints.txt
 		echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test]'
-	@$(BIN)/python -c 'import tunerd.core.learners.trees' || { \
+	@$(BIN)/python -c 'from tunerd.core.learners.trees import lightgbm; lightgbm()' || { \
 		echo "LightGBM needs the OpenMP runtime; on Debian: apt-get install libgomp1" >&2; exit 1; }
 	@touch $(READY)

@@ -61,8 +61,10 @@ def main() -> int:
 def _run(
     settings: Settings, log: logs.Log, set_aside: Collection[str], stop: threading.Event
 ) -> None:
+    from tunerd.core.learners.trees import lightgbm
     from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
 
+    lightgbm()  # what it lacks is the machine's trouble, and no study's
     pipe = Pipe()
     tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
     pipe.hear(Ready())

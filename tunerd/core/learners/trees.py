@@ -22,7 +22,7 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.learners.blobs import seal, unseal
 
-__all__ = ["Forest", "TreeOptions", "Trees", "TreesData"]
+__all__ = ["Forest", "TreeOptions", "Trees", "TreesData", "lightgbm"]
 
 
 def _lend_openmp() -> None:
@@ -72,13 +72,18 @@ class _Silent:
 
 
 @cache
-def _lightgbm() -> ModuleType:
-    """Imported for the first trees: it takes a second, which most commands can do without."""
-    _lend_openmp()
-    import lightgbm
+def lightgbm() -> ModuleType:
+    """The library, imported for the first trees: it takes a second, which most commands can do
+    without.
 
-    lightgbm.register_logger(_Silent())
-    return lightgbm
+    Raises:
+        OSError: there is no OpenMP runtime.
+    """
+    _lend_openmp()
+    import lightgbm as library
+
+    library.register_logger(_Silent())
+    return library
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ class TreesData:
         self._copies = 2 if len(X) == 1 else 1
         """A single row is told twice: a tree's share of it would be none, and LightGBM raises."""
         X, weight = self._told(X), None if weight is None else self._told(weight)
-        self._set = _lightgbm().Dataset(
+        self._set = lightgbm().Dataset(
             X,
             np.zeros(len(X)),
             weight=weight,
@@ -167,7 +172,7 @@ class TreesData:
         raise ValueError(f"too few rows for {options}: no tree is dealt any")
 
     def _grown(self, options: TreeOptions) -> "Trees":
-        booster = _lightgbm().Booster(options.parameters(), self._set)
+        booster = lightgbm().Booster(options.parameters(), self._set)
         for _ in range(options.trees):
             if booster.update():
                 break  # no split left that gains anything
@@ -183,7 +188,7 @@ class Trees:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._booster = _lightgbm().Booster(model_str=text)
+        self._booster = lightgbm().Booster(model_str=text)
 
     def predict(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n,): sums of leaves; for ``binary`` the probability of 1."""
