@@ -16,6 +16,7 @@ from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.study import Study, parse_study
 from tunerd.events import from_bytes
 from tunerd.report.gather import gather
+from tunerd.stages.deriving import derive
 from tunerd.stages.tune import Tune
 
 
@@ -247,3 +248,20 @@ def test_what_was_said_under_a_name_that_is_gone_is_told_no_more_once_its_key_is
     assert {key for key, stands in told.items() if stands} == {
         now.context_key({"n": n}) for n in (4, 8, 16)
     }
+
+
+def test_what_was_proposed_and_approved_is_derived_again(tuning: Tuning) -> None:
+    tune = proposed(tuning)
+    for first in (61, 81, 101):
+        tuning.add(random_jobs(20, first=first, seed=first))
+        answered(tuning, tune, "approve")
+        said = tuning.said()
+        tuning.add([trying(said, one, first) for one in said.candidates if one.gain])
+        tuning.run(tune)
+    known = [one for _, one, _ in tuning.store.derivable(NAME, limit=1000)]
+    assert len(known) > 9
+    for one in known[:3]:
+        kept = tuning.store.derivation(one)
+        assert kept is not None
+        derived = derive(tuning.store, kept)
+        assert derived.same, derived.checks
