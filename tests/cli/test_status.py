@@ -1,6 +1,7 @@
 """``tunerd status``, with and without a daemon that answers."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -231,3 +232,16 @@ def test_what_is_proposed_is_told_alike_by_all_who_tell_it(
     assert (row["proposal_state"] in counts) == proposal
     listed = tunerd("approve", "--settings", installation.file).out
     assert ("r-" in listed) == ("pending" in counts)
+
+
+def test_what_waits_beside_a_key_that_is_free_is_told_alone(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    recommend(installation, state="withdrawn", proposal=VALUE.replace("r-1", "r-2"))
+    with installation.open_store() as store, store.transaction() as tx:
+        (row,) = store.recommendations("llm")
+        tx.save_recommendation(replace(row, renew_at=None))
+    (told,) = tunerd("status", "llm", "--settings", installation.file, "--json").json[
+        "recommendations"
+    ]
+    assert (told["state"], told["recommendation_id"], told["proposal"]) == ("pending", "r-2", None)

@@ -218,7 +218,7 @@ def _recommendation(
         "context_key": row.context_key,
         "state": state,
         "revision": row.revision,
-        "recommendation_id": row.recommendation_id,
+        "recommendation_id": value.get("recommendation_id", row.recommendation_id),
         "issued_at": row.issued_at,
         "valid_until": row.valid_until,
         "reason": value.get("reason"),
