@@ -187,6 +187,7 @@ class _Daemon:
                     stream,
                     store,
                     settings.publish,
+                    settings.topics,
                     settings.name,
                     self,
                     _now,

@@ -286,6 +286,20 @@ def test_a_tuner_process_goes_by_its_parents_settings_whatever_is_in_the_file(ma
     assert daemon.recommended()
 
 
+def test_a_topic_may_get_another_name_while_messages_wait_for_it(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    (daemon.folder / "data/stream/tunerd.rejected.jsonl").unlink()
+    (daemon.folder / "data/stream/tunerd.rejected.jsonl").mkdir()
+    daemon.send([b"rubbish"])
+    daemon.until(lambda: bool(daemon.lines("stream unavailable, trying again")), "it waits")
+    daemon.stop()
+    daemon.file.write_text(daemon.file.read_text().replace("tunerd.rejected", "of-no-use"))
+    daemon.start()
+    moved = daemon.folder / "data/stream/of-no-use.jsonl"
+    daemon.until(lambda: bool(moved.read_text()), "it is sent where it belongs now")
+
+
 def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Make) -> None:
     daemon = make()
     daemon.start()

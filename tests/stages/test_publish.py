@@ -9,7 +9,7 @@ from tests.contracts.store_data import add_study, message, recommended
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_in
 from tunerd import reports
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
-from tunerd.settings.model import PublishSettings
+from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.stages.publish import CLOCKS, Publish
 from tunerd.store import OutboxMessage, Store
 
@@ -28,7 +28,8 @@ def publish(stream: FakeStream, store: Store, time: Time, heard: Heard) -> Publi
 def stage(stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500) -> Publish:
     """The stage, as a process that has just started has it."""
     settings = PublishSettings(batch_messages=most)
-    return Publish(stream, store, settings, "tunerd", heard, time.now, time.clock)
+    topics = TopicSettings(recommendations="recommendations", rejected="rejected")
+    return Publish(stream, store, settings, topics, "tunerd", heard, time.now, time.clock)
 
 
 def enqueue(store: Store, time: Time, *messages: OutboxMessage) -> None:
@@ -185,6 +186,16 @@ def test_closing_lets_go_of_the_sink(
     publish.step()
     publish.close()
     assert stream.sinks[0].closed
+
+
+def test_what_waited_while_its_topic_got_another_name_goes_to_that(
+    publish: Publish, stream: FakeStream, store: Store, time: Time
+) -> None:
+    former = [replace(recommended("a", 1), topic="tuned"), replace(message("r"), topic="bad")]
+    enqueue(store, time, *former)
+    publish.step()
+    assert [one.topic for one in stream.sent] == ["recommendations", "rejected"]
+    assert store.unsent(10) == []
 
 
 def test_a_message_that_can_never_be_sent_holds_up_no_other(

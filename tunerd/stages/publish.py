@@ -3,17 +3,20 @@
 Per key only the newest unsent revision goes out, in order. What the stream has acknowledged is
 marked as sent. A crash in between leaves messages that are on the topic and not marked: whoever
 begins to publish looks there first, so that readers get each once.
+
+A message goes to the topic of its kind as the settings name it now. Under the name that was theirs
+when it was written, one could wait for a topic that is no more, and hold up all others.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from tunerd import reports
 from tunerd.errors import StreamUnavailableError
-from tunerd.settings.model import PublishSettings
+from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.store import OutboxMessage, Store
 from tunerd.streams.base import Message, Record, Sink, Stream
 
@@ -61,6 +64,7 @@ class Publish:
     stream: Stream
     store: Store
     settings: PublishSettings
+    topics: TopicSettings
     role: str
     """Of the publisher: one at a time has it, so that a former one that still lives is fenced."""
     listener: reports.Listener
@@ -78,7 +82,10 @@ class Publish:
     def step(self) -> bool:
         """Send what waits, at most one batch of it."""
         self._mark()
-        waiting = self.store.unsent(self.settings.batch_messages)
+        waiting = [
+            replace(one, topic=self._topic(one))
+            for one in self.store.unsent(self.settings.batch_messages)
+        ]
         if not waiting:
             self._prune()
             return False
@@ -108,6 +115,13 @@ class Publish:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+
+    def _topic(self, message: OutboxMessage) -> str:
+        return {
+            "recommendation": self.topics.recommendations,
+            "rejected": self.topics.rejected,
+            "drift": self.topics.drift,
+        }[message.kind]
 
     def _send_one_by_one(self, sink: Sink, messages: Sequence[OutboxMessage]) -> None:
         """Send what can be sent: one message that the stream can never take (larger than the
