@@ -1,12 +1,15 @@
 """The tuner process seen from the parent: replaced when it dies or takes too long."""
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 
@@ -68,6 +71,20 @@ def test_reports_come_through_and_other_output_is_passed_over(watch: Watch) -> N
     child.until(lambda: len(child.reports) == 2)
     assert child.reports == [Ready(), Began(study="toy")]
     assert not child.lost
+
+
+def test_a_child_that_cannot_be_started_is_tried_again(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    child = watch("ready", "wait")
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", full)
+        child.until(lambda: len(child.lost) == 2)
+    assert child.lost == [("", "it could not be started: Too many open files", False)] * 2
+    child.until(lambda: child.reports == [Ready()])
 
 
 def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:

@@ -46,8 +46,9 @@ class TunerProcess:
     on_report: Callable[[Report], None]
     """Called for every line, in a thread of its own."""
     on_exit: Callable[[str, str, bool], None]
-    """Called when the child ended without being asked to: with the study that it worked on (or
-    an empty text), the cause, and whether that study is set aside from now on."""
+    """Called when the child ended without being asked to, or could not be started: with the study
+    that it worked on (or an empty text), the cause, and whether that study is set aside from now
+    on."""
     set_aside: set[str] = field(default_factory=set)
     """Studies that ended it too often and are left alone until the daemon starts again."""
     restarts: int = 0
@@ -67,7 +68,11 @@ class TunerProcess:
         process, now = self._process, self.clock()
         if process is None:
             if now >= self._start_at:
-                self._start()
+                try:
+                    self._start()
+                except OSError as error:  # no memory or no descriptors left, for the moment
+                    self._pause(now)
+                    self.on_exit("", f"it could not be started: {error.strerror}", False)
             return
         began = self._began
         if began is not None and now - began[1] > self.step_deadline_s and process.poll() is None:
@@ -168,6 +173,9 @@ class TunerProcess:
         if process is not None and process.stdin is not None:
             process.stdin.close()
         self.restarts += 1
+        self._pause(now)
+        self.on_exit(study, cause, too_often)
+
+    def _pause(self, now: float) -> None:
         self._start_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self.on_exit(study, cause, too_often)
