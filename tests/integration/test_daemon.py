@@ -207,12 +207,12 @@ def test_what_was_sent_when_it_was_killed_is_not_sent_again(
     assert values == [b"rubbish", b"twice?"]
 
 
-def _enqueue(store: sqlite3.Connection, topic: str, value: str) -> None:
+def _enqueue(store: sqlite3.Connection, topic: str, value: str, kind: str = "rejected") -> None:
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     store.execute(
         "INSERT INTO outbox (kind, message_id, topic, value, headers, created_at) "
-        "VALUES ('rejected', 'x', ?, ?, '[]', ?)",
-        (topic, value.encode(), now),
+        "VALUES (?, 'x', ?, ?, '[]', ?)",
+        (kind, topic, value.encode(), now),
     )
 
 
@@ -354,8 +354,8 @@ def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
     daemon = make()
     daemon.start()
     with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
-        # No such message can be sent: the stage that tries has a fault, says so, and ends it all.
-        _enqueue(store, "nowhere", "")
+        # There is no such message: the stage that sends it has a fault, says so, and ends it all.
+        _enqueue(store, "nowhere", "", kind="nonsense")
         store.commit()
     assert daemon.process is not None
     assert daemon.process.wait(30) == 1
