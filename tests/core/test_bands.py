@@ -307,6 +307,7 @@ def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
         for step in steps(past, 40):
             tuner.gather(step)
         tuner.catch_up()
+        tuner.training.pin()  # the next fit would come after what is looked at
         judged = tuner.learn(random_jobs(30, seed + 50, first=81)).judged
         for one in judged:
             told = one.outcome
