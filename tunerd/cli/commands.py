@@ -54,14 +54,18 @@ def commands(file: Path | None, study: str | None, limit: int, as_json: bool) ->
         show_commands([_told(one) for one in found])
 
 
+def _many(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
 def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
     """What a command asks for, for a person."""
     match command:
         case "approve" | "decline":
             return f"{command} {arguments['recommendation_id']} for {arguments['context_key']}"
         case "campaign":
-            start = f"{arguments['jobs']} jobs and " if arguments["jobs"] else ""
-            rounds = f"{arguments['rounds']} rounds of {arguments['round_size']}"
+            start = f"{_many(arguments['jobs'], 'job')} and " if arguments["jobs"] else ""
+            rounds = f"{_many(arguments['rounds'], 'round')} of {arguments['round_size']}"
             return f"campaign of {start}{rounds} in {arguments['context_key']}"
         case "cancel":
             return f"cancel the campaign in {arguments['context_key']}"

@@ -56,7 +56,7 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     text.append(f", {lag:,.0f} records not ingested yet\n" if lag is not None else "\n")
     text.append(f"store    {report['store']}\n")
     waiting = [
-        f"{depth['unsent']} {kind} since {_ago(depth['oldest_at'], now)}"
+        f"{kind}: {depth['unsent']} since {_ago(depth['oldest_at'], now)}"
         for kind, depth in report["outbox"].items()
     ]
     text.append(f"outbox   {', '.join(waiting) or 'empty'}")

@@ -15,6 +15,9 @@ CLIP = 4.0
 """Standard deviations beyond which a column pulls no further."""
 FARTHEST = 1e6
 """Standard deviations that stand for a value without bounds."""
+WILD = 10.0
+"""Times the width of nine in ten of a column's values by which one may lie beyond these and count
+for the column's scale: one slip of a unit would leave nothing of what the others differ in."""
 MAX_LEVELS = 64
 """Values of one category that get a column of their own, the most frequent ones."""
 
@@ -44,7 +47,9 @@ class Design:
         logarithmic = np.asarray(positive, dtype=np.int64)
         levels = _levels(X, np.flatnonzero(is_category).astype(np.int64))
         blank = cls(numeric, logarithmic, levels, np.zeros(0), np.zeros(0))
-        mean, inverse_sd = _moments(blank._expand(X))
+        raw = blank._expand(X)
+        _forget_wild(raw[:, : len(numeric)])
+        mean, inverse_sd = _moments(raw)
         inverse_sd[len(numeric) :] *= weight[[column for column, _ in levels]]
         return cls(numeric, logarithmic, levels, mean, inverse_sd)
 
@@ -68,7 +73,8 @@ class Design:
         """The same, however far from the data: for how far that is, not for predicting there."""
         scaled = self._expand(X)
         scaled -= self.mean
-        scaled *= self.inverse_sd
+        with np.errstate(over="ignore"):
+            scaled *= self.inverse_sd
         if np.isfinite(scaled).all():  # mostly; the other way takes as long as all the rest
             return scaled
         return np.nan_to_num(scaled, copy=False, nan=0.0, posinf=FARTHEST, neginf=-FARTHEST)
@@ -116,6 +122,17 @@ def _levels(X: FloatArray, columns: IntArray) -> tuple[tuple[int, float], ...]:
         frequent = np.sort(codes[np.argsort(-counts, kind="stable")[:MAX_LEVELS]])
         levels += [(column, float(code)) for code in frequent]
     return tuple(levels)
+
+
+def _forget_wild(raw: FloatArray) -> None:
+    """Let values that lie absurdly far off, in each column of (n, C), be missing."""
+    for column in raw.T:
+        known = column[np.isfinite(column)]
+        if len(known):
+            low, high = np.quantile(known, [0.05, 0.95])
+            if high > low:
+                reach = WILD * (high - low)
+                column[(column < low - reach) | (column > high + reach)] = np.nan
 
 
 def _moments(raw: FloatArray) -> tuple[FloatArray, FloatArray]:
