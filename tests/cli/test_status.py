@@ -14,7 +14,7 @@ from tunerd.cli.status_view import show
 from tunerd.core.request import Request
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
-from tunerd.reports import Lagging, Scores, SetAside, Stepped
+from tunerd.reports import Ingested, Lagging, Scores, SetAside, Stepped
 from tunerd.store import RecommendationRow, TuneStep
 
 Tunerd = Callable[..., Said]
@@ -31,6 +31,7 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     problems: list[str] = []
     metrics = Metrics()
     metrics.hear(Lagging(records=1234))
+    metrics.hear(Ingested(rejected={"event_id": 80}, seconds=0.1))
     scores = Scores(observations=40, kendall=0.61, noise=0.023, repeats=9)
     metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores))
     metrics.hear(SetAside(study="llm"))
@@ -95,6 +96,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
     for part in (
         "running, ready",
         "1,234 records not ingested",
+        "rejected 80 records since the start: tunerd.rejected says why",
         "0.61",
         "2.3%",
         "+4.2%",
@@ -103,6 +105,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
         assert part in said.out
     report = tunerd("status", "--settings", installation.file, "--json").json
     assert report["lag_records"] == 1234
+    assert report["rejected_records"] == 80
     assert report["studies"][0]["recommendations"] == {"active": 1}
     assert report["studies"][0]["scores"]["kendall"] == 0.61
     assert report["studies"][0]["gain_realised"] == 0.042
@@ -182,6 +185,8 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
             "name": "tunerd",
             "daemon": daemon,
             "lag_records": 3,
+            "rejected_records": None,
+            "rejected_topic": "tunerd.rejected",
             "stream": "kafka",
             "store": url,
             "outbox": {},

@@ -61,6 +61,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
         "stream": settings.stream.kind,
         "daemon": daemon,
         "lag_records": metrics.one("tunerd_stream_lag_records"),
+        "rejected_records": metrics.of("tunerd_ingest_records_total", outcome="rejected"),
+        "rejected_topic": settings.topics.rejected,
         "outbox": {
             kind: {"unsent": depth.unsent, "oldest_at": depth.oldest_at}
             for kind, depth in store.outbox_depths().items()
