@@ -96,7 +96,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
     for part in (
         "running, ready",
         "1,234 records not ingested",
-        "rejected 80 records since the start: tunerd.rejected says why",
+        "rejected 80 since the start: tunerd.rejected says why",
         "0.61",
         "2.3%",
         "+4.2%",

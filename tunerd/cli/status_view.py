@@ -56,9 +56,7 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     text.append(f", {lag:,.0f} records not ingested yet\n" if lag is not None else "\n")
     if rejected := report["rejected_records"]:
         where = report["rejected_topic"]
-        text.append(
-            f"rejected {rejected:,.0f} records since the start: {where} says why\n", "yellow"
-        )
+        text.append(f"rejected {rejected:,.0f} since the start: {where} says why\n", "yellow")
     text.append(f"store    {report['store']}\n")
     waiting = [
         f"{kind}: {depth['unsent']} since {_ago(depth['oldest_at'], now)}"
