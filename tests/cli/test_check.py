@@ -84,9 +84,9 @@ def test_it_says_which_way_a_search_goes(tunerd: Tunerd, installation: Installat
         in tunerd("check", installation.study_file, *context).out
     )
     few = installation.study_file.with_name("few.toml")
-    few.write_text(text + '\n[search]\nevaluations = 2\nseeds = [1]\nsearcher = "evolution"\n')
+    few.write_text(text + '\n[search]\nevaluations = 1\nseeds = [1]\nsearcher = "evolution"\n')
     said = tunerd("check", few, *context)
-    assert "search here     evolution, 1 seed, at most 2 predictions" in said.out
+    assert "search here     evolution, 1 seed, at most 1 prediction" in said.out
 
 
 def test_nothing_feasible_names_the_constraint(tunerd: Tunerd, installation: Installation) -> None:

@@ -87,6 +87,17 @@ def test_where_most_jobs_try_something_no_search_begins_beside_the_baseline(shar
     assert best_first
 
 
+def test_up_to_twice_what_a_search_may_ask_for_is_looked_at_whole() -> None:
+    """48 are feasible where n is 8; with half of them a search finds others."""
+    jobs, said = random_jobs(60, sizes=[8]), []
+    for evaluations in ("200", "24"):
+        tuner = Tuner(study(evaluations=evaluations), Inline())
+        tuner.learn(jobs)
+        said.append(tuner.advise(tuner.study.context_key({"n": 8}), None))
+    assert said[0].candidates
+    assert said[1].candidates == said[0].candidates
+
+
 def test_observations_must_follow_without_a_gap() -> None:
     tuner = learned(random_jobs(3))
     with pytest.raises(ValueError, match="expected observations from 4"):

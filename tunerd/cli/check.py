@@ -144,9 +144,10 @@ def _way(study: "Study", feasible: int | None) -> str:
     searcher = options.searcher
     if searcher == "optuna":
         searcher += f" ({options.sampler})"
-    by = f"{searcher}, {seeds} seed{'s' * (seeds > 1)}, at most {_number(most)} predictions"
+    asked = f"{_number(most)} prediction{'s' * (most > 1)}"
+    by = f"{searcher}, {seeds} seed{'s' * (seeds > 1)}, at most {asked}"
     before = math.prod(len(p.choices) ** p.repeat for p in study.parameters)
-    if (before if feasible is None else feasible) <= most:
+    if (before if feasible is None else feasible) <= options.listed:
         return "all are looked at"
     if feasible is not None or not study.constraints:
         return by
@@ -164,7 +165,7 @@ def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
     except NothingFeasibleError as error:
         return {"context": context, "configurations": 0, "why": str(error)}
     count = space.size
-    way = _way(study, study.search.evaluations + 1 if count is None else count)
+    way = _way(study, study.search.listed + 1 if count is None else count)
     shown = None if count is None or count > MOST_COUNTED else count
     return {"context": context, "configurations": shown, "search": way}
 

@@ -21,7 +21,7 @@ from tunerd.core.orders import Orders
 from tunerd.core.prospects import Held
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.searchers import searcher_class
-from tunerd.core.searchers.base import Budget
+from tunerd.core.searchers.base import Budget, ScoreFunction
 from tunerd.core.space import Space
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
@@ -181,10 +181,11 @@ class Advisor:
             prospects = survey.start(self.study.search.keep, rng)
         else:
             keep = max(self.study.search.keep, SHORTLIST)
-            budget = Budget(self.study.search.evaluations, keep)
-            begin = survey.known_good(running)
-            score, size = survey.acquisition, survey.space.size
-            if size is not None and size <= budget.evaluations:  # it is scored whole
+            options, size = self.study.search, survey.space.size
+            budget, begin = Budget(options.evaluations, keep), survey.known_good(running)
+            score: ScoreFunction = survey.acquisition
+            if size is not None and size <= options.listed:  # it is scored whole
+                budget = Budget(size, keep)
                 score = partial(survey.acquisition_of_best, count=keep)
             found = self._searcher.search(survey.space, score, rng, budget, begin)
             batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)

@@ -145,7 +145,7 @@ class SearchTable(Table):
     searcher: str = Field(
         default="reinforce",
         description="Name of the searcher: reinforce, evolution, optuna or random. Where a context"
-        " has at most `evaluations` feasible configurations, all are looked at instead.",
+        " has at most twice `evaluations` feasible configurations, all are looked at instead.",
     )
     sampler: str = Field(
         default="TPESampler",

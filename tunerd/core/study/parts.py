@@ -216,6 +216,13 @@ class SearchOptions:
     evaluations: int
     keep: int
 
+    @property
+    def listed(self) -> int:
+        """Configurations of a context up to which all are looked at, by no searcher. That is twice
+        what a search may ask for, and takes no longer: they are asked about all at once, and the
+        probability to run of a few only."""
+        return 2 * self.evaluations
+
 
 @dataclass(frozen=True, slots=True)
 class PredictorOptions:
