@@ -201,12 +201,25 @@ def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     assert "deep" in reasons[3] or "not JSON" in reasons[3]
 
 
-def test_an_unclosed_quote_costs_the_lines_it_swallows(tmp_path: Path) -> None:
-    content = 'a,b\n1,2\n"3,4\n' + "5,6\n" * 50_000 + "7,8\n"
+@pytest.mark.parametrize("line", ['"3,4', '3,"4', '"3" of,"4,5', '"3,4,'])
+@pytest.mark.parametrize("after", [2, 30_000])
+def test_an_unclosed_quote_costs_its_own_line(tmp_path: Path, line: str, after: int) -> None:
+    more = [f"{n},6" for n in range(after)]
+    content = "\n".join(["a,b", "1,2", line, *more])
     rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
     assert rows[0] == Row(1, {"a": "1", "b": "2"})
-    assert isinstance(rows[1], Unreadable)
-    assert rows[-1] == Row(len(rows), {"a": "7", "b": "8"})
+    why = "opens a quotation that does not end in the line"
+    assert rows[1] == Unreadable(2, why, line)
+    assert rows[2] == Row(3, {"a": "0", "b": "6"})
+    assert [type(row) for row in rows[2:]] == [Row] * after
+
+
+def test_a_line_without_end_behind_an_unclosed_quote(tmp_path: Path) -> None:
+    long = "x" * (3 << 20)
+    content = f'a,b\n"1,2\n3,4\n{long}\n5,6\n{long}'
+    rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
+    assert [type(row) for row in rows] == [Unreadable, Row, Unreadable, Row, Unreadable]
+    assert [row.values["a"] for row in rows if isinstance(row, Row)] == ["3", "5"]
 
 
 def test_numbers_with_a_decimal_comma_and_columns_without_a_name(tmp_path: Path) -> None:

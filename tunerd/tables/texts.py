@@ -41,20 +41,33 @@ class OpenText:
         self.text = io.TextIOWrapper(plain, encoding, errors, newline="")
         self.taken: list[str] = []
         """The lines of the row that is being read, for a person to look at."""
+        self.ended = False
+        """Whether the file ended in the middle of that row."""
+        self._again: list[str] = []
+        """Lines to read once more, the next one last."""
 
     def __iter__(self) -> "OpenText":
         return self
 
     def __next__(self) -> str:
-        line = self.text.readline(MAX_LINE)
+        line = self._again.pop() if self._again else self.text.readline(MAX_LINE)
         if not line:
+            self.ended = bool(self.taken)
             raise StopIteration
         self.taken.append(line)
-        if len(line) == MAX_LINE:
-            while len(line) == MAX_LINE and line[-1] not in "\r\n":
-                line = self.text.readline(MAX_LINE)
+        if len(line) >= MAX_LINE:
+            if line[-1] not in "\r\n":
+                self.taken[-1] += "\n"  # read once more, it is as long and has no more to skip
+                while len(line) == MAX_LINE and line[-1] not in "\r\n":
+                    line = self.text.readline(MAX_LINE)
             raise ValueError(f"is longer than {MAX_LINE:,} characters")
         return line
+
+    def keep_one_line(self) -> None:
+        """Take the first line alone for the row that is being read, and read the others again."""
+        self._again += reversed(self.taken[1:])
+        del self.taken[1:]
+        self.ended = False
 
     def shown(self) -> str:
         """The row that is being read, as it stands in the file."""
@@ -127,6 +140,10 @@ def csv_rows(file: OpenText, columns: Sequence[str], delimiter: str) -> Iterator
         reason = mistake
         if not reason and len(fields) != len(columns):
             reason = f"has {len(fields)} fields, the header has {len(columns)}"
+        if len(file.taken) > 1 and (reason or file.ended):
+            # One quotation mark too many would take the lines up to the next one with it.
+            file.keep_one_line()
+            reason = "opens a quotation that does not end in the line"
         elif not reason and not _is_text(fields):
             reason = "is not UTF-8"
         if reason:
