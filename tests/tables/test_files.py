@@ -160,6 +160,50 @@ def test_parquet_times_and_records(tmp_path: Path) -> None:
     ]
 
 
+def test_parquet_times_that_need_more_than_python_has(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    nanoseconds = 1_700_000_000_123_456_789
+    record = pyarrow.struct([("at", pyarrow.timestamp("ns"))])
+    content = {
+        "took": pyarrow.array([nanoseconds], pyarrow.duration("ns")),
+        "clock": pyarrow.array([86_399_999_999_999], pyarrow.time64("ns")),
+        "job": pyarrow.array([{"at": nanoseconds}], record),
+        "seen": pyarrow.array([[nanoseconds]], pyarrow.list_(pyarrow.timestamp("ns"))),
+    }
+    parquet.write_table(pyarrow.table(content), path)
+    _, (row,) = read(path)
+    moment = "2023-11-14T22:13:20.123456"
+    assert row == {
+        "took": 1_700_000_000.123456,
+        "clock": "23:59:59.999999",
+        "job.at": moment,
+        "seen": [moment],
+    }
+
+
+def test_parquet_values_that_python_cannot_hold_cost_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    lengths = pyarrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]))
+    words = pyarrow.StringArray.from_buffers(3, lengths, pyarrow.py_buffer(b"a\xffc"))
+    days = pyarrow.array([1, 2, 10**8], pyarrow.int32()).cast(pyarrow.date32())
+    parquet.write_table(pyarrow.table({"word": words, "day": days}), path)
+    first, second, third = open_table(path).rows()
+    assert first == Row(1, {"word": "a", "day": "1970-01-02"})
+    assert second == Unreadable(2, "is not UTF-8", "")
+    assert isinstance(third, Unreadable)
+    assert third.reason.startswith("'day': date value out of range")
+
+
+def test_an_integer_that_no_float_holds_is_text(tmp_path: Path) -> None:
+    _, (row,) = read(written(tmp_path / "jobs.jsonl", f'{{"a": {10**400}, "b": {-(2**64)}}}\n'))
+    assert row == {"a": str(10**400), "b": -(2**64)}
+
+
+def test_one_nul_spoils_no_table(tmp_path: Path) -> None:
+    _, rows = read(written(tmp_path / "jobs.csv", "a,b\n1,2\n3,x\0y\n5,6\n"))
+    assert [row["b"] for row in rows] == ["2", "x\0y", "6"]
+
+
 def test_records_in_json_lines_are_flattened(tmp_path: Path) -> None:
     lines = '{"config": {"tp": 4, "shards": ["a", "b"]}, "x": NaN, "odd": [[1]], "none": {}}\n'
     table, (row,) = read(written(tmp_path / "jobs.log", lines))

@@ -79,6 +79,24 @@ def mistakes(tmp_path: Path, header: str, mapping: str = "") -> list[str]:
 # ── types ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(
+    ("gpu", "qps", "layer", "why"),
+    [
+        ("A\0", 1.0, "A", "context.gpu: contains the character NUL"),
+        ("A", 1.0, '["A", "\\u0000", "B"]', "config.layer[1]: contains the character NUL"),
+        ("A", str(10**400), "A", "metrics.qps: expected a number"),
+        ("A", 1.0, "[" * 5_000, "config.layer: has 5,000 characters"),
+    ],
+)
+def test_what_no_database_keeps_is_unusable(
+    tmp_path: Path, gpu: str, qps: float | str, layer: str, why: str
+) -> None:
+    row = Row(1, {"gpu": gpu, "n_gpus": 8, "tp": 1, "layer": layer, "qps": qps})
+    found = reader(tmp_path, "gpu,n_gpus,tp,layer,qps").event(row)
+    assert isinstance(found, Unusable)
+    assert str(found).startswith(why)
+
+
 def test_columns_named_as_in_the_study_need_no_mapping(tmp_path: Path) -> None:
     found = good(tmp_path, HEADER, LINE)
     assert found["context"] == {"gpu": "H100", "n_gpus": 8, "big": True}

@@ -96,7 +96,7 @@ def open_table(path: Path) -> TableFile:
     start = sample.lstrip()
     if not start:
         raise _wrong(path, "is empty")
-    if "\0" in sample:
+    if "\0" in start.partition("\n")[0]:
         raise _wrong(path, "is neither a text table (CSV, JSON lines) nor Parquet")
     if start.startswith("["):
         _refuse_array(path, start)

@@ -21,7 +21,7 @@ from tunerd.core.study import MappingTable, Study, with_mapping
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events import Limits, Rejection
 from tunerd.events.job import JOB_SCHEMA, read_content
-from tunerd.events.values import describe
+from tunerd.events.values import describe, first_unstorable
 from tunerd.tables.files import Row, TableFile, Unreadable
 from tunerd.tables.layout import Field, lay_out
 from tunerd.tables.times import UNDATED
@@ -118,7 +118,7 @@ class TableReader:
             event = self._event(row.values)
         except _UnusableError as error:
             return error.why
-        read = read_content(event, self._now, LIMITS)
+        read = _unstorable(event) or read_content(event, self._now, LIMITS)
         if isinstance(read, Rejection):
             return Unusable(read.field, read.problem)
         return event, read
@@ -170,6 +170,11 @@ class TableReader:
             why = "is not positive, which its log scale needs, and there is no status"
             raise _UnusableError(Unusable(f"metrics.{metric}", why, describe(value)))
         return Status.SUCCEEDED
+
+
+def _unstorable(event: Mapping[str, Any]) -> Rejection | None:
+    """Text that no database keeps, which is looked for only where it shows: it is rare."""
+    return first_unstorable(event) if b"\\u0000" in msgspec.json.encode(event) else None
 
 
 class _UnusableError(Exception):

@@ -43,14 +43,35 @@ def parquet_rows(path: Path) -> Iterator[tuple[Row | Unreadable, float]]:
         with ParquetFile(path) as file:
             total = max(1, file.metadata.num_rows)
             for batch in file.iter_batches(batch_size=BATCH):
-                for record in _plain(batch).to_pylist():
+                for record in _records(_plain(batch)):
                     number += 1
                     yield _row(number, record), number / total
     except (OSError, pyarrow.ArrowException) as error:
         raise _broken(path, error) from error
 
 
-def _row(number: int, record: dict[str, Any]) -> Row | Unreadable:
+def _records(batch: Any) -> Iterator[dict[str, Any] | str]:
+    """Its records, and why there is none where a value is beyond what Python can hold."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except (ValueError, OverflowError):
+        pass
+    for place in range(batch.num_rows):
+        record, mistake = {}, ""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                record[name] = column[place].as_py()
+            except UnicodeDecodeError:
+                mistake = mistake or "is not UTF-8"
+            except (ValueError, OverflowError) as error:
+                mistake = mistake or f"{name!r}: {error}"
+        yield mistake or record
+
+
+def _row(number: int, record: dict[str, Any] | str) -> Row | Unreadable:
+    if isinstance(record, str):
+        return Unreadable(number, record, "")
     try:
         values: dict[str, Value] = flattened(record)
     except (ValueError, RecursionError) as error:
@@ -59,20 +80,32 @@ def _row(number: int, record: dict[str, Any]) -> Row | Unreadable:
 
 
 def _plain(batch: Any) -> Any:
-    """The batch with times that Python can hold: microseconds, in UTC where they have a zone.
+    """The batch with times that Python can hold."""
+    import pyarrow
+
+    columns = [column.cast(_held(column.type), safe=False) for column in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _held(kind: Any) -> Any:
+    """The type with times in microseconds, in UTC where they have a zone.
 
     A zone's name may mean nothing on this machine, and nanoseconds would need pandas.
     """
     import pyarrow
+    from pyarrow import types
 
-    columns = []
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        made = column
-        if pyarrow.types.is_timestamp(field.type):
-            zone = "+00:00" if field.type.tz is not None else None
-            made = column.cast(pyarrow.timestamp("us", tz=zone), safe=False)
-        columns.append(made)
-    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    if types.is_timestamp(kind):
+        return pyarrow.timestamp("us", tz=None if kind.tz is None else "+00:00")
+    if types.is_duration(kind):
+        return pyarrow.duration("us")
+    if types.is_time64(kind):
+        return pyarrow.time64("us")
+    if types.is_list(kind):
+        return pyarrow.list_(_held(kind.value_type))
+    if types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_held(field.type)) for field in kind])
+    return kind
 
 
 def _broken(path: Path, error: Exception) -> MisconfiguredError:

@@ -74,6 +74,8 @@ def _leaf(value: Any) -> Value:
 
 def _scalar(value: Any) -> Scalar:
     match value:
+        case int() if value.bit_length() > 1_023:
+            return str(value)  # no float can hold it: a text, as a CSV has it
         case bool() | int() | str() | None:
             return value
         case float():

@@ -114,7 +114,7 @@ def listed(value: Value) -> Value:
     if isinstance(value, str) and value.startswith("["):
         try:
             found = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
         if isinstance(found, list) and all(
             one is None or isinstance(one, str | int | float) for one in found
