@@ -1,7 +1,7 @@
 """What columns are taken for: tables of many fields, and each kind of evidence on its own."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +238,34 @@ def test_where_nothing_can_be_tuned_that_is_said(tmp_path: Path) -> None:
         made = Made(rows, dict.fromkeys(rows[0] if rows else ["tp", "speed"], ""), "", "")
         with pytest.raises(MisconfiguredError, match=message):
             guessed(made, tmp_path / f"{number}.csv", given)
+
+
+@pytest.mark.parametrize(
+    ("speed", "why"),
+    [
+        (lambda n: f"1.{n:03d},5", r"tokens_per_s holds text such as '1\.\d+,5'"),
+        (lambda n: f"{n}.5 s", "tokens_per_s holds text such as '.*s': write 1234.5"),
+        (lambda _: 100.0, "tokens_per_s is the same in all rows"),
+        (lambda _: None, "tokens_per_s is empty"),
+    ],
+)
+def test_what_people_chose_is_no_objective(
+    tmp_path: Path, speed: Callable[[int], Any], why: str
+) -> None:
+    rows = _rows(100, gpu=["a", "b"], tp=[1, 2, 4, 8], n_gpus=[8, 16, 32])
+    for n, row in enumerate(rows):
+        row["tokens_per_s"] = speed(n)
+    made = Made(rows, dict.fromkeys(rows[0], ""), "", "")
+    with pytest.raises(MisconfiguredError, match=f"no column looks measured.*{why}"):
+        guessed(made, tmp_path / "jobs.csv")
+
+
+def test_where_no_line_is_a_row_the_header_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("sep=;\ngpu;tp;speed\na;1;2.5\n")
+    seen = profile(open_table(path))
+    with pytest.raises(MisconfiguredError, match=r"none of 2 lines .* header \(sep=, column_2\)"):
+        guess(seen)
 
 
 def test_the_last_resort_is_a_context_that_varies(tmp_path: Path) -> None:

@@ -105,7 +105,11 @@ def _guess(profile: Profile, given: Given) -> Guesses:
 def _check(profile: Profile, given: Given) -> None:
     problems = []
     if not profile.rows:
-        problems.append(Problem("table", "has no rows to learn from"))
+        message = "has no rows to learn from"
+        if profile.unreadable:
+            header = ", ".join(column.name for column in profile.columns[:5])
+            message += f": none of {profile.unreadable:,} lines fits the header ({header})"
+        problems.append(Problem("table", message))
     known = {column.name for column in profile.columns}
     if len(known) > MOST_COLUMNS:
         message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"

@@ -112,8 +112,7 @@ def _margin(column: Column, name: Name, failed: BoolArray | None) -> tuple[float
     """Evidence that a column was measured, minus that it was chosen."""
     shape, why = shape_of(column)
     said = name.weight("measured")
-    chosen = max(name.weight("context"), name.weight("parameter"), name.weight("label"))
-    margin = said + shape - chosen - (0.5 if not said else 0.0)
+    margin = said + shape - _chosen(name) - (0.5 if not said else 0.0)
     if name.measure:
         why = f'its name ("{name.measure}") is of something measured, and it {why}'
     if failed is not None and (column.codes < 0).any():
@@ -121,6 +120,11 @@ def _margin(column: Column, name: Name, failed: BoolArray | None) -> tuple[float
         if gaps[failed].mean() > 0.9 and gaps[~failed].mean() < 0.1:
             return margin + 4.0, f"{why}; is missing where jobs failed"
     return margin, why
+
+
+def _chosen(name: Name) -> float:
+    """How much a name says that people choose it."""
+    return max(name.weight("context"), name.weight("parameter"), name.weight("label"))
 
 
 def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
@@ -139,7 +143,7 @@ def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
             "no study can be drafted: no column looks measured. An objective is a number that"
             " differs from job to job, such as a speed or a time; name it with --objective COLUMN"
         )
-        raise MisconfiguredError([Problem("table", message)])
+        raise MisconfiguredError([Problem("table", message + _called_measured(profile))])
     ranked = sorted(among, key=_rank, reverse=True)
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     lead = _rank(best) - (_rank(second) if second else 0.0)
@@ -158,12 +162,28 @@ def _rank(one: Guess) -> float:
 
 def _anything(profile: Profile, found: Mapping[str, Guess]) -> list[Guess]:
     """A number with many values that is nothing else yet; the last column most likely."""
-    open_ = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
+    numbers = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
+    open_ = [c for c in numbers if not _chosen(read_name(c.name))]
     if not open_:
         return []
     best = max(open_, key=lambda c: (read_name(c.name).weight("measured"), c.distinct, c.place))
     why = "no column looks measured; of the numbers this one has the most values"
     return [Guess(best, read_name(best.name), "metric", 0.1, why)]
+
+
+def _called_measured(profile: Profile) -> str:
+    """Why columns that are called like a measurement are none."""
+    told = ""
+    for column in profile.columns:
+        if not read_name(column.name).measure or column.kind in ("bool", "datetime"):
+            continue
+        texts = [value for value in column.values if isinstance(value, str)]
+        if texts:
+            why = f"holds text such as {texts[0][:40]!r}: write 1234.5, without comma or unit"
+        else:
+            why = "is empty" if column.kind == "empty" else "is the same in all rows"
+        told += f"; {column.name} {why}"
+    return told
 
 
 def goal_of(
