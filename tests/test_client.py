@@ -354,6 +354,19 @@ class TestFollowingAFolder:
         assert recommendations.poll() == 1
         assert recommendations.find(KEY, NOW) is not None
 
+    def test_a_longer_file_with_the_inode_of_the_former_is_read_from_its_start(
+        self, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "recommendations.jsonl"
+        file.write_text(line("llm|gpu=A", message(1.0, key="llm|gpu=A")))
+        recommendations = Recommendations.follow_jsonl(tmp_path, "recommendations")
+        recommendations.poll()
+        revised = message(1.0, key="llm|gpu=A", revision=3)
+        file.write_text(line("llm|gpu=A", revised) + line(KEY, message(1.0)))
+        assert recommendations.poll() == 2
+        assert recommendations.find(KEY, NOW) is not None
+        assert recommendations.skipped == 0
+
     def test_reading_a_file_anew_ends_where_it_was(self, tmp_path: Path) -> None:
         history = line(KEY, message(1.0)) + line(KEY, None) + line(KEY, message(1.0, revision=2))
         file = tmp_path / "recommendations.jsonl"
@@ -432,8 +445,9 @@ class TestReporting:
             job_id="4711",
             status="succeeded",
             context={"gpu": "H100", "n_gpus": np.int64(128)},
-            config={"tp": 8, "sharding": ("FULL", "NONE")},
+            config={"tp": 8, "sharding": ("FULL", "NONE"), "split": np.array([1, 2])},
             metrics={"tps": np.float64(412.7), "loss": float("nan")},
+            started_at=NOW - timedelta(hours=1),
             measured_s=840,
             gpus=128,
             choice=Choice({"tp": 8}, "exploit", "r-1", "c-1"),
@@ -443,7 +457,8 @@ class TestReporting:
         (seen,) = self.read(tmp_path)
         assert (seen.event_id, seen.source, seen.status) == (event_id, "slurm/a", Status.SUCCEEDED)
         assert seen.context == {"gpu": "H100", "n_gpus": 128}
-        assert seen.config == {"tp": 8, "sharding": ["FULL", "NONE"]}
+        assert seen.config == {"tp": 8, "sharding": ["FULL", "NONE"], "split": [1, 2]}
+        assert seen.extra["started_at"] == "2026-11-20T09:00:00+00:00"
         assert seen.metrics == {"tps": 412.7}
         assert (seen.recommendation_id, seen.candidate_id) == ("r-1", "c-1")
         assert (seen.measured_s, seen.gpus) == (840, 128)
@@ -474,6 +489,10 @@ class TestReporting:
             reporter.report(**job, status="ok")
         with pytest.raises(ValueError, match="zone"):
             reporter.report(**job, status="failed", finished_at=NOW.replace(tzinfo=None))
+        with pytest.raises(ValueError, match="zone"):
+            reporter.report(**job, status="failed", started_at=NOW.replace(tzinfo=None))
+        with pytest.raises(ValueError, match=r"cannot send .*: it is a set"):
+            reporter.report(**job, status="failed", labels={"team": {1}})
         with pytest.raises(ValueError, match="more than 262,144"):
             reporter.report(**job, status="failed", labels={"log": "x" * 300_000})
         for wrong in (4711, "", "x" * 257):
@@ -547,6 +566,14 @@ class TestContextKey:
             edge = BucketValue(clean, factor)
         expected = canonical_context_key("s", {"n": edge})
         assert context_key("s", {"n": feature}, {"n": value}) == expected
+
+    def test_numbers_of_numpy_are_numbers_as_in_events(self) -> None:
+        kinds = {"n": "int", "x": "float", "big": "bool", "gpu": "category"}
+        context = {"n": 8, "x": 1.5, "big": True, "gpu": "H100"}
+        of_numpy = {
+            "n": np.int64(8), "x": np.float32(1.5), "big": np.bool_(True), "gpu": np.str_("H100"),
+        }  # fmt: skip
+        assert context_key("s", kinds, of_numpy) == context_key("s", kinds, context)
 
     def test_the_table_of_the_study_file_will_do(self) -> None:
         features = {

@@ -354,6 +354,8 @@ class _JsonLines:
         self._path = path
         self._identity: tuple[int, int] | None = None
         self._offset = 0
+        self._last = b""
+        """The line before the offset: a file that took another's place may have its inode too."""
 
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:  # noqa: ARG002
         try:
@@ -363,13 +365,14 @@ class _JsonLines:
         with file:
             status = os.fstat(file.fileno())
             identity = (status.st_dev, status.st_ino)
-            if identity != self._identity or status.st_size < self._offset:
-                self._identity, self._offset = identity, 0
-            file.seek(self._offset)
+            file.seek(self._offset - len(self._last))
+            if identity != self._identity or file.read(len(self._last)) != self._last:
+                self._identity, self._offset, self._last = identity, 0, b""
+                file.seek(0)
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # torn: whoever writes it has not finished
-                self._offset += len(line)
+                self._offset, self._last = self._offset + len(line), line
                 yield _output_line(line)
 
     def current(self) -> bool:
@@ -520,7 +523,7 @@ class JobReporter(_Sender):
     ) -> str:
         """Send one completed job and return its event id.
 
-        `fields` are the contract's others (`measured_s`, `gpus`, `user`, `labels`, …). A metric
+        `fields` are the contract's others (`started_at`, `gpus`, `user`, `labels`, …). A metric
         that is not finite is sent as missing. The event id follows from study, job id and
         attempt unless given, so that a report repeated by mistake cannot count twice. Raises
         ValueError for what is plainly of no use to tunerd, and what the stream raises when it
@@ -571,23 +574,32 @@ def _event_bytes(event: Mapping[str, Any]) -> bytes:
     for name, value in event.get("metrics", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise ValueError(f"metrics.{name}: expected a number, got {value!r}")
-    raw = json.dumps(event, allow_nan=False, separators=(",", ":")).encode()
+    raw = json.dumps(event, allow_nan=False, separators=(",", ":"), default=_refuse).encode()
     if len(raw) > MAX_EVENT_BYTES:
         raise ValueError(f"the event has {len(raw):,} bytes, more than {MAX_EVENT_BYTES:,}")
     return raw
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON has it: tuples become lists, numpy's scalars numbers, NaN null."""
+    """`value` as JSON has it: tuples and arrays become lists, numpy's scalars numbers, times
+    text, NaN null."""
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if hasattr(value, "item"):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{value!r}: needs a zone, for instance datetime.now(UTC)")
+        return value.isoformat()
     return value
+
+
+def _refuse(value: Any) -> Any:
+    raise ValueError(f"cannot send {value!r}: it is a {type(value).__name__}")
 
 
 def _append(path: Path, event: bytes) -> None:
@@ -619,7 +631,7 @@ def context_key(study: str, features: Mapping[str, Any], context: Mapping[str, A
         feature = features[name]
         kind, key = (feature, "value") if isinstance(feature, str) else _feature(feature)
         if key != "ignore":
-            parts.append(f"{name}={_key_text(_clean(context.get(name), kind), key)}")
+            parts.append(f"{name}={_key_text(_clean(_plain(context.get(name)), kind), key)}")
     return "|".join(parts)
 
 
