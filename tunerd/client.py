@@ -4,7 +4,7 @@ One file that may be copied next to a submit script: it needs the standard libra
 kafka-python only where it talks to Kafka. See ``docs/events.md`` for examples.
 
     recommendations = Recommendations.follow_jsonl("/var/lib/tunerd/stream")
-    recommendations.poll()
+    recommendations.catch_up()
     choice = recommendations.choose(context_key("llm", features, context), job_id="4711")
 """
 
@@ -100,7 +100,8 @@ class Recommendations:
     def poll(self, timeout_s: float = 0.0) -> int:
         """Take what is new and return how many messages that was.
 
-        Waits up to `timeout_s` for the first one on Kafka, and never for a file.
+        Waits up to `timeout_s` for the first one on Kafka, and never for a file. Without waiting,
+        Kafka has nothing yet for who has just begun to follow: see :meth:`catch_up`.
         """
         with self._lock:
             if self._tail is None:
