@@ -105,6 +105,7 @@ class _Daemon:
             settings.data_dir.mkdir(parents=True, exist_ok=True)
             store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
             self.guard = open_until_end.enter_context(store.guard(_now()))
+            open_until_end.callback(self._leave_at_once)
             if settings.stream.kind == "jsonl":
                 settings.stream.folder.mkdir(parents=True, exist_ok=True)
                 open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
@@ -115,7 +116,7 @@ class _Daemon:
                 self.metrics.hear(reports.Starting(stage=stage))  # type: ignore[arg-type]
             server = self._serve(open_until_end)
             tuner = self._start_tuner(open_until_end)
-            self._start_loops(open_until_end, store, stream)
+            self._start_loops(open_until_end, store, stream, tuner)
             self.log.info(
                 "started",
                 stages=sorted(self.stages),
@@ -131,12 +132,19 @@ class _Daemon:
             if tuner is not None:
                 tuner.ask_to_stop()  # it ends its step while the others end theirs
         self.log.info("stopped")
-        code = CRASHED if self.crashed else STOPPED
+        return self._code
+
+    @property
+    def _code(self) -> int:
+        return CRASHED if self.crashed else STOPPED
+
+    def _leave_at_once(self) -> None:
+        """If a thread waits for a broker or a database that does not answer: giving the store
+        back would wait for it too, and so would the interpreter. What is committed is committed;
+        what was on its way is looked for next time."""
         if self.left_behind:
-            # A thread waits for a broker that does not answer, and the interpreter would wait for
-            # it. What is committed is committed; what was on its way is looked for next time.
-            os._exit(code)
-        return code
+            self.log.info("stopped")
+            os._exit(self._code)
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -170,7 +178,9 @@ class _Daemon:
         open_until_end.callback(tuner.stop)
         return tuner
 
-    def _start_loops(self, open_until_end: ExitStack, store: Store, stream: Stream) -> None:
+    def _start_loops(
+        self, open_until_end: ExitStack, store: Store, stream: Stream, tuner: TunerProcess | None
+    ) -> None:
         settings = self.settings
         loops: list[Stage] = []
         group = settings.stream.kafka.group or settings.name
@@ -194,8 +204,11 @@ class _Daemon:
                     time.monotonic,
                 )
             )
-        for stage in loops:
-            thread = threading.Thread(target=self._loop, args=(stage,), name=stage.name)
+        threads = [
+            threading.Thread(target=self._gauges, args=(store, tuner), name="gauges"),
+            *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),
+        ]
+        for thread in threads:
             thread.start()
             open_until_end.callback(self._join, thread)
             open_until_end.callback(self.stop.set)
@@ -230,19 +243,26 @@ class _Daemon:
             stage.close()
 
     def _supervise(self, store: Store, tuner: TunerProcess | None) -> None:
-        """The parent's own loop: the tuner process, reloads, gauges and the watchdog."""
-        gauges_at = 0.0
+        """The parent's own loop: the tuner process, reloads and the watchdog."""
         while not self.stop.wait(SUPERVISE_S):
             if tuner is not None:
                 tuner.supervise()
             if self.reload.is_set():
                 self.reload.clear()
                 self._reload(store)
-            if time.monotonic() - gauges_at > GAUGES_S:
-                gauges_at = time.monotonic()
-                self._gauge(store, tuner)
             if not self.health.hung():
                 self.systemd.alive()
+
+    def _gauges(self, store: Store, tuner: TunerProcess | None) -> None:
+        """In a thread of its own: a database that does not answer must keep no signal waiting."""
+        try:
+            while not self.stop.is_set():
+                self._gauge(store, tuner)
+                self.stop.wait(GAUGES_S)
+        except Exception:
+            self.log.exception("measuring crashed")
+            self.crashed = True
+            self.stop.set()
 
     def _gauge(self, store: Store, tuner: TunerProcess | None) -> None:
         """Measure what no stage reports, or could not report if it stood still."""

@@ -15,11 +15,13 @@ from time import monotonic
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from sqlalchemy import make_url
 
 from tests.core.tuning import TEXT
 from tests.integration.daemons import Daemon, events
 from tests.servers import wait_until
 from tests.servers.kafka import KafkaServer
+from tests.servers.wire import Wire
 from tunerd.metrics import definitions as d
 
 STARTS_S = 10.0
@@ -217,6 +219,21 @@ def _enqueue(store: sqlite3.Connection, topic: str, value: str, kind: str = "rej
 
 
 # -- what happens to it ---------------------------------------------------------------------
+
+
+def test_it_stops_while_the_database_does_not_answer(make: Make, postgres_url: str) -> None:
+    url = make_url(postgres_url)
+    wire = Wire(url.port or 5432)
+    wired = url.set(port=wire.port).render_as_string(hide_password=False)
+    daemon = make(settings=f'[store]\nurl = "{wired}"')
+    daemon.start()
+    daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
+    wire.cut()
+    daemon.send(events(1))
+    code, took = daemon.stop()
+    assert code == 0
+    assert took < STOPS_S
+    wire.close()
 
 
 def test_a_second_daemon_on_the_same_store_or_folder_names_the_first(

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from tests.contracts.store_data import NOW, STUDY, add_study, message, observation
 from tests.servers import free_ports
 from tests.servers.postgres import PostgresServer
+from tests.servers.wire import Wire
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
-from tunerd.store import Store, engine, open_store
+from tunerd.store import Store, engine, open_store, postgres
 from tunerd.store.engine import Database
 
 
@@ -173,6 +174,20 @@ def test_a_server_that_goes_and_comes_back(
         assert [row.name for row in store.studies()] == [STUDY]
         guard.check()
         guard.release()
+
+
+def test_a_server_that_falls_silent(
+    wire: Wire, wired_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "SILENT_S", 0.2)
+    with open_store(wired_url) as store:
+        with store.transaction() as tx:
+            tx._connection.exec_driver_sql("SELECT pg_sleep(0.6)")  # slow is not silent
+        wire.cut()
+        with pytest.raises(StoreUnavailableError, match="refused"):
+            store.studies()
+        wire.mend()
+        assert store.studies() == []
 
 
 def test_a_connection_that_breaks_in_the_middle(postgres_url: str) -> None:

@@ -3,8 +3,7 @@
 SQLite runs in WAL mode with ``synchronous=FULL``: a commit survives a power cut and costs one
 fsync, whatever it holds. Writers take the lock when they begin (``BEGIN IMMEDIATE``), so that
 none fails in the middle because another was first. PostgreSQL runs READ COMMITTED; what must not
-run twice at once locks its row. There a process that freezes inside a transaction is thrown out
-after a minute, so that it cannot hold up the others for good.
+run twice at once locks its row.
 """
 
 import threading
@@ -25,17 +24,10 @@ __all__ = ["Database", "instant_text"]
 
 LOCK_TIMEOUT_S = 30
 """Longest wait for another writer; ours hold a lock for milliseconds."""
-CONNECT_TIMEOUT_S = 10
 SQLITE_CACHE_KIB = 8_192
 """Page cache of one connection; what it misses is in the system's page cache as a rule."""
 POOL_SIZE = 4
 """Connections kept open: one for each thread that usually is at work."""
-
-_POSTGRES_OPTIONS = (
-    f"-c lock_timeout={LOCK_TIMEOUT_S * 1000} -c idle_in_transaction_session_timeout=60000 "
-    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
-    "-c timezone=UTC"
-)
 
 
 class Database:
@@ -62,7 +54,9 @@ class Database:
         else:
             self.place = f"{parsed.host or 'local socket'}:{parsed.port or 5432}/{parsed.database}"
             self._secret = password or str(parsed.password or "")
-            self.engine = _postgres_engine(parsed, password)
+            from tunerd.store.postgres import postgres_engine
+
+            self.engine = postgres_engine(parsed, password, POOL_SIZE)
         self._writing = threading.Lock()
         self._writer = 0
 
@@ -221,22 +215,3 @@ def _sqlite_engine(path: Path, create: bool) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _postgres_engine(url: URL, password: str | None) -> sa.Engine:
-    query = dict(url.query)
-    options = query.pop("options", "")
-    query.setdefault("application_name", "tunerd")
-    query.setdefault("connect_timeout", str(CONNECT_TIMEOUT_S))
-    # The operator's options come last and win.
-    query["options"] = " ".join(
-        [_POSTGRES_OPTIONS, *([options] if isinstance(options, str) else options)]
-    ).strip()
-    url = url.set(drivername="postgresql+psycopg", query=query)
-    return sa.create_engine(
-        url.set(password=password) if password else url,
-        isolation_level="READ COMMITTED",
-        hide_parameters=True,
-        pool_pre_ping=True,
-        pool_size=POOL_SIZE,
-    )
