@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.contracts.store_data import NOW, STUDY, add_study, message, observation, recommended
-from tunerd.errors import AlreadyRunningError, LostPartitionError
+from tunerd.errors import AlreadyRunningError, LostPartitionError, StoreUnavailableError
 from tunerd.store import RecommendationRow, Store, open_store, study_lease
 from tunerd.streams.base import Position
 
@@ -219,7 +219,7 @@ class TestGuard:
         def free() -> bool:
             try:
                 store.guard(NOW).release()
-            except AlreadyRunningError:
+            except (AlreadyRunningError, StoreUnavailableError):
                 return False
             return True
 

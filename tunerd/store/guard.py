@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -33,7 +33,8 @@ class InstanceGuard(ABC):
 
         Raises:
             AlreadyRunningError: the connection was lost and another daemon was quicker.
-            StoreUnavailableError: the database cannot be reached.
+            StoreUnavailableError: the database cannot be reached, or has not yet noticed that
+                the connection was lost.
         """
 
     @abstractmethod
@@ -52,7 +53,8 @@ def store_guard(database: Database, now: datetime) -> InstanceGuard:
 
     Raises:
         AlreadyRunningError: names the daemon that has it.
-        StoreUnavailableError: the lock cannot be had for another reason.
+        StoreUnavailableError: the lock cannot be had for another reason, such as that the server
+            has not yet noticed that the process that had it is no more.
     """
     if database.path is not None:
         return _FileGuard(_lock_file(database.path), f"store {database.place}", now)
@@ -161,6 +163,16 @@ class _FileGuard(InstanceGuard):
             self._file = None
 
 
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
 class _AdvisoryGuard(InstanceGuard):
     KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
 
@@ -168,6 +180,7 @@ class _AdvisoryGuard(InstanceGuard):
         self._database = database
         self._now = now
         self._connection: sa.Connection | None = None
+        self._claimed = False
         self._claim()
 
     def _claim(self) -> None:
@@ -182,6 +195,7 @@ class _AdvisoryGuard(InstanceGuard):
                 connection.close()
                 raise
         self._connection = connection
+        self._claimed = True
 
     def _lock(self, connection: sa.Connection) -> None:
         got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self.KEY})")
@@ -190,6 +204,11 @@ class _AdvisoryGuard(InstanceGuard):
             what = f"store {self._database.place}"
             if row is None:
                 raise _taken(what, "unknown", "unknown", "unknown")
+            if self._is_former(row):
+                raise StoreUnavailableError(
+                    f"{what}: the server still has the session of process {row.pid} on this "
+                    "machine, which lost its connection or has ended; it notices within a minute"
+                )
             raise _taken(what, row.pid, row.host, row.since.isoformat())
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
         connection.execute(
@@ -197,6 +216,14 @@ class _AdvisoryGuard(InstanceGuard):
             .values(name="daemon", **holder)
             .on_conflict_do_update(index_elements=["name"], set_=holder)
         )
+
+    def _is_former(self, holder: sa.Row[Any]) -> bool:
+        """Whether a claim is this one's own, of a connection that broke, or of a process that is
+        no more: nobody is there who could be stopped, and it is over when the server notices."""
+        if holder.host != socket.gethostname():
+            return False
+        own = self._claimed and (holder.pid, holder.since) == (os.getpid(), self._now)
+        return own or not _exists(holder.pid)
 
     def check(self) -> None:
         if self._connection is not None:
