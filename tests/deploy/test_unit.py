@@ -57,3 +57,8 @@ def test_exit_codes_mean_what_the_unit_says() -> None:
     assert "Restart=on-failure\n" in text
     assert "Type=notify\n" in text
     assert "WatchdogSec=" in text
+
+
+def test_a_broker_that_is_away_at_the_start_is_waited_for_without_end() -> None:
+    """The daemon then ends within seconds, with 1: any limit is reached while a broker boots."""
+    assert "StartLimitIntervalSec=0\n" in UNIT.read_text()
