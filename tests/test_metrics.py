@@ -38,7 +38,7 @@ from tunerd.reports import (
 DOCS = Path(__file__).parent.parent / "docs"
 
 REPORTS: list[Report] = [
-    Ingested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"not JSON": 1}, seconds=0.2),
+    Ingested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"value": 1}, seconds=0.2),
     Lagging(records=7),
     Asked(accepted={"a": 2}, duplicates=1, rejected={"study": 1}, seconds=0.01),
     Unanswered(requests=3),
@@ -116,7 +116,7 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_ingest_records_total", ("accepted",)): 4,
         ("tunerd_ingest_records_total", ("duplicate",)): 2,
         ("tunerd_ingest_records_total", ("rejected",)): 1,
-        ("tunerd_ingest_rejected_total", ("not JSON",)): 1,
+        ("tunerd_ingest_rejected_total", ("value",)): 1,
         ("tunerd_observations_total", ("b",)): 1,
         ("tunerd_ingest_batch_seconds_count", ()): 1,
         ("tunerd_ingest_rejected_total", ("study",)): 1,
@@ -251,12 +251,17 @@ def test_a_study_that_is_gone_makes_room() -> None:
     assert ("tunerd_learned_sequence", (f"s{MOST_STUDIES - 3}",)) in samples(metrics)
 
 
-def test_reasons_are_bounded() -> None:
+def test_a_senders_own_fields_take_no_contracts_place() -> None:
     metrics = Metrics()
+    before = len(samples(metrics))
     for number in range(1000):
-        metrics.hear(Ingested(rejected={f"reason {number}": 1}, seconds=0.0))
-    reasons = [name for name, _ in samples(metrics) if name == "tunerd_ingest_rejected_total"]
-    assert len(reasons) <= 51
+        metrics.hear(Ingested(rejected={f"made up {number}": 1}, seconds=0.0))
+    metrics.hear(Ingested(rejected={"labels": 2}, seconds=0.0))
+    metrics.hear(Asked(rejected={"requested_at": 3, "ce_id": 1}, seconds=0.0))
+    found = samples(metrics)
+    assert len(found) == before
+    rejected = {labels[0]: n for (name, labels), n in found.items() if "ingest_rej" in name and n}
+    assert rejected == {"_other": 1000, "labels": 2, "requested_at": 3, "ce_id": 1}
 
 
 def test_openmetrics_on_request() -> None:

@@ -9,13 +9,14 @@ from itertools import product
 from typing import Literal
 
 from tunerd.core.request import Outcome
-from tunerd.events import JobEvent
+from tunerd.events import JobEvent, RequestEvent
 
 __all__ = ["DEFINITIONS", "OTHER", "Definition", "Label"]
 
 OTHER = "_other"
-"""Stands for the studies and reasons beyond those that have series of their own. No study and no
-reason is called that: their names begin with a letter or digit."""
+"""Stands for the studies beyond those that have series of their own, and for fields that only a
+sender knows. No study and no field of ours is called that: their names begin with a letter or
+digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,22 @@ class Definition:
 STUDY = Label("study")
 STAGE = Label("stage", ("ingest", "requests", "tune", "publish"))
 OUTCOME = Label("outcome", ("accepted", "duplicate", "rejected"))
-REASON = Label("reason", ("value", *JobEvent.__struct_encode_fields__), "field that is wrong")
+ENVELOPE = ("specversion", "data", "data_base64", "ce_specversion", "ce_id", "ce_source")
+REASON = Label(
+    "reason",
+    tuple(
+        dict.fromkeys(
+            (
+                "value",
+                *JobEvent.__struct_encode_fields__,
+                *RequestEvent.__struct_encode_fields__,
+                *ENVELOPE,
+                OTHER,
+            )
+        )
+    ),
+    f"field of the event that is wrong; `{OTHER}`: one that no contract names",
+)
 ANSWER = Label("outcome", tuple(Outcome))
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))

@@ -29,7 +29,6 @@ from tunerd.metrics.definitions import DEFINITIONS, OTHER, Definition
 __all__ = ["MOST_STUDIES", "Metrics"]
 
 MOST_STUDIES = 200
-MOST_REASONS = 50
 BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
@@ -98,7 +97,6 @@ class Metrics:
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
         self._study = _Bound(MOST_STUDIES)
-        self._reason = _Bound(MOST_REASONS, set(d.REASON.values))
         self._ours: set[str] = set()
         """Studies whose gauges are ours to tell."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
@@ -162,12 +160,15 @@ class Metrics:
     def _ingested(self, report: reports.Ingested) -> None:
         for study, count in report.accepted.items():
             self._count(count, d.OBSERVATIONS, self._study(study))
-        for reason, count in report.rejected.items():
-            self._count(count, d.REJECTED, self._reason(reason))
+        self._rejected(report.rejected)
         self._count(sum(report.accepted.values()), d.RECORDS, "accepted")
         self._count(report.duplicates, d.RECORDS, "duplicate")
         self._count(sum(report.rejected.values()), d.RECORDS, "rejected")
         self._observe(report.seconds, d.INGEST_S)
+
+    def _rejected(self, rejected: Mapping[str, int]) -> None:
+        for reason, count in rejected.items():
+            self._count(count, d.REJECTED, reason if reason in d.REASON.values else OTHER)
 
     def _lagging(self, report: reports.Lagging) -> None:
         self._show(report.records, d.LAG)
@@ -175,8 +176,7 @@ class Metrics:
     # -- requests ---------------------------------------------------------------------------
 
     def _asked(self, report: reports.Asked) -> None:
-        for reason, count in report.rejected.items():
-            self._count(count, d.REJECTED, self._reason(reason))
+        self._rejected(report.rejected)
         self._count(sum(report.accepted.values()), d.REQUESTS, "accepted")
         self._count(report.duplicates, d.REQUESTS, "duplicate")
         self._count(sum(report.rejected.values()), d.REQUESTS, "rejected")
