@@ -178,6 +178,19 @@ def test_what_was_sent_is_forgotten_after_a_day(publish: Publish, store: Store, 
     assert left == 1  # a went after its day, b is in its last hour
 
 
+def test_a_flood_is_forgotten_as_fast_as_it_came_while_more_is_sent(
+    publish: Publish, store: Store, time: Time
+) -> None:
+    enqueue(store, time, *[message(f"r{number}") for number in range(2500)])
+    while publish.step():
+        pass
+    time.pass_(hours=25)
+    for number in range(3):
+        enqueue(store, time, message(f"later {number}"))
+        publish.step()
+    assert store.prune_outbox(time.now() - timedelta(hours=1)) == 0
+
+
 def test_closing_lets_go_of_the_sink(
     publish: Publish, stream: FakeStream, store: Store, time: Time
 ) -> None:

@@ -82,12 +82,12 @@ class Publish:
     def step(self) -> bool:
         """Send what waits, at most one batch of it."""
         self._mark()
+        self._prune()
         waiting = [
             replace(one, topic=self._topic(one))
             for one in self.store.unsent(self.settings.batch_messages)
         ]
         if not waiting:
-            self._prune()
             return False
         started = self.clock()
         sink = self._sink or self._take_over(waiting)
@@ -157,6 +157,9 @@ class Publish:
             self._acknowledged = []
 
     def _prune(self) -> None:
-        if self.clock() - self._pruned_at > PRUNE_EVERY_S:
+        """A piece in each step until nothing old is left: a flood of rejected records goes as fast
+        as it came."""
+        if self.clock() - self._pruned_at > PRUNE_EVERY_S and not self.store.prune_outbox(
+            self.now() - KEEP
+        ):
             self._pruned_at = self.clock()
-            self.store.prune_outbox(self.now() - KEEP)
