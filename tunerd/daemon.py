@@ -192,18 +192,20 @@ class _Daemon:
             # A group of its own: a member of the jobs' group must not be fenced by this one.
             loops.append(Requests(stream, store, settings.topics, f"{group}.requests", *reading))
         if "publish" in self.stages:
-            loops.append(
-                Publish(
-                    stream,
-                    store,
-                    settings.publish,
-                    settings.topics,
-                    settings.name,
-                    self,
-                    _now,
-                    time.monotonic,
-                )
+            publish = Publish(
+                stream,
+                store,
+                settings.publish,
+                settings.topics,
+                settings.name,
+                self,
+                _now,
+                time.monotonic,
             )
+            if again := publish.say_again():
+                topic = settings.topics.recommendations
+                self.log.info("an empty topic gets what is active", topic=topic, messages=again)
+            loops.append(publish)
         threads = [
             threading.Thread(target=self._gauges, args=(store, tuner), name="gauges"),
             *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),

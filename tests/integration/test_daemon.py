@@ -306,15 +306,22 @@ def test_a_tuner_process_goes_by_its_parents_settings_whatever_is_in_the_file(ma
 def test_a_topic_may_get_another_name_while_messages_wait_for_it(make: Make) -> None:
     daemon = make()
     daemon.start()
+    daemon.send(events(10))
+    daemon.learned(10)
     (daemon.folder / "data/stream/tunerd.rejected.jsonl").unlink()
     (daemon.folder / "data/stream/tunerd.rejected.jsonl").mkdir()
     daemon.send([b"rubbish"])
     daemon.until(lambda: bool(daemon.lines("stream unavailable, trying again")), "it waits")
     daemon.stop()
-    daemon.file.write_text(daemon.file.read_text().replace("tunerd.rejected", "of-no-use"))
+    said = {line["key"]: line["value"] for line in daemon.recommended()}
+    settings = daemon.file.read_text().replace("tunerd.rejected", "of-no-use")
+    daemon.file.write_text(settings.replace("tunerd.recommendations", "advice"))
     daemon.start()
     moved = daemon.folder / "data/stream/of-no-use.jsonl"
     daemon.until(lambda: bool(moved.read_text()), "it is sent where it belongs now")
+    lines = (daemon.folder / "data/stream/advice.jsonl").read_text().splitlines()
+    active = {key: value for key, value in said.items() if value["state"] == "active"}
+    assert {line["key"]: line["value"] for line in map(json.loads, lines)} == active
 
 
 def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Make) -> None:

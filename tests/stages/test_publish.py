@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from tests.contracts.store_data import add_study, message, recommended
+from tests.contracts.store_data import STUDY, add_study, message, recommended
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_in
 from tunerd import reports
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.stages.publish import CLOCKS, Publish
-from tunerd.store import OutboxMessage, Store
+from tunerd.store import OutboxMessage, RecommendationRow, Store
 
 
 @pytest.fixture
@@ -199,6 +200,41 @@ def test_closing_lets_go_of_the_sink(
     publish.step()
     publish.close()
     assert stream.sinks[0].closed
+
+
+def test_what_is_active_is_said_again_where_the_topic_is_empty(
+    stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    add_study(store)
+    keep(store, time, "a", 2)
+    keep(store, time, "b", 1, state="withdrawn")
+    keep(store, time, "c", 5, valid_until=time.now())
+    enqueue(store, time, recommended("a", 2), message("r"))
+    publish = stage(stream, store, time, heard)
+    assert publish.say_again() == 1  # it was on its way, and goes once
+    publish.step()
+    assert sent(stream) == [(None, b"r"), (b"a", b"2")]
+    for former in (publish, stage(stream, store, time, heard)):
+        assert former.say_again() == 0
+    stream.sent.clear()
+    assert stage(stream, store, time, heard).say_again() == 1
+    assert store.unsent(10)[0].revision == 2
+
+
+def keep(store: Store, time: Time, key: str, revision: int, **changes: Any) -> None:
+    """Have a recommendation in the store."""
+    values: dict[str, Any] = {
+        "study": STUDY,
+        "context_key": key,
+        "revision": revision,
+        "recommendation_id": f"{key}#{revision}",
+        "state": "active",
+        "value": str(revision),
+        "issued_at": time.now(),
+        "valid_until": time.now() + timedelta(days=7),
+    }
+    with store.transaction() as tx:
+        tx.save_recommendation(RecommendationRow(**values | changes))
 
 
 def test_what_waited_while_its_topic_got_another_name_goes_to_that(

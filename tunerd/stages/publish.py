@@ -18,7 +18,7 @@ from tunerd import reports
 from tunerd.errors import StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.store import OutboxMessage, Store
-from tunerd.streams.base import Message, Record, Sink, Stream
+from tunerd.streams.base import EVER, Message, Record, Sink, Stream
 
 __all__ = ["Publish"]
 
@@ -79,6 +79,38 @@ class Publish:
     """Sent, and not yet marked as sent."""
     _pruned_at: float = 0.0
 
+    def say_again(self) -> int:
+        """Have what is active sent again if its topic holds nothing at all: it got another name, or
+        was made anew, and what is said there would come with each one's next revision, in days.
+        To be called while nobody tunes. Returns how many there are."""
+        now = self.now()
+        active = [
+            row
+            for study in self.store.studies()
+            for row in self.store.recommendations(study.name, states=["active"])
+            if row.valid_until > now
+        ]
+        if not active or not self._is_empty(self.topics.recommendations):
+            return 0
+        with self.store.transaction() as tx:
+            tx.enqueue(
+                *(
+                    OutboxMessage(
+                        kind="recommendation",
+                        message_id=row.recommendation_id,
+                        topic=self.topics.recommendations,
+                        key=row.context_key.encode(),
+                        value=row.value.encode(),
+                        study=row.study,
+                        context_key=row.context_key,
+                        revision=row.revision,
+                        created_at=now,
+                    )
+                    for row in active
+                )
+            )
+        return len(active)
+
     def step(self) -> bool:
         """Send what waits, at most one batch of it."""
         self._mark()
@@ -115,6 +147,13 @@ class Publish:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+
+    def _is_empty(self, topic: str) -> bool:
+        sink = self.stream.sink()
+        try:
+            return next(sink.sent_since([topic], EVER), None) is None
+        finally:
+            sink.close()
 
     def _topic(self, message: OutboxMessage) -> str:
         return {
