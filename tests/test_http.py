@@ -1,5 +1,6 @@
 """HTTP: metrics and health, nothing else, and it cannot be hung."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tunerd import http as http_module
 from tunerd.http import MOST_CLIENTS, HttpServer
 from tunerd.metrics import Metrics
 
@@ -131,6 +133,25 @@ def test_slow_clients_do_not_keep_others_out_for_long(server: HttpServer) -> Non
     finally:
         for client in slow:
             client.close()
+
+
+def test_clients_that_send_a_byte_now_and_then_lose_their_places(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "LONGEST_S", 0.3)
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MOST_CLIENTS)]
+    deadline = time.monotonic() + 5
+    answered = False
+    while not answered:
+        for client in slow:
+            with contextlib.suppress(OSError):
+                client.sendall(b"G")
+        try:
+            answered = ask(server, "/livez")[0] == 200
+        except (ConnectionError, http.client.HTTPException):
+            assert time.monotonic() < deadline
+    for client in slow:
+        client.close()
 
 
 def test_closing_frees_the_port_and_waits_for_nobody(daemon: Daemon) -> None:

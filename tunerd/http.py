@@ -4,11 +4,13 @@ Read-only, on loopback unless told otherwise, without authentication. Knows neit
 the stages: it is given functions to ask.
 """
 
+import contextlib
 import json
 import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
 """A client that sends or reads nothing for so long is dropped."""
+LONGEST_S = 10.0
+"""So is one that takes longer in all, however busy it looks: a byte now and then holds no place."""
 MOST_CLIENTS = 32
 """Connections beyond these are closed at once: no client, however slow, can take all threads."""
 
@@ -99,20 +103,37 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
         self.routes = routes
         self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+        self._since: dict[socket.socket, float] = {}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        self._since[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread to be had
+            self._end(request)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._end(request)
+
+    def service_actions(self) -> None:
+        """Called several times a second."""
+        for request, since in list(self._since.items()):
+            if time.monotonic() - since > LONGEST_S:
+                with contextlib.suppress(OSError):  # it has just ended
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def _end(self, request: Any) -> None:
+        del self._since[request]
+        self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A client that went away is nothing that an operator cares about; the rest is ours."""
