@@ -68,6 +68,18 @@ def test_a_value_that_says_nothing_matters_nothing() -> None:
     assert found.matters[-1].share < 0.02
 
 
+def test_what_was_called_otherwise_matters_as_much() -> None:
+    text = study().text.replace("x = { type", 'ex = { was = "x", type')
+    text = text.replace("x <= n", "ex <= gpus").replace("config = { x", "config = { ex")
+    renamed = parse_study(text.replace("n = { type", 'gpus = { was = "n", type'))
+    before, after = (
+        explain_overall(*fitted("boosted_trees", of=one), JOBS, method="permutation").matters
+        for one in (study(), renamed)
+    )
+    assert {one.name for one in after} == {"gpus", "ex", "y", "z"}
+    assert [one.importance for one in after] == pytest.approx([one.importance for one in before])
+
+
 def test_only_boosted_trees_have_shap_values() -> None:
     features, model = fitted("neural_ensemble", JOBS[:30])
     with pytest.raises(ValueError, match="permutation"):

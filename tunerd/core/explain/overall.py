@@ -25,6 +25,7 @@ from tunerd.core.model import Model
 from tunerd.core.observation import Observation
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.scores import MIN_ROWS, kendall, within_contexts
+from tunerd.core.study.parts import ContextFeature, Parameter
 
 __all__ = ["CONTEXT_ITSELF", "Matters", "Method", "Overall", "Progress", "explain_overall"]
 
@@ -131,25 +132,27 @@ def _permuted(
     progress: Progress,
 ) -> list[Matters]:
     study = features.study
-    names: list[tuple[str, Group]] = [(p.name, "parameter") for p in study.parameters]
-    names += [(feature.name, "context") for feature in study.context]
+    entries: list[tuple[Parameter | ContextFeature, Group]] = [
+        *((parameter, "parameter") for parameter in study.parameters),
+        *((feature, "context") for feature in study.context),
+    ]
     before = _asked(model, rows)
     found = []
-    for i, (name, group) in enumerate(names):
+    for i, (entry, group) in enumerate(entries):
         rng = np.random.default_rng([seed, i])
         losses = []
         for _ in range(SHUFFLES):
             apart = group == "parameter" and within
             order = _order(rows.context_key if apart else ("",) * len(rows), rng)
-            moved = features.rows(_moved(jobs, name, group, order))
+            moved = features.rows(_moved(jobs, entry, group, order))
             # By its key the model still knows the context.
             after = _asked(model, replace(rows, X=moved.X))
             shift = float(np.mean(np.abs(after[3] - before[3])))
             losses.append((after[0] - before[0], before[1] - after[1], shift))
         error, tau, shift = np.mean(losses, axis=0).tolist()
         told = None if np.isnan(tau) else tau
-        found.append(Matters(name, group, error, 0.0, told, shift))
-        progress(i + 1, len(names))
+        found.append(Matters(entry.name, group, error, 0.0, told, shift))
+        progress(i + 1, len(entries))
     return found
 
 
@@ -175,17 +178,17 @@ def _order(keys: Sequence[str], rng: np.random.Generator) -> IntArray:
 
 
 def _moved(
-    jobs: Sequence[Observation], name: str, group: Group, order: IntArray
+    jobs: Sequence[Observation], entry: Parameter | ContextFeature, group: Group, order: IntArray
 ) -> list[Observation]:
-    """The jobs, each with another one's value."""
+    """The jobs, each with another one's value, under whatever name either has it."""
     part = "context" if group == "context" else "config"
+    names = {entry.name, *entry.was}
     found = []
     for job, other in zip(jobs, order.tolist(), strict=True):
-        values = dict(getattr(job, part))
-        values.pop(name, None)
-        theirs = getattr(jobs[other], part)
-        if name in theirs:
-            values[name] = theirs[name]
+        values = {name: one for name, one in getattr(job, part).items() if name not in names}
+        theirs = entry.of(getattr(jobs[other], part))
+        if theirs is not None:
+            values[entry.name] = theirs
         found.append(structs.replace(job, **{part: values}))
     return found
 
