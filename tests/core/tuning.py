@@ -62,6 +62,13 @@ def study(**changes: str) -> Study:
     return parse_study("\n".join(lines))
 
 
+def renamed() -> Study:
+    """The toy study after x became ex, and n gpus."""
+    text = TEXT.replace("x = { type", 'ex = { was = "x", type')
+    text = text.replace("n = { type", 'gpus = { was = "n", type')
+    return parse_study(text.replace("x <= n", "ex <= gpus").replace("{ x = 1", "{ ex = 1"))
+
+
 def true_speed(context: Mapping[str, Any], config: Mapping[str, Any]) -> float:
     """Best at x = 6 (or the largest that fits), y = "c", z = true."""
     y = {"a": 0.0, "b": 0.1, "c": 0.3}[config["y"]]

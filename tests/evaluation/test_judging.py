@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import job, study
+from tests.core.tuning import job, renamed, study
 from tunerd.core.observation import Observation, Status
 from tunerd.core.study import parse_study
 from tunerd.evaluation.judging import Judged, Truth, judge
@@ -95,6 +95,12 @@ def test_repeats_of_a_configuration_are_one() -> None:
     assert figures.regret_at["1"] == 0.0
     of_lucky = judged(observations, told([50.0, *speeds[1:], 50.0])).overall
     assert of_lucky.regret_at["1"] == pytest.approx(1 - math.sqrt(10 * 100) / 39)
+
+
+def test_configurations_are_told_apart_by_what_was_renamed() -> None:
+    speeds = [float(v) for v in range(10, 40)]
+    found = judge(Truth.of(renamed(), jobs(speeds)), told(speeds[::-1]), np.random.default_rng(0))
+    assert found.overall.regret_at == judged(jobs(speeds), told(speeds[::-1])).overall.regret_at
 
 
 def test_a_configuration_that_mostly_fails_did_not_run() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import job, study
+from tests.core.tuning import job, renamed, study
 from tests.evaluation.loops import STUDY, rows
 from tunerd.core.observation import Status, Value
 from tunerd.core.study import parse_study
@@ -108,6 +108,20 @@ def test_a_missing_value_is_a_value_of_its_own() -> None:
     assert [c["z"] for c in one.configs] == [True, True, None]
     # A constraint that a missing value leaves undefined rules the configuration out.
     assert len(measured(study(), jobs, 2).contexts[0].configs) == 2
+
+
+def test_configurations_of_older_jobs_are_what_they_are_called_now() -> None:
+    before, after = (measured(one, rows((8,))) for one in (STUDY, renamed()))
+    assert after.left_out == before.left_out == {}
+    names = [
+        {"ex": config["x"], "y": config["y"], "z": config["z"]}
+        for config in (before.contexts[0].configs)
+    ]
+    assert list(after.contexts[0].configs) == names
+    added = parse_study(
+        STUDY.text.replace("[constraints]", "w = { type = 'bool', absent = true }\n[constraints]")
+    )
+    assert {config["w"] for config in measured(added, rows((8,))).contexts[0].configs} == {True}
 
 
 def test_runs_draw_every_row_before_one_comes_again_the_same_for_everyone() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.tuning import START, job, random_jobs, study
+from tests.core.tuning import START, job, random_jobs, renamed, study
 from tunerd.core.observation import Observation
+from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.splits import Fold, folds, parse_known, parse_split
 
@@ -98,6 +99,15 @@ def test_a_group_is_left_out_whole_but_for_what_may_be_known() -> None:
         assert len(known) == int(fold.known)
         assert set(fold.asked.tolist()) == set(there) - known
         assert len(fold.train) == len(JOBS) - len(there) + len(known)
+
+
+def test_older_jobs_have_the_values_of_what_was_renamed() -> None:
+    def told(split: str, of: Study) -> list[object]:
+        found = folds(of, parse_split(split, of), JOBS)
+        return [(f.part, f.train.tolist(), f.asked.tolist()) for f in found]
+
+    for before, after in (("group:x", "group:ex"), ("above:x=4", "above:ex=4")):
+        assert told(before, STUDY) == told(after, renamed())
 
 
 def test_a_group_too_small_for_an_amount_has_no_such_fold() -> None:

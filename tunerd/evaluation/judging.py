@@ -143,7 +143,7 @@ class Truth:
 
 
 def _config(study: Study, observation: Observation) -> Hashable:
-    values = [p.clean(observation.config.get(p.name)) for p in study.parameters]
+    values = [p.clean(p.of(observation.config)) for p in study.parameters]
     return tuple(tuple(v) if isinstance(v, list) else v for v in values)
 
 

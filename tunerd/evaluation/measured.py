@@ -169,7 +169,7 @@ def _measured(study: Study, key: str, rows: Sequence[Observation]) -> Measured:
     by_config: dict[str, list[Observation]] = {}
     configs: dict[str, dict[str, Value]] = {}
     for row in rows:
-        config = {p.name: p.clean(row.config.get(p.name)) for p in study.parameters}
+        config = {p.name: p.clean(p.of(row.config)) for p in study.parameters}
         name = json.dumps(config)
         configs[name] = config
         by_config.setdefault(name, []).append(row)

@@ -203,7 +203,7 @@ class _Task:
             return [self.study.clean_context(o.context)[name] for o in self.observations]
         for parameter in self.study.parameters:
             if parameter.name == name:
-                return [_scalar(parameter.clean(o.config.get(name))) for o in self.observations]
+                return [_scalar(parameter.clean(parameter.of(o.config))) for o in self.observations]
         return [self.study.context_key(o.context) for o in self.observations]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.core.tuning import random_jobs, study, true_speed
+from tests.core.tuning import random_jobs, renamed, study, true_speed
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model
@@ -69,12 +69,9 @@ def test_a_value_that_says_nothing_matters_nothing() -> None:
 
 
 def test_what_was_called_otherwise_matters_as_much() -> None:
-    text = study().text.replace("x = { type", 'ex = { was = "x", type')
-    text = text.replace("x <= n", "ex <= gpus").replace("config = { x", "config = { ex")
-    renamed = parse_study(text.replace("n = { type", 'gpus = { was = "n", type'))
     before, after = (
         explain_overall(*fitted("boosted_trees", of=one), JOBS, method="permutation").matters
-        for one in (study(), renamed)
+        for one in (study(), renamed())
     )
     assert {one.name for one in after} == {"gpus", "ex", "y", "z"}
     assert [one.importance for one in after] == pytest.approx([one.importance for one in before])
