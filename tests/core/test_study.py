@@ -417,6 +417,9 @@ def test_what_cannot_be_scored() -> None:
     assert linear.score({"qps": -1.0}) == -1.0
     assert linear.score({"qps": 1e101}) is linear.score({"qps": -1e101}) is None
     assert linear.gain(1.0, 0.0) == 0.0
+    for score, reference in ((1e5, 5e-324), (-1e5, 5e-324), (1e100, -1e-310)):
+        assert math.isfinite(linear.gain(score, reference))  # a message holds no other
+        assert linear.gain(score, reference) * score > 0
     assert log.metric_value(1e9) == math.inf
 
 

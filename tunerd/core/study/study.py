@@ -33,6 +33,8 @@ __all__ = ["Study"]
 
 LARGEST = 1e100
 """Values of the objective beyond are no measurements: squares of them would be no numbers."""
+LARGEST_GAIN = 1e300
+"""A share of what is next to nothing is still a number: no message holds another."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,15 @@ class Study:
     def gain(self, score: float, reference: float) -> float:
         """Return the relative gain in the raw metric: 0.042 is 4.2 % better, whatever the goal.
 
-        0 where the reference metric is 0 and nothing can be said in percent.
+        0 where the reference metric is 0 and nothing can be said in percent, and within
+        ± :data:`LARGEST_GAIN` where it is next to 0.
         """
         if self.objective.scale == "log":
             ratio = math.exp(min((score - reference) * self._sign, 700.0))
             return (ratio - 1) * self._sign
         base = abs(self.metric_value(reference))
-        return (score - reference) / base if base else 0.0
+        gain = (score - reference) / base if base else 0.0
+        return max(-LARGEST_GAIN, min(gain, LARGEST_GAIN))
 
     def scores_like(self, other: "Study") -> bool:
         """Whether a score means the same under both, so that one can be held against the other."""
