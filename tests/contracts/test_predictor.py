@@ -230,6 +230,25 @@ def test_dump_and_load_give_the_same_bits_and_go_on_alike(kind: type[Predictor])
         again.update(new, new)
 
 
+def test_what_is_loaded_is_the_same_where_a_study_has_one_number(kind: type[Predictor]) -> None:
+    """All else are categories: their columns lie otherwise in memory."""
+    text = TOY.text.replace("[parameters]", 'site = { type = "category" }\n[parameters]')
+    text = text.replace('x = { type = "int"', 'x = { type = "category"')
+    text = text.replace("[1, 2, 3, 4, 5, 6, 7, 8]", '["1", "2", "3", "4", "5", "6", "7", "8"]')
+    one_number = parse_study(text.replace("x <= n", "true").replace("x = 1,", 'x = "1",'))
+    jobs = [
+        structs.replace(one, context={**one.context, "site": "abc"[i // 2 % 3]})
+        for i, one in enumerate(random_jobs(60))
+    ]
+    features = FeatureMap(one_number)
+    rows = features.rows(jobs)
+    predictor = kind.fit(one_number, features, rows, seed=1)
+    again = kind.load(one_number, features, predictor.dump())
+    before, after = predictor.predict(rows), again.predict(rows)
+    np.testing.assert_array_equal(before.mean, after.mean)
+    np.testing.assert_array_equal(before.spread, after.spread)
+
+
 def test_damaged_and_foreign_state_is_refused(kind: type[Predictor]) -> None:
     (features, rows), predictor = rows_of(ROWS), fitted(kind)
     predictor.update(rows, rows)

@@ -42,7 +42,7 @@ __all__ = ["Books", "Changes", "open_books"]
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
-LAYOUT = 11
+LAYOUT = 12
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25

@@ -1,10 +1,24 @@
-"""State of models as bytes that notice damage: JSON or text behind a digest of itself."""
+"""State of models as bytes that notice damage: JSON, text or arrays behind a digest of itself."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["seal", "seal_headed", "seal_json", "unseal", "unseal_headed", "unseal_json"]
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+__all__ = [
+    "pack",
+    "seal",
+    "seal_headed",
+    "seal_json",
+    "unpack",
+    "unseal",
+    "unseal_headed",
+    "unseal_json",
+]
 
 
 def seal(body: bytes) -> bytes:
@@ -43,6 +57,17 @@ def unseal_headed(blob: bytes) -> tuple[Any, bytes]:
     """Return both again; raises ValueError as :func:`unseal`."""
     head, _, body = unseal(blob).partition(b"\n")
     return json.loads(head), body
+
+
+def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays by name, in the format of safetensors. That takes memory as it lies: of an array that
+    lies column by column, or is a part of another, it would keep other numbers in other places."""
+    return save({name: np.ascontiguousarray(one) for name, one in arrays.items()})
+
+
+def unpack(body: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays that were packed."""
+    return load(body)
 
 
 def _json(state: object) -> bytes:

@@ -111,7 +111,9 @@ class Design:
         values = X[:, columns]
         one_hot = (values == codes).astype(np.float64)
         one_hot[np.isnan(values)] = np.nan
-        return np.concatenate([numbers, one_hot], axis=1)
+        # Row by row: what is told of rows depends in the last bits on how they lie in memory, and
+        # a model that is loaded has them so.
+        return np.ascontiguousarray(np.concatenate([numbers, one_hot], axis=1))
 
 
 def _levels(X: FloatArray, columns: IntArray) -> tuple[tuple[int, float], ...]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.learners.blobs import pack, unpack
 
 __all__ = ["HIDDEN", "Networks", "Schedule"]
 
@@ -105,16 +106,12 @@ class Networks:
 
     def dump(self) -> bytes:
         """Weights in the format of safetensors."""
-        from safetensors.numpy import save
-
-        return save({"into": self.into, "bias": self.bias, "out": self.out, "shift": self.shift})
+        return pack({"into": self.into, "bias": self.bias, "out": self.out, "shift": self.shift})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         """Build from what :meth:`dump` gave; its caller has checked that nothing is damaged."""
-        from safetensors.numpy import load
-
-        weights: Mapping[str, Weights] = load(blob)
+        weights: Mapping[str, Weights] = unpack(blob)
         return cls(weights["into"], weights["bias"], weights["out"], weights["shift"])
 
 

@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from safetensors.numpy import load, save
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.learners.shelves import Shelves
 from tunerd.core.left_out import LeftOut, doubted
@@ -449,7 +448,7 @@ class Committee(Predictor):
         }
         blobs = {**self._dumped, **self._own.dump(), "live": seal_json(live)}
         for kind, record in zip(KINDS, self._live, strict=True):
-            blobs[f"live {kind}"] = seal(save(dict(record.arrays())))
+            blobs[f"live {kind}"] = seal(pack(record.arrays()))
         for i, council in enumerate((self._whole, *self._own.parts)):
             blobs |= council.dump(f"{i}.")
         return blobs
@@ -471,7 +470,7 @@ class Committee(Predictor):
             "tried": self._tried,
         }
         records = zip(KINDS, self._left_out, strict=True)
-        arrays = {f"left_out {kind}": seal(save(dict(one.arrays()))) for kind, one in records}
+        arrays = {f"left_out {kind}": seal(pack(one.arrays())) for kind, one in records}
         return {"committee": seal_json(state), **arrays}
 
     @classmethod
@@ -484,7 +483,7 @@ class Committee(Predictor):
                     f"this model is of another generation of {study.name}; fit it again"
                 )
             records = [
-                Record.of(load(unseal(blobs[f"{name} {kind}"])), keys)
+                Record.of(unpack(unseal(blobs[f"{name} {kind}"])), keys)
                 for name, both in (("left_out", state["keys"]), ("live", live["keys"]))
                 for kind, keys in zip(KINDS, both, strict=True)
             ]

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from safetensors.numpy import load, save
 
 from tunerd.core.arrays import FloatArray, IntArray, Words, stirred
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.design import Design
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Effects:
         """State as named blobs that notice damage."""
         state = {name: getattr(self, name) for name in NUMBERS} | {"design": self.design.dump()}
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        return {"effects": seal_json(state), "effects of": seal(save(arrays))}
+        return {"effects": seal_json(state), "effects of": seal(pack(arrays))}
 
     @classmethod
     def load(cls, blobs: Mapping[str, bytes]) -> Self:
@@ -180,7 +179,7 @@ class Effects:
             KeyError: one is missing.
             ValueError: one is damaged.
         """
-        state, arrays = unseal_json(blobs["effects"]), load(unseal(blobs["effects of"]))
+        state, arrays = unseal_json(blobs["effects"]), unpack(unseal(blobs["effects of"]))
         return cls(**arrays | state | {"design": Design.load(state["design"])})
 
 

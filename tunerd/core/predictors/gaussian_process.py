@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from safetensors.numpy import load, save
 
 from tunerd.core.arrays import FloatArray, shuffled
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
+from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.process import Kernel, Process
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS
@@ -100,7 +99,7 @@ class _Base:
         }
         blobs = {"fitted": seal_json(state)}
         if self.process is not None:
-            blobs["rows"] = seal(save({"Z": self.process.Z, "y": self.y, "weight": self.weight}))
+            blobs["rows"] = seal(pack({"Z": self.process.Z, "y": self.y, "weight": self.weight}))
         return blobs
 
 
@@ -167,7 +166,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         state = unseal_json(blobs["fitted"])
         process, y, weight = None, np.zeros(0), np.ones(0)
         if state["kernel"]:
-            rows = load(unseal(blobs["rows"]))
+            rows = unpack(unseal(blobs["rows"]))
             y, weight = rows["y"], rows["weight"]
             process = Process.given(Kernel.load(state["kernel"]), rows["Z"], y, weight)
         trend = Trend.load(state["trend"])

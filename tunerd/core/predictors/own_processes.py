@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors.numpy import load, save
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
-from tunerd.core.learners.blobs import seal_headed, unseal_headed
+from tunerd.core.learners.blobs import pack, seal_headed, unpack, unseal_headed
 from tunerd.core.learners.local import Local
 from tunerd.core.learners.own_jobs import OwnJobs
 from tunerd.core.learners.own_trees import OwnTrees
@@ -174,7 +173,7 @@ class OwnProcesses:
             "values": np.concatenate([np.stack(v, axis=1) for _, *v in points]),
         }
         head = [[key, turn, len(own.points), own.dump()] for key, turn, own in told]
-        return seal_headed(head, save(values))
+        return seal_headed(head, pack(values))
 
 
 def own_jobs(rows: Rows) -> dict[str, OwnJobs]:
@@ -201,7 +200,7 @@ def load_jobs(blobs: Mapping[str, bytes]) -> Shelves[OwnJobs]:
 
 def _unpack(blob: bytes) -> Iterator[tuple[str, int, OwnJobs]]:
     told, body = unseal_headed(blob)
-    values, at = load(body), 0
+    values, at = unpack(body), 0
     for key, turn, points, state in told:
         part = slice(at, at := at + points)
         yield key, turn, OwnJobs.load(state, values["X"][part], values["values"][part])
