@@ -286,6 +286,23 @@ def test_jobs_are_judged_and_told_of_under_the_present_names_of_their_contexts(
     assert [one.outcome for one in after] == [one.outcome for one in before]
 
 
+def test_jobs_of_a_context_that_is_split_are_told_of_where_they_belong_now(tuning: Tuning) -> None:
+    """Jobs always had ``gpu``; the study had not. What does not have it counts as an A100."""
+    publish(tuning, [])
+    gpus: list[dict[str, Value]] = [{"gpu": "H100"}, {"gpu": "A100"}, {}]
+    jobs = [
+        structs.replace(one, context={**one.context, **gpus[i % 3]})
+        for i, one in enumerate(random_jobs(60))
+    ]
+    tuning.add(jobs)
+    tuning.run(tuning.start())
+    for changes in (CONTEXT_ADDED, []):
+        now = publish(tuning, changes)
+        tuning.run(tuning.start())
+        told = [one.context_key for one in tuning.store.predictions("toy")]
+        assert told == [now.context_key(one.context) for one in jobs]
+
+
 @pytest.mark.parametrize("changes", [CONTEXT_RENAMED, RENAMED])
 def test_who_was_launched_under_a_former_name_followed_all_the_same(
     tuning: Tuning, changes: Changes

@@ -6,6 +6,7 @@ stored; after a failed transaction they are thrown away.
 """
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -118,8 +119,8 @@ class Books:
     """Whether this generation just learned its history anew: everything is still to be saved."""
     gone: Sequence[str] = ()
     """Contexts of the former generation that this one does not know."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """What those are called now that go on under another key, by the former one."""
+    keys: Sequence[str] = ()
+    """Of the contexts of all jobs, in their order; empty where they are called as they were."""
     lost: list[Line] = field(default_factory=list)
     """What this generation could not take over from the former one."""
     closed: Sequence[Change] = ()
@@ -224,8 +225,8 @@ class Books:
         name = self.study.name
         if self.gone:
             tx.forget_contexts(name, self.gone)
-        if self.renamed:
-            tx.rename_predictions(name, self.renamed)
+        if self.keys:
+            tx.rename_predictions(name, self.keys)
         keys = self.tuner.contexts.keys() if self.anew else self.tuner.touched
         contexts = [(key, self.tuner.contexts[key]) for key in sorted(keys)]
         tx.save_context_states(
@@ -243,7 +244,7 @@ class Books:
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
-        self.anew, self.gone, self.renamed, self.lost, self.closed = False, (), {}, [], ()
+        self.anew, self.gone, self.keys, self.lost, self.closed = False, (), (), [], ()
 
     def _save_judged(self, tx: Transaction, judged: Sequence[Judged], now: datetime) -> None:
         if not judged:
@@ -607,12 +608,15 @@ def _learn_anew(
     assert row is not None
     former = {one.context_key: one.state for one in store.context_states(name)}
     tuner.expect(former, before, _regimes_of(state))
-    last = None
+    last, keys = None, []
+    renames = before is None or before.context != books.study.context
     # Up to where it had learned: what came since is predicted first, as always.
     while tuner.sequence < row.learned_sequence:
         left = row.learned_sequence - tuner.sequence
         found = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
         tuner.gather(found)
+        if renames:
+            keys += [sys.intern(books.study.context_key(one.context)) for one in found]
         last = found[-1].finished_at
         alive()
     tuner.catch_up()
@@ -628,6 +632,5 @@ def _learn_anew(
         for drift in _drifts_of(state)
     ]
     books.gone = sorted(former.keys() - tuner.contexts.keys())
-    heirs = {key: books.study.context_key(former[key]["context"]) for key in books.gone}
-    books.renamed = {key: heir for key, heir in heirs.items() if heir in tuner.contexts}
+    books.keys = keys
     books.anew = True

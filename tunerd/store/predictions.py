@@ -1,6 +1,6 @@
 """What was predicted of each job before it was learned, one bounded row per job."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -109,13 +109,13 @@ class PredictionWrites(PredictionReads, Writes):
         statement = f"INSERT INTO predictions (study,{','.join(_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - our own names
         self._connection.exec_driver_sql(statement, rows)
 
-    def rename_predictions(self, study: str, renamed: Mapping[str, str]) -> None:
-        """Keep what was thought of jobs under the present keys of their contexts, given those by
-        former ones. A second for 100,000 jobs."""
+    def rename_predictions(self, study: str, keys: Sequence[str]) -> None:
+        """Keep what was thought of jobs under the present keys of their contexts, given those of
+        all jobs in their order. A second for 100,000 jobs."""
         table = predictions.c
         mine = table.study == study
         rows = self._connection.execute(sa.select(table.sequence, table.context_key).where(mine))
-        changed = [{"at": row[0], "key": renamed[row[1]]} for row in rows if row[1] in renamed]
+        changed = [{"at": n, "key": keys[n - 1]} for n, key in rows if keys[n - 1] != key]
         if changed:
             statement = sa.update(predictions).where(mine, table.sequence == sa.bindparam("at"))
             self._connection.execute(statement.values(context_key=sa.bindparam("key")), changed)
