@@ -21,6 +21,7 @@ from pathlib import Path
 from tunerd import logs, reports
 from tunerd.errors import (
     AlreadyRunningError,
+    CannotStartError,
     MisconfiguredError,
     StoreUnavailableError,
     StreamUnavailableError,
@@ -69,7 +70,7 @@ def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
     except (AlreadyRunningError, MisconfiguredError) as error:
         log.error("cannot start", problem=str(error))
         return MISCONFIGURED
-    except (StoreUnavailableError, StreamUnavailableError) as error:
+    except (CannotStartError, StoreUnavailableError, StreamUnavailableError) as error:
         log.error("cannot start", problem=str(error))
         return CRASHED
     except Exception:
@@ -102,12 +103,14 @@ class _Daemon:
             time.monotonic,
         )
         with ExitStack() as open_until_end, self._signals():
-            settings.data_dir.mkdir(parents=True, exist_ok=True)
+            with _had(f"data_dir {settings.data_dir}"):
+                settings.data_dir.mkdir(parents=True, exist_ok=True)
             store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
             self.guard = open_until_end.enter_context(store.guard(_now()))
             open_until_end.callback(self._leave_at_once)
             if settings.stream.kind == "jsonl":
-                settings.stream.folder.mkdir(parents=True, exist_ok=True)
+                with _had(f"stream.folder {settings.stream.folder}"):
+                    settings.stream.folder.mkdir(parents=True, exist_ok=True)
                 open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
@@ -152,13 +155,14 @@ class _Daemon:
         http = self.settings.http
         if not http.enabled:
             return None
-        server = HttpServer(
-            http.host,
-            http.port,
-            self.metrics.render,
-            ready=self.health.problems,
-            alive=self.health.hung,
-        )
+        with _had(f"http.host {http.host}, http.port {http.port}"):
+            server = HttpServer(
+                http.host,
+                http.port,
+                self.metrics.render,
+                ready=self.health.problems,
+                alive=self.health.hung,
+            )
         open_until_end.callback(server.close)
         return server
 
@@ -374,6 +378,15 @@ class _Daemon:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _had(what: str) -> Iterator[None]:
+    """The machine's refusal in one line that names the setting, and no traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotStartError(f"{what}: {error.strerror or error}") from error
 
 
 def publish_studies(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AlreadyRunningError",
+    "CannotStartError",
     "DemoError",
     "FencedOutError",
     "LostPartitionError",
@@ -55,6 +56,10 @@ class NothingFeasibleError(TunerdError):
 
 class AlreadyRunningError(TunerdError):
     """Raised when another daemon holds this folder or store. Names it; exit code 2."""
+
+
+class CannotStartError(TunerdError):
+    """Raised when the machine refuses what a start needs: a folder, a port. Exit code 1."""
 
 
 class DemoError(TunerdError):

@@ -374,6 +374,16 @@ def test_misconfigured_it_exits_2_and_says_where(make: Make) -> None:
     assert "Traceback" not in said
 
 
+def test_what_the_machine_refuses_is_one_line_that_names_the_setting(make: Make) -> None:
+    daemon = make()
+    with socket.create_server(("127.0.0.1", daemon.port)):
+        code, said = daemon.run()
+    assert code == 1
+    assert f"http.host 127.0.0.1, http.port {daemon.port}: Address already in use" in said
+    assert "Traceback" not in said
+    assert "frames" not in said
+
+
 def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
     daemon = make()
     daemon.start()
