@@ -110,3 +110,29 @@ def test_a_reader_that_stops_reading_is_no_crash() -> None:
     finally:
         os.close(write)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_locale_ends_a_command(tmp_path: Path, terminal: bool) -> None:
+    study = tmp_path / "one.toml"
+    study.write_text(
+        'schema = 1\nname = "one"\nparameters.tp = { type = "int", values = [1, 2] }\n'
+        'objective = { metric = "took", goal = "minimize", unit = "東s" }\n',
+        encoding="utf-8",
+    )
+    read, write = os.openpty() if terminal else os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tunerd", "check", str(study)],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        )
+        said = os.read(read, 4_096).decode()
+    finally:
+        os.close(read)
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("(?s)" if terminal else "(東s)") in said

@@ -5,6 +5,7 @@ command: 0 stopped (or done), 1 crashed, 2 misconfigured or used wrongly.
 """
 
 import importlib
+import io
 import keyword
 import sys
 from collections.abc import Sequence
@@ -83,6 +84,10 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the ``tunerd`` program."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the locale
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a τ that a terminal lacks ends no command
     sys.exit(run(sys.argv[1:]))
 
 

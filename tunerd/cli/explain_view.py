@@ -105,8 +105,8 @@ def _beforehand(told: Beforehand | None) -> Text:
     noise well."""
     if told is None:
         return Text(
-            "How well it tells new ones nobody knows yet: too few jobs were predicted before they "
-            "were learned.",
+            "How well it tells new ones nobody knows yet: no context has enough of the latest jobs "
+            "that were predicted before they were learned.",
             style="yellow",
         )
     jobs = f"{told.jobs:,} {'imported ' if told.imported else ''}jobs"
