@@ -67,6 +67,16 @@ def test_a_study_that_became_slower_as_a_whole_is_one_drift() -> None:
     assert 1_000 < drift.noticed < 1_080
 
 
+@pytest.mark.parametrize("seed", [2, 3, 7])
+def test_the_way_back_is_no_change_of_order(seed: int) -> None:
+    def slower(number: int, _context: int, _tp: int, _precision: int) -> float:
+        return -1.0 if 1_000 <= number < 1_200 else 0.0
+
+    found = watched(list(jobs(1_260, seed=seed, effect=slower)))
+    assert {one.drift.kind for one in found} == {"speed"}
+    assert any(one.at > 1_200 and one.drift.moved == pytest.approx(1.0, abs=0.1) for one in found)
+
+
 def test_an_effect_that_is_turned_round_names_the_parameter() -> None:
     def turned(number: int, _context: int, tp: int, _precision: int) -> float:
         return -0.2 * (tp - 1.5) if number >= 1_000 else 0.0

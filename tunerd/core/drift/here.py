@@ -9,6 +9,7 @@ a predictor that learns shrink, hang together and forget the very change that is
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -145,13 +146,18 @@ class Here:
         they differ: it stays as half a job, ``moved`` along with the others, or goes when it tells
         nothing (None)."""
         before = self.before(since)
+        fresh = [one for one in self.lately if one.sequence >= since]
+        # The mean goes along as far as it has not: every value would seem to have the effect of
+        # the move, and a move back would look as if all of them had lost it.
+        behind = prod(1.0 - 1.0 / min(self.jobs - i, MEMORY) for i in range(len(fresh)))
+        self.mean += (moved or 0.0) * behind
         for name, cell in self.cells.items():
             weight, level = before[name]
             kept = moved is not None and weight > 0
             cell.weight = 0.5 if kept else 0.0
             cell.level = level + (moved or 0.0) if kept else 0.0
-        for one in self.lately:
-            if one.sequence >= since and one.cell in self.cells:
+        for one in fresh:
+            if one.cell in self.cells:
                 self.cells[one.cell].learn(one.score)
         self.speed.reset()
         self.lean = [0.0, 0.0]
