@@ -130,9 +130,9 @@ def test_no_locale_ends_a_command(tmp_path: Path, terminal: bool) -> None:
             check=False,
             env={**os.environ, "PYTHONIOENCODING": "latin-1"},
         )
+        assert (done.returncode, done.stderr) == (0, "")
         said = os.read(read, 4_096).decode()
     finally:
         os.close(read)
         os.close(write)
-    assert (done.returncode, done.stderr) == (0, "")
     assert ("(?s)" if terminal else "(東s)") in said
