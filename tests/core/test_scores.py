@@ -80,6 +80,18 @@ def test_within_contexts_weighs_by_rows_and_leaves_small_ones_out() -> None:
     assert within_contexts(kendall, predicted, actual, keys) == pytest.approx(24 / 32)
 
 
+@pytest.mark.parametrize("contexts", [33, 34])
+def test_where_all_contexts_are_small_many_of_them_count(contexts: int) -> None:
+    actual = np.tile(np.arange(3.0), contexts)
+    predicted = np.tile([0.0, 2.0, 1.0], contexts)  # one pair in three is swapped
+    keys = [f"{i // 3}" for i in range(3 * contexts)]
+    found = within_contexts(kendall, predicted, actual, keys)
+    assert math.isnan(found) if contexts == 33 else found == pytest.approx(1 / 3)
+    large = np.arange(8.0)
+    both = np.concatenate([predicted, large]), np.concatenate([actual, large])
+    assert within_contexts(kendall, *both, [*keys, *["large"] * 8]) == pytest.approx(1.0)
+
+
 def test_within_contexts_skips_contexts_where_nothing_differs() -> None:
     actual = np.concatenate([np.arange(8.0), np.ones(8)])
     predicted = np.arange(16.0)

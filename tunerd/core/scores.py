@@ -31,6 +31,8 @@ __all__ = [
 MIN_ROWS = 8
 """Rows a context needs to count in :func:`within_contexts`: below, one swapped pair moves τ by a
 tenth or more."""
+MANY_ROWS = 100
+"""Rows that smaller contexts need together to count where there are no larger ones."""
 MOST_ERROR = 10.0
 """A relative error counts as tenfold at most: one job whose metric is close to 0 would drown all
 others."""
@@ -100,12 +102,15 @@ def within_contexts(
 
     Contexts with fewer than :data:`MIN_ROWS` rows, or where the score is undefined because the
     actual values are all equal, do not count; a predictor that says the same of all rows of a
-    context where they differ counts as 0 there. NaN when no context counts.
+    context where they differ counts as 0 there. Where no context has so many rows, those of two and
+    more count if these are :data:`MANY_ROWS` together: of the latest 500 jobs in 500 contexts
+    nothing could be said otherwise. NaN when no context counts.
     """
     total = weight = 0.0
-    for rows in places_of(contexts).values():
-        if len(rows) < MIN_ROWS or np.ptp(actual[rows]) == 0:
-            continue
+    found = (rows for rows in places_of(contexts).values() if len(rows) > 1)
+    telling = [rows for rows in found if np.ptp(actual[rows]) > 0]
+    large = [rows for rows in telling if len(rows) >= MIN_ROWS]
+    for rows in large or (telling if sum(map(len, telling)) >= MANY_ROWS else ()):
         value = score(predicted[rows], actual[rows])
         total += len(rows) * (0.0 if np.isnan(value) else value)
         weight += len(rows)

@@ -256,7 +256,11 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: int
     kendall: Annotated[
-        Range | None, Meta(description="Kendall's tau-b within contexts of eight jobs or more.")
+        Range | None,
+        Meta(
+            description="Kendall's tau-b within contexts of eight jobs or more; of two, where there"
+            " is none and these have a hundred together."
+        ),
     ]
     spearman: Range | None
     mape: Annotated[float | None, Meta(description="Mean absolute error, relative.")]
