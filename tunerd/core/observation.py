@@ -36,7 +36,7 @@ class Ran(Enum):
     YES = "yes"
     NO = "no"
     WEAK_NO = "weak_no"
-    """A failure of unknown cause: believed as it repeats while its neighbours run."""
+    """A failure of unknown cause: believed as it repeats, while what ran before goes on to run."""
     UNKNOWN = "unknown"
 
 

@@ -43,7 +43,7 @@ __all__ = ["Books", "Changes", "open_books"]
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
-LAYOUT = 12
+LAYOUT = 13
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25

@@ -4,8 +4,9 @@ Two steps. A classifier over everything that was tried anywhere, trees and a lin
 columns as the predictor's, says what to expect (the share that runs, smoothed, until there is a
 failure and a success, in one context alone a few of both). There a configuration counts once,
 however often it ran. Then the context's own outcomes near the configuration correct it, at once and
-at constant cost. Failures of unknown cause are believed as they repeat (DESIGN: what a job
-teaches).
+at constant cost. A failure of unknown cause is believed as far as bad luck is the less likely
+reason: as it repeats, here or with what configurations have in common, and while those that ran
+before go on to run.
 
 A guard's metric says more than whether its bound held: how far it stayed within is learned like a
 speed, by a Gaussian process, because memory and its like are smooth in what is tuned. So what comes
@@ -19,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.special import betaln, ndtr, softmax
+from scipy.special import ndtr
 
 from tunerd.core.arrays import FloatArray, IntArray, places_of
 from tunerd.core.features.rows import Rows
@@ -28,7 +29,7 @@ from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.runs.boundary import Boundary
-from tunerd.core.runs.tried import Outcomes, Tried
+from tunerd.core.runs.tried import CHANCE, Outcomes, Tried, share_of
 
 if TYPE_CHECKING:
     from tunerd.core.features import FeatureMap
@@ -40,14 +41,6 @@ TRIED = "tried."
 """What the names of the blobs with the contexts' outcomes begin with."""
 MAX_TRIED = 10_000
 """Configurations kept over all contexts; the contexts whose last job is oldest go first."""
-EVERYTHING = (14.25, 0.75)
-"""Successes and failures seen beforehand of a space in which as good as everything runs: .95, above
-any sensible ``min_feasible``, so that a new study or context is not held up by knowing nothing …"""
-ANYTHING = (0.5, 0.5)
-"""… and of one in which any share may."""
-HARD = 0.001
-"""Probability, before any job, of the latter. It takes over after about five failures at once, and
-the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 and not .5."""
 SLOW = 20.0
 """Jobs that draw the classifier to the plain share."""
 FEW = 1.0
@@ -56,6 +49,9 @@ jobs tells in which direction it lies, and other contexts know nothing else …"
 FEW_ALONE = 5.0
 """… and in one context alone, whose outcomes speak for their neighbours without a classifier: it is
 there to carry what they say to other contexts."""
+LATELY = 0.1
+"""Share of the latest job in how many fail that ran before: where ten of these fail in a row, it is
+not what others run that fails them."""
 FEW_MARGINS = 5
 """Jobs that reported a guard's metric below which nothing is made of it."""
 
@@ -80,6 +76,9 @@ class RunsModel:
         self._ran, self._said = 0.0, 0.0
         """Weight of the jobs that ran, and of those that say anything about it, without those whose
         margin says why they did not."""
+        self._failing = 0.0
+        """Share of the latest jobs of configurations that had run which failed, and nobody knows
+        why."""
         self._contexts: Shelves[Tried] = Shelves()
         self._tried = 0
 
@@ -125,7 +124,7 @@ class RunsModel:
 
     def predict(self, rows: Rows) -> FloatArray:
         """Probability to run, (n,) in [0, 1]. Looks at ``X`` and ``context_key`` only."""
-        expected, share = self._expected(rows), _share(self._ran, self._said - self._ran)
+        expected, share = self._expected(rows), share_of(self._ran, self._said - self._ran)
         points = self._features.coordinates(rows.X)
         for key, where in places_of(rows.context_key).items():
             tried = self._contexts.get(key)
@@ -142,6 +141,7 @@ class RunsModel:
             "fitted_on": self._fitted_on,
             "ran": self._ran,
             "said": self._said,
+            "failing": self._failing,
             "contexts": len(self._contexts),
         }
         blobs = self._contexts.dump(TRIED, _pack)
@@ -173,7 +173,7 @@ class RunsModel:
             margin = {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith("margin.")}
             model._margin = Margin.load(study, features, margin)
         model._fitted_on, model._ran = state["fitted_on"], state["ran"]
-        model._said = state["said"]
+        model._said, model._failing = state["said"], state["failing"]
         model._contexts = Shelves.load(blobs, TRIED, _unpack)
         if len(model._contexts) != state["contexts"]:
             raise ValueError("damaged model: some contexts' outcomes are missing; fit it again")
@@ -182,7 +182,7 @@ class RunsModel:
 
     def _expected(self, rows: Rows) -> FloatArray:
         """(n,) before the context's own outcomes near each row."""
-        expected = np.full(len(rows), _share(self._ran, self._said - self._ran))
+        expected = np.full(len(rows), share_of(self._ran, self._said - self._ran))
         if self._boundary is not None:
             trust = self._fitted_on / (self._fitted_on + SLOW)
             found = self._boundary.predict(rows.X, self._familiar(rows.context_key))
@@ -232,7 +232,11 @@ class RunsModel:
             tried = self._contexts.get(key) or Tried()
             self._contexts.put(key, tried)
             self._tried -= len(tried.outcomes)
-            tried.add(point, rows.ran[i] > 0, rows.ran_weight[i] >= 1.0)
+            ran, firm = rows.ran[i] > 0, rows.ran_weight[i] >= 1.0
+            before = tried.outcomes.get(point)
+            if before is not None and before.yes > 0.0 and (ran or not firm):
+                self._failing += LATELY * (float(not ran) - self._failing)
+            tried.add(point, ran, firm, max(CHANCE, self._failing))
             self._tried += len(tried.outcomes)
             while self._tried > MAX_TRIED and len(self._contexts) > 1:
                 self._tried -= len(self._contexts.drop_first().outcomes)
@@ -240,10 +244,11 @@ class RunsModel:
     def _firmness(self, rows: Rows) -> FloatArray:
         """(n,) how firmly each outcome is believed, with all that is known by now."""
         weight = rows.ran_weight.copy()
+        runs = _shares(rows)
         for i, point in self._points(rows):
             if weight[i] < 1.0:
-                tried = self._contexts.get(rows.context_key[i])
-                weight[i] = (tried or Tried()).believed(point)
+                key = rows.context_key[i]
+                weight[i] = (self._contexts.get(key) or Tried()).believed(point, runs[key])
         return weight
 
     def _points(self, rows: Rows) -> list[tuple[int, bytes]]:
@@ -254,12 +259,13 @@ class RunsModel:
         return [(int(i), point.tobytes()) for i, point in zip(where, points, strict=True)]
 
 
-def _share(ran: float, failed: float) -> float:
-    """Share of a space that runs, by how many jobs did and did not."""
-    kinds = np.array([EVERYTHING, ANYTHING])
-    seen = kinds + np.array([ran, failed])
-    likely = betaln(*seen.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
-    return float(softmax(likely) @ (seen[:, 0] / seen.sum(axis=1)))
+def _shares(rows: Rows) -> dict[str, float]:
+    """Context key → share of its configurations that ran, every failure believed."""
+    ran: dict[str, dict[bytes, bool]] = {}
+    for (key, config), one in zip(rows.names, (rows.ran > 0).tolist(), strict=True):
+        there = ran.setdefault(key, {})
+        there[config] = there.get(config, False) or one
+    return {key: share_of(sum(o.values()), len(o) - sum(o.values())) for key, o in ran.items()}
 
 
 def _once(said: Rows, weight: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -284,7 +290,7 @@ def _margins(rows: Rows) -> Rows:
 
 def _pack(told: Sequence[tuple[str, int, Tried]]) -> bytes:
     head = [
-        [key, turn, [[o.yes, o.no, o.weak, o.expected] for o in tried.outcomes.values()]]
+        [key, turn, [[o.yes, o.no, o.weak, o.luck, o.expected] for o in tried.outcomes.values()]]
         for key, turn, tried in told
     ]
     points = b"".join(point for _, _, tried in told for point in tried.outcomes)

@@ -4,19 +4,19 @@ Bounded, and in the order of the jobs: the state is a pure function of the outco
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit
+from scipy.special import betaln, expit, softmax
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.learners.matern import matern, squares
 from tunerd.core.runs.odds import log_odds
 
-__all__ = ["Outcomes", "Tried"]
+__all__ = ["CHANCE", "Outcomes", "Tried", "share_of"]
 
 MAX_CONFIGURATIONS = 200
 """Configurations kept per context, those with the latest jobs."""
@@ -43,11 +43,17 @@ FAR = 4.0
 """Log odds that one step of Newton's goes at most: beyond, it would not come back."""
 CLOSE = 0.1
 """… and at least: what the next one would add is its square, which moves no probability by .001."""
-BESIDE = 0.3
-"""Length within which neighbours that run speak for a failure of unknown cause."""
-NEIGHBOURS = (0.3, 1.0)
-"""Successes and trials that a weak failure's neighbourhood is taken to have had at first: alone,
-one failure of unknown cause takes little from a configuration, and a second takes much."""
+EVERYTHING = (14.25, 0.75)
+"""Successes and failures seen beforehand of a space in which as good as everything runs: .95, above
+any sensible ``min_feasible``, so that a new study or context is not held up by knowing nothing …"""
+ANYTHING = (0.5, 0.5)
+"""… and of one in which any share may."""
+HARD = 0.001
+"""Probability, before any job, of the latter. It takes over after about five failures at once, and
+the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 and not .5."""
+CHANCE = 0.25
+"""Share of jobs that fail whatever they run: more than clusters see on quiet days, so that one
+failure of unknown cause takes little where most runs, and a second takes much."""
 
 Point = NDArray[np.float32]
 
@@ -60,6 +66,8 @@ class Outcomes:
     no: float = 0.0
     weak: float = 0.0
     """Failures of unknown cause. Repetition makes them believable, so these do not fade by age."""
+    luck: float = 1.0
+    """How likely these are by bad luck alone."""
     expected: float | None = None
     """Probability to run that was expected when this configuration was last seen; None while the
     share that runs is all that is."""
@@ -75,8 +83,9 @@ class Tried:
         """Whether a classifier made them, (m,) expected log odds, (m, C) points, (m,) how much each
         moves what is like it."""
 
-    def add(self, point: bytes, ran: bool, firm: bool) -> None:
-        """Add one job's outcome; a weak failure is ``ran=False, firm=False``."""
+    def add(self, point: bytes, ran: bool, firm: bool, chance: float = CHANCE) -> None:
+        """Add one job's outcome; a failure of unknown cause is ``ran=False, firm=False``, and
+        ``chance`` how many jobs fail whatever they run."""
         outcomes = self.outcomes.pop(point, None) or Outcomes()
         outcomes.yes *= MEMORY
         outcomes.no *= MEMORY
@@ -84,10 +93,12 @@ class Tried:
             outcomes.yes += 1.0
             # It does run: earlier failures of unknown cause were more likely not its own.
             outcomes.weak *= 0.5
+            outcomes.luck **= 0.5
         elif firm:
             outcomes.no += 1.0
         else:
             outcomes.weak += 1.0
+            outcomes.luck *= chance
         self.outcomes[point] = outcomes
         if len(self.outcomes) > MAX_CONFIGURATIONS:
             self.outcomes.popitem(last=False)
@@ -99,14 +110,24 @@ class Tried:
         if outcomes is not None:
             outcomes.expected = probability
 
-    def believed(self, point: bytes) -> float:
-        """How firmly one weak failure of this configuration says no, 0 to 1: 1 − 2⁻ᵏ after k of
-        them, times the share of its neighbours that run. Of one that is not kept any more, nor
-        are its neighbours, as of a first one alone."""
-        if point not in self.outcomes:
-            return 0.5 * NEIGHBOURS[0] / NEIGHBOURS[1]
-        place = list(self.outcomes).index(point)
-        return float(self._weak(self._sums(), np.array([place]))[0])
+    def believed(self, point: bytes, share: float) -> float:
+        """How firmly the failures of unknown cause of this configuration say no, 0 to 1. Of one
+        that is not kept any more ``share`` says how many run."""
+        outcomes = self.outcomes.get(point) or Outcomes(luck=CHANCE, expected=share)
+        return float(self._blamed([outcomes])[0])
+
+    def _blamed(self, tried: Iterable[Outcomes]) -> FloatArray:
+        """How probably configurations are themselves why they failed for no known cause, rather
+        than bad luck, which fails those as well that run: Bayes' rule around what is expected of
+        each, or the share of all others here that ran."""
+        ran = sum(o.yes > 0.0 for o in self.outcomes.values())
+        failed = len(self.outcomes) - ran
+        others = share_of(ran, max(failed - 1, 0)), share_of(max(ran - 1, 0), failed)
+        found = []
+        for o in tried:
+            runs = others[o.yes > 0.0] if o.expected is None else o.expected
+            found.append((1.0 - runs) / (1.0 - runs + runs * o.luck))
+        return np.array(found)
 
     def correct(
         self, points: FloatArray, prior: FloatArray, share: float, *, classified: bool
@@ -125,38 +146,28 @@ class Tried:
         corrected: FloatArray = expit(log_odds(prior) + moved)
         return corrected
 
-    def _sums(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        points = np.frombuffer(b"".join(self.outcomes), np.float32)
-        where = points.reshape(len(self.outcomes), -1).astype(np.float64)
-        sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
-        return where, sums[:, 0], sums[:, 1], sums[:, 2]
-
     def _pulls(self, share: float, classified: bool) -> tuple[FloatArray, FloatArray]:
         """(m, C) points, (m,) how much each moves what is like it."""
         told = [share if o.expected is None else o.expected for o in self.outcomes.values()]
         expected = log_odds(np.array(told))
         known = self._cache
         if known is None or known[0] != classified or not np.array_equal(known[1], expected):
-            sums = self._sums()
-            where, yes, no, weak = sums
-            failed = np.flatnonzero(weak)
-            if len(failed):
-                no = no.copy()
-                no[failed] += weak[failed] * self._weak(sums, failed)
+            points = np.frombuffer(b"".join(self.outcomes), np.float32)
+            where = points.reshape(len(self.outcomes), -1).astype(np.float64)
+            sums = np.array([(o.yes, o.no, o.weak) for o in self.outcomes.values()])
+            yes, no, weak = sums.T
+            no = no + weak * self._blamed(self.outcomes.values())
             K = _covariance(where, where, classified)
             self._cache = known = classified, expected, where, _mode(K, expected, yes, no)
         return known[2:]
 
-    @staticmethod
-    def _weak(sums: Sequence[FloatArray], places: NDArray[np.intp]) -> FloatArray:
-        where, yes, no, weak = sums
-        similar, same = _similarity(where[places], where, BESIDE)
-        firm = yes + no
-        weights = np.where(same, 0.0, similar * np.minimum(firm, 1.0))
-        ran = yes / np.maximum(firm, 1e-12)
-        share = (weights @ ran + NEIGHBOURS[0]) / (weights.sum(axis=1) + NEIGHBOURS[1])
-        believed: FloatArray = (1.0 - 0.5 ** weak[places]) * share
-        return believed
+
+def share_of(ran: float, failed: float) -> float:
+    """Share of a space that runs, by how many jobs did and did not."""
+    kinds = np.array([EVERYTHING, ANYTHING])
+    seen = kinds + np.array([ran, failed])
+    likely = betaln(*seen.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
+    return float(softmax(likely) @ (seen[:, 0] / seen.sum(axis=1)))
 
 
 def _similarity(
