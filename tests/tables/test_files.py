@@ -272,6 +272,20 @@ def test_numbers_with_a_decimal_comma_and_columns_without_a_name(tmp_path: Path)
     assert rows[0] == {"column_1": "0", "b": "1,5"}
 
 
+@pytest.mark.parametrize("first", ["sep=;\r\n", '"sep=;"\r\n', "\ufeffSEP=;\n"])
+def test_the_line_in_which_excel_names_its_delimiter_is_no_header(
+    tmp_path: Path, first: str
+) -> None:
+    table, rows = read(written(tmp_path / "jobs.csv", f"{first}a,x;b\n0,1;1,5\n"))
+    assert (table.delimiter, table.columns) == (";", ("a,x", "b"))
+    assert rows == [{"a,x": "0,1", "b": "1,5"}]
+
+
+def test_a_title_is_no_header(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "jobs.csv", "Jobs of March,,\ngpu,tp,speed\na,1,2.5\n")
+    assert "line 1 names one of 3 columns ('Jobs of March')" in said
+
+
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
     plain = b"a,b\n1,2\n"
     paths = [

@@ -104,7 +104,9 @@ def open_table(path: Path) -> TableFile:
         return TableFile(path, "jsonl", _checked(path, _keys(path)), "")
     if _named(path, ".jsonl", ".ndjson", ".json"):
         raise _wrong(path, "line 1 is not a JSON object")
-    delimiter = sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
+    with open_text(path) as file:
+        delimiter = file.told_delimiter()
+    delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
     return TableFile(path, "csv", _checked(path, _header(path, delimiter)), delimiter)
 
 
@@ -127,6 +129,7 @@ def _header(path: Path, delimiter: str) -> list[str]:
     import csv
 
     with open_text(path) as file:
+        file.told_delimiter()
         try:
             fields = next(
                 (fields for fields in csv.reader(file, delimiter=delimiter) if fields), []
@@ -137,6 +140,9 @@ def _header(path: Path, delimiter: str) -> list[str]:
     given = [name for name in names if name]
     if not given:
         raise _wrong(path, "line 1 has no column names")
+    if len(given) == 1 and len(names) > 2:
+        title = f"line 1 names one of {len(names)} columns ({given[0][:60]!r})"
+        raise _wrong(path, f"{title}; take out what stands above their names")
     if all(clean_value(name, "float") is not None for name in given):
         shown = json.dumps(given[0])
         raise _wrong(

@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ DELIMITERS = ",\t;|"
 MISSING = frozenset({"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
 categories too; where numbers belong those cannot be used either."""
+
+_TOLD = re.compile(r"\"?sep=([,;|\t])\"?", re.IGNORECASE)
 
 _UTF8 = ("utf-8-sig", "surrogateescape")  # what is not UTF-8 spoils its line and no other
 
@@ -62,6 +65,17 @@ class OpenText:
                     line = self.text.readline(MAX_LINE)
             raise ValueError(f"is longer than {MAX_LINE:,} characters")
         return line
+
+    def told_delimiter(self) -> str:
+        """What Excel's own first line, ``sep=;``, says: it is taken, and is no header.
+
+        "" where there is none.
+        """
+        line = self.text.readline(MAX_LINE)
+        if found := _TOLD.fullmatch(line.rstrip("\r\n")):
+            return found[1]
+        self._again.append(line)
+        return ""
 
     def keep_one_line(self) -> None:
         """Take the first line alone for the row that is being read, and read the others again."""
@@ -134,6 +148,7 @@ def sniffed(sample: str, first: str = ",") -> str:
 
 def csv_rows(file: OpenText, columns: Sequence[str], delimiter: str) -> Iterator[Row | Unreadable]:
     """The rows after the header."""
+    file.told_delimiter()
     lines = _csv_lines(file, delimiter)
     next(lines, None)
     for number, (fields, mistake) in enumerate(lines, 1):
