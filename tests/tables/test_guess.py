@@ -260,11 +260,50 @@ def test_what_people_chose_is_no_objective(
         guessed(made, tmp_path / "jobs.csv")
 
 
+@pytest.mark.parametrize(
+    ("speed", "write"),
+    [
+        (lambda n: f"{n + 1},{n % 900 + 100}.5", "1234.5, without comma or unit"),
+        (lambda n: f"{n}.5 tok/s", "1234.5, without comma or unit"),
+        (lambda n: f"{n},5", "1234.5, without comma or unit"),
+        (lambda n: f"00:{n % 60:02d}:{n % 59:02d}", "seconds"),
+    ],
+)
+def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
+    tmp_path: Path, speed: Callable[[int], str], write: str
+) -> None:
+    rows = _rows(100, gpu=["a", "b"], tp=[1, 2, 4, 8], n_gpus=[8, 16, 32], peak_memory=_speed)
+    for n, row in enumerate(rows):
+        row["goodput"] = speed(n)
+    made = Made(rows, dict.fromkeys(rows[0], ""), "", "")
+    with pytest.raises(MisconfiguredError, match=rf"goodput looks like .* write {write}\. To make"):
+        guessed(made, tmp_path / "jobs.csv")
+    for given in (Given("peak_memory"), Given(roles={"goodput": "ignored"})):
+        assert guessed(made, tmp_path / "jobs.csv", given).objective.column.name == "peak_memory"
+
+
+@pytest.mark.parametrize(
+    ("end", "role", "form"),
+    [
+        ("03/14/2026 01:{:02d}:59 PM", "finished_at", "%m/%d/%Y %I:%M:%S %p"),
+        ("3/14/2026 1:{:02d} PM", "finished_at", "%m/%d/%Y %I:%M %p"),
+        ("46095.{:02d}42", "ignored", "auto"),
+    ],
+)
+def test_ends_as_spreadsheets_write_them(tmp_path: Path, end: str, role: str, form: str) -> None:
+    rows = _rows(100, gpu=["a", "b"], tp=[1, 2, 4, 8], n_gpus=[8, 16, 32], goodput=_speed)
+    for n, row in enumerate(rows):
+        row["end"] = end.format(n % 60)
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert roles(guesses)["end"] == role
+    assert guesses.profile.column("end").form == form
+
+
 def test_where_no_line_is_a_row_the_header_is_named(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
-    path.write_text("sep=;\ngpu;tp;speed\na;1;2.5\n")
+    path.write_text("Jobs, March\ngpu;tp;speed\na;1;2.5\n")
     seen = profile(open_table(path))
-    with pytest.raises(MisconfiguredError, match=r"none of 2 lines .* header \(sep=, column_2\)"):
+    with pytest.raises(MisconfiguredError, match=r"none of 2 lines .* header \(Jobs, March\)"):
         guess(seen)
 
 

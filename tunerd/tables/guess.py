@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.measured import find_measured, goal_of, pick_objective
+from tunerd.tables.measured import (
+    find_measured,
+    goal_of,
+    pick_objective,
+    refuse_second_best,
+)
 from tunerd.tables.oddities import find_oddities
 from tunerd.tables.profile import Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
@@ -85,6 +90,8 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     found |= find_oddities(profile, names, found)
     found |= find_measured(profile, names, found)
     objective = pick_objective(profile, found)
+    if given.objective is None:
+        refuse_second_best(profile, objective, given.roles)
     found[objective.column.name] = objective
     found |= find_inputs(profile, names, found)
     if not any(one.role == "parameter" for one in found.values()):

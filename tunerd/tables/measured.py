@@ -1,6 +1,8 @@
 """Columns that were measured, which of them people want better, and which way better is."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +15,7 @@ from tunerd.tables.relations import explained, same_gaps
 from tunerd.tables.roles import Goal, Guess, sureness
 from tunerd.tables.words import Name, read_name
 
-__all__ = ["find_measured", "goal_of", "pick_objective", "shape_of"]
+__all__ = ["find_measured", "goal_of", "pick_objective", "refuse_second_best", "shape_of"]
 
 FEW = 12
 """Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
@@ -154,6 +156,35 @@ def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
     return replace(best, role="objective", sure=sure, why=why)
 
 
+def refuse_second_best(profile: Profile, objective: Guess, said: Collection[str]) -> None:
+    """Refuse an objective that is one only because a better column cannot be read.
+
+    Columns in ``said`` are what a person has called something. Raises MisconfiguredError.
+    """
+    for column in profile.columns:
+        name = read_name(column.name)
+        better = name.rank > objective.name.rank and name.weight("measured") > _chosen(name)
+        if column.name not in said and better and column.distinct > FEW and _written_oddly(column):
+            message = (
+                f"{column.name} looks like what is to be made better, and"
+                f" {_why_unread(column)}. To make {objective.column.name} better instead, say"
+                f" --objective {shlex.quote(objective.column.name)}"
+            )
+            raise MisconfiguredError([Problem("table", message)])
+
+
+_ODD = re.compile(r"[+-]?[$€£]?\s?\d[\d\s.,:'’_-]*[^\d\s]{0,12}")
+"""A number as people and spreadsheets write it: 14,108.9, 12.5 tok/s, 00:12:02."""
+
+
+def _written_oddly(column: Column) -> bool:
+    """Whether a text holds numbers that only a person can read."""
+    if column.kind not in ("category", "text"):
+        return False
+    texts = [str(value) for value in column.values[:1_000]]
+    return 2 * sum(1 for text in texts if _ODD.fullmatch(text)) > len(texts)
+
+
 def _rank(one: Guess) -> float:
     gaps = one.column.missing / max(1, one.column.rows)
     known = one.name.rank if one.name.said else 2.0
@@ -177,13 +208,17 @@ def _called_measured(profile: Profile) -> str:
     for column in profile.columns:
         if not read_name(column.name).measure or column.kind in ("bool", "datetime"):
             continue
-        texts = [value for value in column.values if isinstance(value, str)]
-        if texts:
-            why = f"holds text such as {texts[0][:40]!r}: write 1234.5, without comma or unit"
-        else:
-            why = "is empty" if column.kind == "empty" else "is the same in all rows"
-        told += f"; {column.name} {why}"
+        told += f"; {column.name} {_why_unread(column)}"
     return told
+
+
+def _why_unread(column: Column) -> str:
+    """Why a column that is called like a measurement is none, and what to do about it."""
+    text = next((value for value in column.values if isinstance(value, str)), None)
+    if text is None:
+        return "is empty" if column.kind == "empty" else "is the same in all rows"
+    write = "seconds" if re.search(r"\d:\d\d", text) else "1234.5, without comma or unit"
+    return f"holds text such as {text[:40]!r}: write {write}"
 
 
 def goal_of(

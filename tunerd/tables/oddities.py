@@ -63,6 +63,7 @@ EVENT_FIELDS = (
 """Of the contract; the status, the end, the user and the job's name are found as everywhere."""
 
 
+EXCEL_DAYS = "days as Excel counts them: show them as dates there, and save again"
 A_FIELD = "is a field of job events"
 
 
@@ -87,6 +88,8 @@ def find_oddities(
             say(column, "ignored", 1.0, "has no name")
         elif of_events and column.name in EVENT_FIELDS:
             say(column, "ignored", 0.99, A_FIELD)
+        elif _counts_days(column, names[column.name]):
+            say(column, "ignored", 0.85, EXCEL_DAYS)
     open_ = [column for column in open_ if column.name not in found]
     taken = {one.role for one in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
@@ -169,6 +172,17 @@ def _finish_weight(name: Name) -> int:
 def _when(column: Column) -> str:
     form = "" if column.form == "auto" else f", written as {column.form}"
     return f"times{form}; without a zone they are taken for UTC"
+
+
+def _counts_days(column: Column, name: Name) -> bool:
+    """Whether a column called like an end has days as Excel counts them: 46105.5 in March 2026."""
+    if not column.numeric or _finish_weight(name) < 6 or not column.counts:
+        return False
+    numbers = [float(value) for value in column.counts if isinstance(value, int | float)]
+    return min(numbers) >= _EXCEL_2000 and max(numbers) <= _EXCEL_2060
+
+
+_EXCEL_2000, _EXCEL_2060 = 36_526, 58_440
 
 
 def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, str] | None:
