@@ -43,3 +43,13 @@ def test_names_and_values_are_no_markup() -> None:
     """rich took what stands in brackets for a style, and some of it for a mistake."""
     assert "x[/red] parameter" in shown(overall(matters=[("x[/red]", "parameter", 0.1)]))
     assert "x: [/a] → [bold]" in shown(of_one([("x", "[/a]", "[bold]", 0.02)]))
+
+
+def test_names_stay_whole_where_it_is_narrow() -> None:
+    names = ["gradient_accumulation_steps", "micro_batch"]
+    out = StringIO()
+    made = overall(matters=[(name, "parameter", 0.1) for name in names])
+    show(made, Console(file=out, width=80, force_terminal=True, color_system=None))
+    rows = [line for line in out.getvalue().splitlines() if " parameter " in line]
+    assert [row.split()[0] for row in rows] == names
+    assert all("█" in row for row in rows)

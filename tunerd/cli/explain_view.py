@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import expm1
 
 from rich import box
+from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -17,6 +18,7 @@ __all__ = ["AGAINST", "change_text", "plain", "show", "size"]
 WIDTH = 100
 """Where there is no terminal."""
 BAR = 24
+LONG = 30
 MOST_ROWS = 40
 AGAINST = {
     "incumbent": "the incumbent",
@@ -58,12 +60,14 @@ def _parts(made: Explanation) -> Iterator[RenderableType]:
 def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     permuted = overall.method == "permutation"
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("")
-    table.add_column("kind")
+    # Where it is narrow the bars are shorter, and names stay whole.
+    longest = max((len(plain(one.name)) for one in overall.matters[:MOST_ROWS]), default=0)
+    table.add_column("", no_wrap=longest <= LONG)
+    table.add_column("kind", no_wrap=True)
     unit = "" if made.ratios or not made.unit else f"\n{made.unit}"
     table.add_column(("error rises by" if permuted else "moves it by") + unit, justify="right")
     table.add_column("share", justify="right")
-    table.add_column("", no_wrap=True)
+    table.add_column("", max_width=BAR)
     if permuted:
         table.add_column("τ falls by", justify="right")
     fails = permuted and any((one.feasible or 0.0) >= SEEN for one in overall.matters)
@@ -72,7 +76,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     most = max((one.share for one in overall.matters), default=1.0) or 1.0
     row: list[RenderableType]
     for one in overall.matters[:MOST_ROWS]:
-        bar = "█" * round(BAR * one.share / most)
+        bar = Bar(most, 0.0, one.share)
         importance = _number(made, one.importance)
         name = Text(plain(one.name), overflow="fold")
         row = [name, one.group, importance, f"{one.share:.0%}", bar]
@@ -84,7 +88,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     if others := overall.matters[MOST_ROWS:]:
         importance = _number(made, sum(one.importance for one in others))
         share = sum(one.share for one in others)
-        bar = "█" * min(round(BAR * share / most), BAR)
+        bar = Bar(most, 0.0, min(share, most))
         table.add_row(f"and {len(others):,} more", "together", importance, f"{share:.0%}", bar)
     yield table
     tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
@@ -156,7 +160,7 @@ def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
     for change in one.changes:
         bar = "█" * round(BAR * abs(change.score) / most)
         style = "green" if change.score > 0 else "red"
-        feasible = f"{change.feasible:+.1%}" if abs(change.feasible) >= SEEN else ""
+        feasible = percent(change.feasible) if abs(change.feasible) >= SEEN else ""
         table.add_row(
             Padding.indent(Text(plain(change_text(change)), overflow="fold"), 3),
             percent(change.gain),
