@@ -185,3 +185,4 @@ def test_a_study_without_a_model_says_what_it_waits_for(
 ) -> None:
     said = tunerd("explain", "llm", "--settings", installation.file)
     assert (said.code, "no model yet" in said.err) == (1, True)
+    assert "running?" not in said.err  # nothing waits to be learned

@@ -166,6 +166,9 @@ def test_a_dry_run_sends_nothing(installation: Installation, tunerd: Tunerd) -> 
     assert "6 rows, of which 5 are jobs" in said.out
     assert "Nothing was sent" in said.out
     assert not (installation.folder / "tunerd-data" / "stream").exists()
+    one = table(installation.folder, *rows(1))
+    said = tunerd("import", "--settings", installation.file, "--dry-run", other, one)
+    assert "1 row, of which 1 is a job" in said.out
     assert not (installation.folder / "tunerd-data" / "imports").exists()
 
 

@@ -206,10 +206,13 @@ def _told(
 
 
 def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
+    from tunerd.report.words import plural
+
     metric = study.objective.metric
     statuses = ", ".join(f"{count:,} {status}" for status, count in told["statuses"].items())
     click.echo(
-        f"{study.name}: {told['rows']:,} rows, of which {told['usable']:,} are jobs "
+        f"{study.name}: {plural(told['rows'], 'row')}, of which {told['usable']:,} "
+        f"{'is a job' if told['usable'] == 1 else 'are jobs'} "
         f"({told['with_objective']:,} with {metric}; {statuses or 'none'})."
     )
     if told["repeated"]:

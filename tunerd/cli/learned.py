@@ -58,9 +58,10 @@ def read_learned(store: "Store", name: str) -> Learned:
     generation = store.generation(name, state.get("generation"))
     if generation is None or state.get("model") is None:
         learned = f"{row.learned_sequence:,} of its {row.last_sequence:,} jobs are learned"
+        waits = row.learned_sequence < row.last_sequence
         raise NoModelError(
             f"study {name} has no model yet: {learned}, and the first model follows five jobs "
-            "with an objective (is `tunerd run` running?)"
+            f"with an objective{' (is `tunerd run` running?)' if waits else ''}"
         )
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
     features = FeatureMap(study, _vocabulary(state))

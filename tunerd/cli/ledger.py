@@ -179,8 +179,10 @@ def _show(
     since: datetime,
     incomparable: int,
 ) -> None:
+    from tunerd.report.words import plural
+
     total = made.study
-    click.echo(f"{study.name} since {since:%Y-%m-%d %H:%M} UTC: {total.jobs:,} jobs")
+    click.echo(f"{study.name} since {since:%Y-%m-%d %H:%M} UTC: {plural(total.jobs, 'job')}")
     if incomparable:
         click.echo(f"  {incomparable:,} earlier ones were judged by another objective: left out.")
     if not total.jobs:
@@ -190,7 +192,7 @@ def _show(
     if total.promises:
         click.echo(
             f"Candidates: predicted {total.promised:+.1%}, realised {total.realised:+.1%} over"
-            f" {total.promises:,} jobs; {total.did_not_run:,} more did not run."
+            f" {plural(total.promises, 'job')}; {total.did_not_run:,} more did not run."
         )
     if total.gpu_hours:
         click.echo(
@@ -205,7 +207,7 @@ def _show(
         ahead = _ahead(study, states.get(key))
         lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
         hours = f", {one.saved - one.spent:+,.0f} GPU-hours" if one.gpu_hours else ""
-        click.echo(f"{key}: {one.jobs:,} jobs{lead}{hours}")
+        click.echo(f"{key}: {plural(one.jobs, 'job')}{lead}{hours}")
     if len(ranked) > SHOWN:
         click.echo(f"… and {len(ranked) - SHOWN:,} contexts more (--json has all)")
     introductions = _introductions(states, since)

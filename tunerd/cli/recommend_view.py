@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.cli.status_view import value_text
+from tunerd.report.words import plural
 
 __all__ = ["show_recommendation"]
 
@@ -62,7 +63,7 @@ def _table(said: Mapping[str, Any], unit: str) -> Table:
     left = f"{max(0.0, 1 - sum(one['share'] for one in said['candidates'])):.1%}"
     incumbent, baseline = said["incumbent"], said["baseline"]
     if incumbent is not None:
-        jobs = f"{incumbent['jobs']} jobs"
+        jobs = plural(incumbent["jobs"], "job")
         table.add_row("incumbent", left, _band(incumbent), "", jobs, _config(incumbent["config"]))
     elif baseline is not None:
         table.add_row("baseline", left, "–", "", "–", _config(baseline))

@@ -117,7 +117,8 @@ def simulate(
     plan = Plan(jobs, batch, start, tuple(range(seeds)), history, unknown)  # type: ignore[arg-type]
     table = measured(old.study, old.observations, min_configs)
     for why, count in table.left_out.items():
-        console.print(f"{count:,} jobs take no part: {why}", highlight=False, markup=False)
+        these = "1 job takes" if count == 1 else f"{count:,} jobs take"
+        console.print(f"{these} no part: {why}", highlight=False, markup=False)
     if not table.contexts:
         problem = f"no context has {min_configs} configurations; the most is {table.largest}"
         problem += ", and --min-configs says how many it takes"
