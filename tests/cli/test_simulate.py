@@ -76,6 +76,18 @@ def test_the_whole_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert timeless(simulated(folder, *options)) == timeless(told)
 
 
+def test_a_single_loop_has_no_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = folder / "jobs.csv"
+    header, *lines = table.read_text().splitlines()
+    one = [line for line in lines if line.startswith("8,")]
+    table.write_text("\n".join([header, *one]))
+    simulated(folder, "--jobs", "4", "--start", "4", "--seeds", "1")
+    shown = capsys.readouterr().out
+    assert "toy: 1 context, 1 seed, from nothing" in shown
+    assert "% to " not in shown
+    assert "–" in shown
+
+
 def test_history_of_the_others_is_a_better_start(folder: Path) -> None:
     options = ["--jobs", "6", "--start", "0", "--seeds", "1", "--min-configs", "20"]
     warm = simulated(folder, *options, "--history", "others")

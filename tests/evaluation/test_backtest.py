@@ -1,6 +1,7 @@
 """Splits and forecasters in, figures out: known answers, and tunerd's own predictors."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
 from tunerd.evaluation.importance import importance
 from tunerd.evaluation.judging import Truth
 from tunerd.evaluation.own import Live, Own, forecaster
+from tunerd.evaluation.plots import predicted
 from tunerd.evaluation.predicting import Forecaster, Foretold
 from tunerd.evaluation.results import Backtest, Result, backtest_schema, results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
@@ -48,6 +50,21 @@ def asked(
 
 def told(found: Sequence[Verdict]) -> list[Result]:
     return results(found)
+
+
+def test_numbers_beside_a_plot_stand_clear_of_each_other() -> None:
+    """Where all jobs lie within a factor of ten, axes had 2.25 × 10⁴, 2.5 × 10⁴, … on one spot."""
+    jobs = [
+        msgspec.structs.replace(one, metrics={STUDY.objective.metric: 21_000.0 * (1 + n / 60)})
+        for n, one in enumerate(random_jobs(50, sizes=(8,)))
+    ]
+    figure = predicted(STUDY, Truth.of(STUDY, jobs), asked([oracle(STUDY, jobs)], jobs))
+    (axes,) = (axes for axes in figure.axes if axes.get_visible())
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels(which="both")]
+    shown = sorted((box.x0, box.x1) for box in boxes if box.width > 0)
+    assert len(shown) >= 2
+    assert all(left[1] < right[0] for left, right in pairwise(shown))
 
 
 @pytest.mark.parametrize("split", ["random", "time", "group:n", "above:n=4", "curve"])

@@ -105,6 +105,10 @@ def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{100 * value:.1f} %"
 
 
+def _signed(value: float) -> str:
+    return f"{round(value, 3) + 0.0:+.3f}"  # no -0.000
+
+
 def _importance(title: str, listed: Sequence[Importance]) -> Table:
     """Groups, then the columns that matter most."""
     table = Table(
@@ -121,9 +125,9 @@ def _importance(title: str, listed: Sequence[Importance]) -> Table:
         within = one.kendall_tau_within
         table.add_row(
             one.name if one.column is None else f"  {one.name}",
-            f"{one.error:+.3f}",
-            f"{-one.kendall_tau:+.3f}",
-            "n/a" if within is None else f"{-within:+.3f}",
+            _signed(one.error),
+            _signed(-one.kendall_tau),
+            "n/a" if within is None else _signed(-within),
         )
     if len(columns) > MOST_COLUMNS:
         table.caption = f"… and {len(columns) - MOST_COLUMNS} more columns"

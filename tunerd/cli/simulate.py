@@ -159,9 +159,10 @@ def _played(
 
 def _plot(folder: Path, told: "Simulation", own: "Loops") -> None:
     from tunerd.evaluation.loop_plots import plot_contexts, plot_means
+    from tunerd.report.words import plural
 
     known = "nothing known" if told.history == "none" else "other contexts known"
-    title = f"{told.study}: {len(told.configurations)} contexts, {known}"
+    title = f"{told.study}: {plural(len(told.configurations), 'context')}, {known}"
     plot_means([own, told.random], title, told.start, folder / "regret.png")
     plot_contexts([own, told.random], title, told.start, folder / "regret_by_context.png")
 
@@ -179,15 +180,19 @@ def _show(told: "Simulation", own: "Loops", console: "Console") -> None:
         cells = []
         for one in (own, told.random):
             low, high = one.regret_band[str(n)]
-            cells += [f"{one.mean_regret[str(n)]:.2%}", f"{low:.1%} to {high:.1%}"]
+            # A single loop has no spread: its band has no width, which would look like certainty.
+            band = f"{low:.1%} to {high:.1%}" if len(one.curves) > 1 else "–"
+            cells += [f"{one.mean_regret[str(n)]:.2%}", band]
         table.add_row(str(n), *cells)
     console.print(table)
     for one in (own, told.random):
         near = one.jobs_to_5_percent
-        median = "more" if near.median is None else f"{near.median:g}"
-        line = (
-            f"{one.optimizer}: within 5 % of the best after {median} of {told.jobs} jobs (median)"
+        after = (
+            f"more than {told.jobs} jobs"
+            if near.median is None
+            else f"{near.median:g} of {told.jobs} jobs"
         )
+        line = f"{one.optimizer}: within 5 % of the best after {after} (median)"
         console.print(f"{line}, {near.share_reached:.0%} of loops got there", highlight=False)
     if own.seconds_per_suggestion is not None:
         seconds = f"{own.seconds_per_suggestion:.3f} s per suggestion"
@@ -200,7 +205,8 @@ def _title(told: "Simulation") -> str:
     known = "from nothing" if told.history == "none" else "all other contexts known"
     if told.unknown is not None:
         known = f"contexts with another {told.unknown} known"
-    return (
-        f"{told.study}: {len(told.configurations)} contexts, {len(told.seeds)} seeds, {known}; "
-        f"{told.start} random jobs, then {told.batch} a round"
-    )
+    from tunerd.report.words import plural
+
+    contexts, seeds = plural(len(told.configurations), "context"), plural(len(told.seeds), "seed")
+    start = f"{plural(told.start, 'random job')}, then {told.batch} a round"
+    return f"{told.study}: {contexts}, {seeds}, {known}; {start}"

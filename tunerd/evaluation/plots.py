@@ -51,6 +51,8 @@ def predicted(study: Study, truth: Truth, verdicts: Sequence[Verdict]) -> "Figur
         axes.set(xlim=ends, ylim=ends)
         if study.objective.scale == "log":
             axes.set(xscale="log", yscale="log")
+            if ends[1] < 10 * ends[0]:
+                _few_ticks(axes)
         seen = verdict.judged
         axes.set_title(
             f"{verdict.who}, {verdict.split}, {verdict.known} known\n"
@@ -61,6 +63,16 @@ def predicted(study: Study, truth: Truth, verdicts: Sequence[Verdict]) -> "Figur
         axes.set_xlabel(f"actual {study.objective.metric} {_unit(study)}")
         axes.set_ylabel("predicted")
     return figure
+
+
+def _few_ticks(axes: "Axes") -> None:
+    """Within a factor of ten matplotlib writes every tick as 2.25 × 10⁴, one over the other."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def amounts(split: str, results: Sequence[Result]) -> "Figure":
