@@ -16,7 +16,7 @@ from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
 from tunerd.evaluation.importance import importance
 from tunerd.evaluation.judging import Truth
 from tunerd.evaluation.own import Live, Own, forecaster
-from tunerd.evaluation.plots import predicted
+from tunerd.evaluation.plots import amounts, predicted
 from tunerd.evaluation.predicting import Forecaster, Foretold
 from tunerd.evaluation.results import Backtest, Result, backtest_schema, results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
@@ -65,6 +65,15 @@ def test_numbers_beside_a_plot_stand_clear_of_each_other() -> None:
     shown = sorted((box.x0, box.x1) for box in boxes if box.width > 0)
     assert len(shown) >= 2
     assert all(left[1] < right[0] for left, right in pairwise(shown))
+
+
+def test_a_panel_of_which_nothing_can_be_told_says_so() -> None:
+    jobs = random_jobs(60, sizes=tuple(range(1, 31)))
+    figure = amounts("curve", told(asked([oracle(STUDY, jobs)], jobs, "curve")))
+    for axes in figure.axes:
+        assert [text.get_text() for text in axes.texts] == ["too few jobs in each context to tell"]
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["30", "80%"]
+        assert axes.get_xlim()[0] < 30 < 48 < axes.get_xlim()[1]
 
 
 @pytest.mark.parametrize("split", ["random", "time", "group:n", "above:n=4", "curve"])

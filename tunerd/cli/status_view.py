@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tunerd.report.words import plural
+
 __all__ = ["show", "show_commands", "value_text"]
 
 
@@ -74,7 +76,7 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     if study["ended"]:
         text.append("  ended: nothing more is recommended", style="not bold yellow")
     unlearned = study["observations"] - study["learned"]
-    jobs = f"{study['observations']:,} in {study['contexts']:,} contexts"
+    jobs = f"{study['observations']:,} in {plural(study['contexts'], 'context')}"
     for name, value in (
         ("mode", f"{study['mode']}, generation {study['generation']}"),
         ("jobs", jobs + (f", {unlearned:,} not learned yet" if unlearned else "")),
