@@ -182,6 +182,16 @@ def test_statuses_are_mapped_and_strange_ones_by_their_results(tmp_path: Path) -
     assert "A GUESS, look at it, from whether there is a result: weird, odd." in text
 
 
+def test_jobs_that_have_not_ended_have_not_failed(tmp_path: Path) -> None:
+    words = ["COMPLETED", "RUNNING", "PENDING"]
+    rows = [
+        {"tp": n % 4 + 1, "state": words[n % 3], "tokens_per_s": None if n % 3 else speed}
+        for n, speed in enumerate(speeds(60))
+    ]
+    _, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert outcomes(study, table) == {"succeeded": 20, "cancelled": 40}
+
+
 @pytest.mark.parametrize(
     ("column", "good", "bad", "status"),
     [

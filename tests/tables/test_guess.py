@@ -288,12 +288,15 @@ def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
         ("03/14/2026 01:{:02d}:59 PM", "finished_at", "%m/%d/%Y %I:%M:%S %p"),
         ("3/14/2026 1:{:02d} PM", "finished_at", "%m/%d/%Y %I:%M %p"),
         ("46095.{:02d}42", "ignored", "auto"),
+        ("2026-03-14T13:{:02d}:59", "finished_at", "auto"),
     ],
 )
 def test_ends_as_spreadsheets_write_them(tmp_path: Path, end: str, role: str, form: str) -> None:
     rows = _rows(100, gpu=["a", "b"], tp=[1, 2, 4, 8], n_gpus=[8, 16, 32], goodput=_speed)
     for n, row in enumerate(rows):
         row["end"] = end.format(n % 60)
+    if role == "finished_at":
+        rows[7]["end"] = rows[70]["end"] = "Unknown"  # as Slurm has it while a job runs
     guesses = guessed(rows, tmp_path / "jobs.csv")
     assert roles(guesses)["end"] == role
     assert guesses.profile.column("end").form == form

@@ -20,7 +20,9 @@ _MEANINGS: dict[JobStatus, str] = {
     "failed": "crashed crash exception aborted abort killed bad wrong incorrect broken errored no"
     " segfault runtime_error compile_error compilation_error nan diverged dead unsuccessful",
     "timeout": "time_out timelimit time_limit exceeded hung hang",
-    "cancelled": "revoked stopped deleted user_cancelled",
+    # What has not ended says nothing either, and of Slurm's accounts such rows are a part.
+    "cancelled": "revoked stopped deleted user_cancelled running pending queued suspended"
+    " completing configuring",
     "preempted": "evicted requeued spot_interrupted",
     "node_failure": "node_failed hardware_error hw_error lost",
 }

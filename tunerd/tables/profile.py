@@ -271,12 +271,17 @@ _FORMS = (
 
 
 def _time_form(seen: Mapping[Raw, int]) -> str | None:
-    """The form in which a column has times; ``None`` when it has none."""
+    """The form in which a column has times; ``None`` when it has none.
+
+    A few words are no hindrance: Slurm ends a job that still runs at "Unknown".
+    """
     texts = [raw for raw in seen if isinstance(raw, str) and not _is_missing(raw)]
-    if not texts or len(texts) < len(seen) - 3 or not re.search(r"\d[-/.:]\d", texts[0]):
+    times = [text for text in texts if re.search(r"\d[-/.:]\d", text)]
+    words = len(texts) - len(times)
+    if not times or len(texts) < len(seen) - 3 or words > 3 or 4 * words > len(times):
         return None
     for form in _FORMS:
-        if all(_moment(text, form) is not None for text in texts):
+        if all(_moment(text, form) is not None for text in times):
             return form
     return None
 
