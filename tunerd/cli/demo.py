@@ -57,8 +57,8 @@ def demo(
 ) -> int:
     """Tune a simulated cluster and show what was gained.
 
-    Starts a daemon and a simulated cluster as separate processes over a real stream. Takes about
-    a minute; everything that it wrote stays in a folder that it names.
+    Starts a daemon and a simulated cluster as separate processes over a real stream. Takes a
+    minute or two; everything that it wrote stays in a folder that it names.
     """
     if bootstrap is not None and stream != "kafka":
         raise click.UsageError("--bootstrap goes with --stream kafka")
