@@ -103,6 +103,8 @@ def test_words_of_names(name: str, expected: tuple[str, ...]) -> None:
         ("GFLOPS", "GFLOP/s"),
         ("speed", ""),
         ("s", ""),
+        ("Throughput [k tok/s]", "k tokens/s"),
+        ("million_samples_per_s", "M samples/s"),
     ],
 )
 def test_units_of_names(name: str, unit: str) -> None:

@@ -269,6 +269,7 @@ _UNITS = {
     "rps": "requests/s", "iops": "operations/s", "fps": "frames/s", "gbps": "Gbit/s",
     "mbps": "Mbit/s", "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
+_THOUSANDS = {"k": "k ", "kilo": "k ", "thousand": "k ", "million": "M "}
 _SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
 
 
@@ -279,6 +280,8 @@ def unit_of(name: str) -> str:
         start = found.index("per", 1)
         head, tail = found[start - 1], [word for word in found[start:] if word != "per"]
         shown = _UNITS.get(head, _SHOWN.get(head, f"{head}s"))
+        if start > 1:
+            shown = _THOUSANDS.get(found[start - 2], "") + shown
         return "/".join([shown, *(_UNITS.get(one, _SHOWN.get(one, one)) for one in tail)])
     for word in reversed(found):
         if word in _UNITS and (len(found) > 1 or len(word) > 2):
