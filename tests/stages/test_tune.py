@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from tests.core.tuning import Inline
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
@@ -18,6 +19,8 @@ from tunerd.core.scores import MOST_ERROR
 from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.versions import parts_of
 from tunerd.store import open_store
 
 # -- learning and saying --------------------------------------------------------------------
@@ -77,6 +80,40 @@ def test_a_backlog_is_learned_in_bounded_steps(
     tuning.run(tuning.start())
     counts = [s.observations for s in tuning.heard.of(reports.Stepped) if s.observations]
     assert counts == [25, 25, 10]
+
+
+def test_a_backlog_that_takes_long_is_learned_in_short_steps_and_to_the_same_model(
+    tuning: Tuning,
+) -> None:
+    tuning.heard = Slow(tuning.time)
+    tuning.settings = TuneSettings(checkpoint_every=1)
+    tuning.publish()
+    tuning.add(random_jobs(200))
+    tuning.run(tuning.start())
+    counts = [s.observations for s in tuning.heard.of(reports.Stepped) if s.observations]
+    assert counts == [64, 64, 72]  # a portion takes three seconds
+    # The parent's deadline counts from the last of these: it is for what hangs.
+    assert len(tuning.heard.of(reports.Began)) >= 3 + 6
+    whole = Tuner(study(), Inline())
+    whole.learn(tuning.store.observations("toy", after=0, limit=200))
+    saved = tuning.store.study_state("toy")
+    assert saved is not None
+    assert whole.model is not None
+    parts = parts_of(tuning.store, "toy", saved.state["model"])
+    assert parts == whole.model.dump()
+
+
+class Slow(Heard):
+    """A machine that takes three seconds between any two words."""
+
+    def __init__(self, time: Time) -> None:
+        super().__init__()
+        self.time = time
+
+    def hear(self, report: reports.Report, /) -> None:
+        super().hear(report)
+        if isinstance(report, reports.Began):
+            self.time.pass_(seconds=3)
 
 
 def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:

@@ -220,7 +220,7 @@ class TuneSettings(Section):
     valid_days: Days = 7.0
     """A recommendation holds for so many days; it is renewed at half of that."""
     step_deadline_s: Seconds = 120.0
-    """A tuner process whose step takes longer than this is replaced."""
+    """A tuner process that gets no further within a step for longer than this is replaced."""
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
     keep_models: Count = 12

@@ -72,9 +72,9 @@ class Changes:
     served: str | None = None
     """Name of the checkpoint that the step began with."""
     swapped: bool = False
-    judged: Sequence[Judged] = ()
+    judged: tuple[Judged, ...] = ()
     """What was thought of the observations before they were learned."""
-    drift: Sequence[Change] = ()
+    drift: tuple[Change, ...] = ()
     """What the watch for drift found among them."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""

@@ -19,6 +19,7 @@ import msgspec
 from tunerd import logs, reports
 from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
+from tunerd.core.training import portions
 from tunerd.errors import FencedOutError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
@@ -32,7 +33,11 @@ from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study
 __all__ = ["Tune"]
 
 LEARN_MOST = 1000
-"""Observations learned in one step; a backlog is learned in steps of so many."""
+"""Observations learned in one step; a backlog is learned in steps of so many at most …"""
+LEARN_S = 5.0
+"""… and as far as this time goes: a portion of jobs of a study with a hundred parameters can take
+half a minute, and meanwhile other studies, requests and commands wait. Where a step is cut is in
+its row, and it is cut between portions: the same is learned."""
 HISTORY_SHARE = 4
 """Old jobs are learned at most a quarter of what is known at a time, so that nearly all are
 predicted first by a model that knows most of those before them: a report on the first day says how
@@ -175,11 +180,7 @@ class Tune:
         changes = Changes(served=books.model)
         fresh: tuple[str, ...] = ()
         if observations:
-            learned = books.tuner.learn(observations, books.recommended.advised)
-            changes.swapped, fresh = learned.swapped, learned.contexts
-            changes.judged, changes.drift = learned.judged, learned.drift
-            books.tuner.wake(learned.imported, self.now())
-            books.chain = books.chain.after(observations)
+            observations, fresh = self._learn(observations, books, changes)
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
@@ -217,6 +218,29 @@ class Tune:
         if found and found[0].history:
             return found[: max(HISTORY_LEAST, known // HISTORY_SHARE)]
         return found
+
+    def _learn(
+        self, found: Sequence[Observation], books: Books, changes: Changes
+    ) -> tuple[Sequence[Observation], tuple[str, ...]]:
+        """Learn observations, a portion at a time, until this step's time for it is over. Returns
+        those that were learned, and the contexts of live jobs among them."""
+        started, first = self.clock(), found[0].sequence
+        done, fresh = 0, dict[str, None]()
+        for begin, end in portions(first, found[-1].sequence):
+            if done and (self.stop() or self.clock() - started > LEARN_S):
+                break
+            # The parent's deadline is for what hangs: a backlog that takes long is no fault.
+            self.listener.hear(reports.Began(study=books.study.name))
+            portion = found[begin - first : end - first + 1]
+            learned = books.tuner.learn(portion, books.recommended.advised)
+            changes.swapped = changes.swapped or learned.swapped
+            changes.judged += learned.judged
+            changes.drift += learned.drift
+            fresh |= dict.fromkeys(learned.contexts)
+            books.tuner.wake(learned.imported, self.now())
+            done += len(portion)
+        books.chain = books.chain.after(found[:done])
+        return found[:done], tuple(fresh)
 
     def _importing(self, row: StudyRow, books: Books, learned: Sequence[Observation]) -> bool:
         """Whether old jobs were learned and more wait: contexts are searched when all have been,
