@@ -104,7 +104,7 @@ def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:
 def test_a_step_over_its_deadline_is_ended_and_its_study_is_named(watch: Watch) -> None:
     child = watch("began slow", "wait", step_deadline_s=0.2)
     child.until(lambda: bool(child.lost))
-    assert child.lost == [("slow", "its step took more than 0.2 s", False)]
+    assert child.lost == [("slow", "its step took more than 0.2 s (tune.step_deadline_s)", False)]
 
 
 def test_an_idle_child_has_no_deadline(watch: Watch) -> None:

@@ -158,7 +158,7 @@ class TunerProcess:
             self._listener.join(LAST_WORDS_S)  # which study was it?
         study = self._began[0] if self._began else ""
         cause = (
-            f"its step took more than {self.step_deadline_s:g} s"
+            f"its step took more than {self.step_deadline_s:g} s (tune.step_deadline_s)"
             if self._overdue
             else (
                 f"it was killed by signal {-status}" if status < 0 else f"it exited with {status}"
