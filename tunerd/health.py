@@ -90,4 +90,7 @@ class Health:
                     found.append(f"{name}: {state.trouble}")
                 elif state.has_work and silent > self.stalled_after_s:
                     found.append(f"{name}: has work and made no progress for {silent:.0f} s")
+                elif name == "tune" and silent > self.stalled_after_s:
+                    # Without work it says so every second; its deadline holds within a step only.
+                    found.append(f"{name}: its process has said nothing for {silent:.0f} s")
             return found
