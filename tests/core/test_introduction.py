@@ -120,6 +120,21 @@ def test_a_clearly_better_one_is_promoted_after_few_runs() -> None:
     assert np.median(runs) <= 6
 
 
+def test_what_comes_after_a_crowd_that_nobody_could_tell_apart_is_tested_all_the_same() -> None:
+    """People had run dozens of configurations twice each, all as fast as the incumbent."""
+    rng = np.random.default_rng(0)
+    context = Context()
+    for name in (f"own-{i}" for i in range(40)):
+        for _ in range(2):
+            context.ran(name, float(rng.normal(0, 0.02)))
+            context.ran("old", float(rng.normal(0, 0.02)))
+    assert len(context.introduction.duels) == 32
+    for i in range(60):
+        new = i % 10 == 0
+        context.ran("new" if new else "old", 0.15 * new + float(rng.normal(0, 0.02)))
+    assert ("new", "promoted") in context.outcomes
+
+
 def test_a_clearly_worse_one_is_withdrawn_and_stays_away() -> None:
     rng = np.random.default_rng(0)
     context = Context()

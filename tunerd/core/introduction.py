@@ -52,6 +52,7 @@ SECOND_LOOK = 3
 """Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
 was."""
 MOST_DUELS = 32
+"""Challengers of a context that are tested at a time."""
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
 MOST_FORMERS = 3
@@ -201,11 +202,20 @@ class Introduction:
         if duel is None:
             duel = self.duels[candidate_id] = Duel(sequence)
             if len(self.duels) > MOST_DUELS:
-                fewest = min(self.duels, key=lambda one: (self.duels[one].runs, one))
-                del self.duels[fewest]
+                self._make_room(candidate_id, sequence)
         if score is not None:
             duel.ran(score)
             duel.compare(self.noise)
+
+    def _make_room(self, newest: str, sequence: int) -> None:
+        """Drop the duel whose jobs come most seldom. Not the newest: where many had been run a few
+        times, nothing new could ever be tested."""
+        rates = {
+            cid: duel.runs / (sequence - duel.since + 1)
+            for cid, duel in self.duels.items()
+            if cid != newest
+        }
+        del self.duels[min(rates, key=lambda cid: (rates[cid], cid))]
 
     def _incumbent_ran(self, score: float) -> None:
         noise = self.noise
