@@ -1,10 +1,13 @@
 """From raw values to the matrix that models see."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from tests.core.contract import CONFIG, CONTEXT, CONTRACT, METRICS, job
+from tests.core.tuning import study
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap
 from tunerd.core.observation import Status, Value
@@ -143,3 +146,22 @@ def test_coordinates_measure_how_much_configurations_differ() -> None:
     apart = np.linalg.norm(spread[:200] - spread[200:], axis=1)
     # √2 on average if all combinations were feasible; the constraints of this context favour some.
     assert 0.9 < apart.mean() < 1.6
+
+
+def test_a_few_configurations_cost_little_however_many_values_a_category_has() -> None:
+    """A search asks some hundred times about a few of them."""
+
+    def seconds(values: int) -> float:
+        listed = ", ".join(f'"i{i}"' for i in range(values))
+        made = study(y=f'{{ type = "category", values = ["a", "b", "c", {listed}] }}')
+        features, space = FeatureMap(made), Space(made, {"n": 8})
+        codes = space.sample(8, np.random.default_rng(0))
+        took = []
+        for _ in range(5):
+            started = process_time()
+            X = features.candidates(space, codes).X
+            took.append(process_time() - started)
+        np.testing.assert_array_equal(column(features, X, "y"), codes[:, 1])
+        return min(took)
+
+    assert seconds(10_000) < 10 * seconds(100)

@@ -168,11 +168,22 @@ class FeatureMap:
         if values.texts is not None and source.type != "category":
             numbers = np.full(numbers.shape, NAN)  # the empty text: its context lacks it
         elif values.texts is not None:
-            codes = [self._vocabulary.code(source.name, t, learn=learn) for t in values.texts]
-            numbers = np.array([*codes, NAN])[values.values]
+            numbers = self._codes(source, values, values.texts, learn)[values.values]
         if values.undefined is not None:
             numbers = np.where(values.undefined, NAN, numbers)
         return numbers if source.repeat else numbers.reshape(-1, 1)
+
+    def _codes(
+        self, source: Source, values: Values, texts: Sequence[str], learn: bool
+    ) -> FloatArray:
+        """Code of each text, and NaN for −1. Where nothing is learned only what occurs is looked
+        up: a search asks about a handful of a category's ten thousand values at a time."""
+        codes = np.full(len(texts) + 1, NAN)
+        occurs = np.full(len(codes), learn)
+        occurs[values.values] = True
+        for place in np.flatnonzero(occurs[:-1]).tolist():
+            codes[place] = self._vocabulary.code(source.name, texts[place], learn=learn)
+        return codes
 
 
 def _sources(study: "Study") -> list[Source]:

@@ -44,6 +44,11 @@ class Layout:
             for parameter in study.parameters
             if parameter.type != "category"
         }
+        self._texts = {
+            parameter.name: tuple(map(str, parameter.choices))
+            for parameter in study.parameters
+            if parameter.type == "category"
+        }
 
     def column(self, parameter: Parameter, codes: Codes) -> Column:
         """Return a parameter's column from its own codes, (n, repeat)."""
@@ -52,7 +57,7 @@ class Layout:
         if parameter.name in self.missing:
             undefined = somewhere(codes == len(parameter.choices))
         if parameter.type == "category":
-            texts = tuple(map(str, parameter.choices))
+            texts = self._texts[parameter.name]
             return Column(codes if undefined is None else codes % len(texts), undefined, texts)
         return Column(self._choices[parameter.name][codes], undefined)
 
