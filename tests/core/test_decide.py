@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -113,6 +114,32 @@ def test_the_incumbent_is_the_best_estimate_and_not_the_luckiest_run() -> None:
     assert advice.incumbent.jobs == 9
     assert [c.kind for c in advice.candidates] == [Kind.CONFIRM]
     assert advice.candidates[0].config == config(2)
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_nothing_is_a_share_of_an_incumbent_that_always_gave_0(
+    goal: Literal["maximize", "minimize"],
+) -> None:
+    """Its estimate is a hair's breadth off; on a linear scale a gain over that was 3,908 %."""
+    objective = replace(STUDY.objective, scale="linear", goal=goal)
+    study: Study = replace(STUDY, objective=objective)
+    evidence = Evidence()
+    nothing = tried(evidence, 1, *[0.0] * 9, belief=Estimate(-6e-10, 1e-3))
+    maybe = tried(evidence, 2, 0.02, belief=Estimate(0.02, 0.05))
+    found = [prospect(3, mean=0.5), prospect(4, mean=-0.5)]
+    introduction = Introduction(incumbent=nothing.candidate_id, established=True)
+    advice = decide(study, evidence, [nothing, maybe], found, None, introduction=introduction)
+    assert advice.incumbent is not None
+    assert str(advice.incumbent.median) == "0.0"
+    assert advice.incumbent.low < 0 < advice.incumbent.high
+    kinds = {c.config["x"]: (c.kind, c.gain) for c in advice.candidates}
+    assert kinds == {2: (Kind.CONFIRM, None), 3: (Kind.EXPLOIT, None), 4: (Kind.EXPLORE, None)}
+    assert "%" not in advice.reason
+    assert "may as well give 0" in advice.reason
+    some = replace(nothing, estimate=Estimate(0.1, 1e-3))
+    told = decide(study, evidence, [some, maybe], found, None, introduction=introduction)
+    assert all(c.gain is not None for c in told.candidates)
+    assert "%" in told.reason
 
 
 def test_better_predictions_are_exploited_and_worse_ones_only_explored() -> None:

@@ -7,12 +7,12 @@ does; where neither can, the challenger wins: it was built from more jobs, or fr
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.bands import HALF
 from tunerd.core.scores import kendall, within_contexts
 
 __all__ = ["Contest", "Scored", "Told", "contest"]
@@ -22,8 +22,6 @@ FEW = 12
 CLEAR = 1.0
 """Standard errors by which a difference must pass zero. One, not two: keeping the better of two
 models that are close is worth more than never being wrong about which it is."""
-HALF = NormalDist().inv_cdf(0.9)
-"""Half width of the 80 % band in standard deviations of a normal."""
 
 
 @dataclass(frozen=True, slots=True)

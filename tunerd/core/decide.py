@@ -14,23 +14,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tunerd.core.evidence import Estimate, Evidence
+from tunerd.core.bands import BAND
+from tunerd.core.evidence import Estimate, Evidence, Z
 from tunerd.core.introduction import Challenge, Introduction, elect
 from tunerd.core.observation import Value
 from tunerd.core.prospects import UNHELD, Held, Prospect, Rival, Wanted
-from tunerd.core.reasons import reason_for
+from tunerd.core.reasons import in_percent, reason_for
 from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
 from tunerd.core.study import Study
 
-__all__ = ["BAND", "Advice", "decide", "gist", "says_the_same", "side_by_side"]
+__all__ = ["Advice", "decide", "gist", "says_the_same", "side_by_side"]
 
+NOTHING = 0.01
+"""Part of a band's half width below which its middle is told as 0: else what has always been 0 is
+told as -6e-10."""
 LARGEST = 1e300
 """What is published in the place of an infinite number, which JSON does not have."""
-BAND = 0.8
-"""Share of jobs that a published band should hold."""
-_Z = 1.2815515655446004
-"""Half width of that band in standard deviations of a normal: Φ⁻¹(0.9)."""
-
 MAX_CANDIDATES = 5
 """With three or more, one failing at once is no disaster; with many, none gets enough jobs …"""
 MOST_SHARE = 0.08
@@ -131,6 +130,8 @@ def decide(
         candidates = _share(candidates, study.explore_share)
     if wanted is not None:
         candidates = _with_wanted(study, candidates, wanted, incumbent)
+    if incumbent is not None and not in_percent(study, incumbent):
+        candidates = [replace(c, gain=None) for c in candidates]
     return Advice(
         candidates=tuple(candidates),
         incumbent=_stated(study, incumbent),
@@ -310,8 +311,10 @@ def _band(study: Study, belief: Estimate) -> tuple[float, float, float]:
 
     Always finite: after a handful of jobs a spread can be such that e to its power is not.
     """
-    scores = (belief.mean, belief.mean - _Z * belief.sd, belief.mean + _Z * belief.sd)
+    scores = (belief.mean, belief.mean - Z * belief.sd, belief.mean + Z * belief.sd)
     median, *ends = (min(max(study.metric_value(s), -LARGEST), LARGEST) for s in scores)
+    if study.may_be_zero(belief.mean, NOTHING * Z * belief.sd):
+        median = 0.0
     return median, min(ends), max(ends)
 
 
@@ -331,7 +334,7 @@ def _gain(study: Study, belief: Estimate, incumbent: Rival | None, overrated: fl
 def _gain_by(study: Study, difference: float, sd: float, against: float, overrated: float) -> Gain:
     return Gain(
         median=study.gain(against + difference, against),
-        low=study.gain(against + difference - _Z * sd, against) - overrated,
+        low=study.gain(against + difference - Z * sd, against) - overrated,
     )
 
 

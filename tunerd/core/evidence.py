@@ -24,6 +24,7 @@ __all__ = [
     "Estimate",
     "Evidence",
     "Trial",
+    "Z",
     "estimate",
     "estimates",
     "noise_of_repeats",
@@ -51,6 +52,8 @@ MOST_BEGUN = 8
 CARRIED = 0.5
 """Runs that what a configuration was worth before a drift counts as, as for the watch
 (:meth:`tunerd.core.drift.here.Here.begin_again`)."""
+Z = 1.2815515655446004
+"""Half width of an 80 % band in standard deviations of a normal: Φ⁻¹(0.9)."""
 TINY = 1e-150
 """In the place of a standard deviation of 0, of which one cannot be divided by the square."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.decide import Advice
-from tunerd.core.evidence import Evidence
+from tunerd.core.evidence import Evidence, Z
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Incumbent
 from tunerd.core.study import Study
@@ -34,8 +34,6 @@ HARM = 0.05
 run."""
 CLOSE = 0.01
 """Configurations whose mean gain differs by less are told apart by their worst."""
-_Z = 1.2815515655446004
-"""Φ⁻¹(0.9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def entry(study: Study, configs: Sequence[dict[str, Value]], seen: Sequence[Seen
     middle = np.where(counted, gains, 0.0).sum(axis=0) / number
     worst = np.where(counted, gains, math.inf).min(axis=0)
     around = np.where(counted, (gains - middle) ** 2 + spread**2, 0.0).sum(axis=0) / number
-    low = middle - _Z * np.sqrt(around / number)
+    low = middle - Z * np.sqrt(around / number)
     measured = (jobs > 0).sum(axis=0) >= MEASURED_IN
     sound = measured & (safe >= study.min_feasible) & (low > 0)
     if not sound.any():

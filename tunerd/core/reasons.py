@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from tunerd.core.evidence import Evidence
+from tunerd.core.evidence import Evidence, Z
 from tunerd.core.introduction import Introduction, Verdict, elect
 from tunerd.core.prospects import Held, Rival, Wanted
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study
 
-__all__ = ["reason_for"]
+__all__ = ["in_percent", "reason_for"]
 
 MOST_LIMITS = 3
 """Limits that a reason names."""
@@ -23,6 +23,12 @@ _OUTCOMES = {
     "failed": "Last withdrawn: a configuration that often does not run.",
     "returned": "The incumbent is back: what had replaced it did not keep up over {runs}.",
 }
+
+
+def in_percent(study: Study, incumbent: Rival) -> bool:
+    """Whether gains over the incumbent can be told as shares of what it gives."""
+    estimate = incumbent.estimate
+    return not study.may_be_zero(estimate.mean, Z * estimate.sd)
 
 
 def reason_for(
@@ -71,29 +77,28 @@ def _why(
             )
         return f"First guesses from what other contexts showed; {jobs}."
     best = _telling(candidates)
-    if best is None or best.gain is None:  # pragma: no cover - there is an incumbent
-        return f"{jobs}."
     against = f"the incumbent ({_many(incumbent.trial.runs, 'run')})"
-    how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
-    if overrated >= WORTH_SAYING:
-        how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
+    how = f"{against} may as well give 0, of which no gain is a share"
+    if best.gain is not None:
+        how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
+        if overrated >= WORTH_SAYING:
+            how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
     if best.kind is Kind.CONFIRM:
         return f"Tests what may be better before it may become the incumbent: {how}; {jobs}."
     if best.kind is Kind.EXPLOIT:
         return f"Predicted better: {how}; {jobs}."
     return (
         "Keep the incumbent: no gain is certain to be above zero, candidates are there to learn"
-        f" from; the best of them {how}; {jobs}."
+        f" from; {'' if best.gain is None else 'the best of them '}{how}; {jobs}."
     )
 
 
-def _telling(candidates: Sequence[Candidate]) -> Candidate | None:
+def _telling(candidates: Sequence[Candidate]) -> Candidate:
     """The candidate that a reason speaks of."""
-    for kind in (Kind.CONFIRM, Kind.EXPLOIT, Kind.EXPLORE):
-        same = [c for c in candidates if c.kind is kind and c.gain is not None]
-        if same:
-            return max(same, key=lambda c: c.gain.median if c.gain else -math.inf)
-    return None
+    order = (Kind.CONFIRM, Kind.EXPLOIT, Kind.EXPLORE)
+    first = min((c.kind for c in candidates), key=order.index)
+    same = [c for c in candidates if c.kind is first]
+    return max(same, key=lambda c: c.gain.median if c.gain else -math.inf)
 
 
 def _verdict(study: Study, last: Verdict) -> str:
@@ -119,8 +124,9 @@ def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
         said.append("All that was measured here breaks them.")
     elif best is not None and incumbent is not None:
         gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
+        by = f"{gain:.1%} " if in_percent(study, incumbent) else ""
         if gain > 0:
-            said.append(f"They rule out a measured configuration that is {gain:.1%} better.")
+            said.append(f"They rule out a measured configuration that is {by}better.")
     if held.baseline:
         said.append("They rule out the baseline.")
     return said

@@ -101,7 +101,11 @@ class Candidate:
     feasible: Annotated[
         float | None, "Probability that it runs, between 0 and 1; null when nothing is known."
     ] = None
-    gain: Annotated[Gain | None, "Null when there is no incumbent or no prediction."] = None
+    gain: Annotated[
+        Gain | None,
+        "Null when there is no incumbent or no prediction, or where the incumbent may as well give "
+        "0, of which nothing is a share.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

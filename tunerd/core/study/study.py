@@ -158,6 +158,11 @@ class Study:
         gain = (score - reference) / base if base else 0.0
         return max(-LARGEST_GAIN, min(gain, LARGEST_GAIN))
 
+    def may_be_zero(self, score: float, uncertainty: float) -> bool:
+        """Whether a metric may as well be 0, as only one on a linear scale can: then nothing is a
+        share of it."""
+        return self.objective.scale == "linear" and abs(score) <= uncertainty
+
     def scores_like(self, other: "Study") -> bool:
         """Whether a score means the same under both, so that one can be held against the other."""
         own, its = self.objective, other.objective
