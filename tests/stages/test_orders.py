@@ -624,6 +624,26 @@ def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
     assert tuning.lines.of("round closed") == []
 
 
+def test_a_round_does_not_wait_while_it_is_paused(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    tuning.command(
+        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
+    )
+    tuning.run(tune)
+    tuning.run(tune, hours=30)
+    tuning.command("pause", context={"n": 8})
+    tuning.run(tune)
+    tuning.run(tune, days=5)
+    tuning.command("resume", context={"n": 8})
+    tuning.run(tune)
+    tuning.run(tune, hours=30)
+    assert tuning.said(8).round == 0
+    assert tuning.lines.of("round closed") == []
+    tuning.run(tune, hours=49)
+    assert tuning.said(8).round == 1
+
+
 def test_a_context_without_jobs_is_let_go_without_waiting_for_a_renewal(tuning: Tuning) -> None:
     tuning.settings = TuneSettings(active_days=1.0)
     published(tuning)

@@ -462,14 +462,20 @@ class Tuner:
         self.look_again([key])
         return missing
 
-    def close_overdue(self, keys: Iterable[str], now: datetime) -> dict[str, int]:
-        """Close rounds that wait in vain, among those of these contexts, which schedulers can see.
-        Says how many runs were given up where."""
+    def close_overdue(self, visible: Collection[str], now: datetime) -> dict[str, int]:
+        """Close rounds that wait in vain, among those of contexts whose round schedulers can see;
+        no other waits, as while it is paused. Says how many runs were given up where."""
         closed = {}
-        for key in keys:
-            campaign = self.contexts[key].campaign if key in self.contexts else None
-            if campaign is not None and (given_up := campaign.close_if_overdue(now)):
+        for key, state in self.contexts.items():
+            if (campaign := state.campaign) is None:
+                continue
+            before = campaign.waits_since
+            if key not in visible:
+                campaign.waits_since = None
+            elif given_up := campaign.close_if_overdue(now):
                 closed[key] = given_up
+            if campaign.waits_since != before:
+                self.touched.add(key)
         self.look_again(closed)
         return closed
 
