@@ -327,6 +327,24 @@ def test_a_former_incumbent_is_soon_run_again_after_a_drift() -> None:
     assert shares[7] == pytest.approx(2 * shares[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("established", [True, False])
+def test_a_former_incumbent_is_named_once_though_it_is_tested_or_leads_by_now(
+    established: bool,
+) -> None:
+    evidence, rivals, introduction = served(0.5)
+    tested, leads = rivals[-1], introduction.incumbent
+    again = [
+        replace(prospect(5), again=True, config=one.trial.config, candidate_id=one.candidate_id)
+        for one in rivals
+        if one is tested or one.candidate_id == leads
+    ]
+    introduction.established = established
+    advice = decide(STUDY, evidence, rivals, again, None, introduction=introduction)
+    assert [(c.candidate_id, c.kind) for c in advice.candidates] == [
+        (tested.candidate_id, Kind.CONFIRM)
+    ]
+
+
 def test_a_better_looking_run_makes_no_incumbent_where_one_is_established() -> None:
     evidence, rivals, introduction = served(0.5)
     advice = decide(STUDY, evidence, rivals, [], None, introduction=introduction)

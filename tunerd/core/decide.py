@@ -108,11 +108,15 @@ def decide(
         incumbent = elect(usable)
     else:
         incumbent = next((r for r in usable if r.candidate_id == introduction.incumbent), None)
+    careful = introduction if introduction and introduction.established and incumbent else None
+    tested = _tested(study, usable, careful) if careful else _to_confirm(study, usable, incumbent)
+    confirming = [_confirming(study, r, incumbent, overrated, c) for r, c in tested]
+    # A former incumbent that has to be run again may be tested already, or lead once more.
+    named = {c.candidate_id for c in confirming} | {incumbent and incumbent.candidate_id}
     fresh = _fresh(study, evidence, prospects, incumbent)
-    if introduction is not None and introduction.established and incumbent is not None:
-        tested = _tested(study, usable, introduction)
-        confirming = [_confirming(study, r, incumbent, overrated, c) for r, c in tested]
-        room = MAX_SERVED + 1 - max(len(tested), 1)
+    fresh = [p for p in fresh if p.candidate_id not in named]
+    if careful:
+        room = MAX_SERVED + 1 - max(len(confirming), 1)
         again = [p for p in fresh if p.again][: room - 1]
         others = [p for p in fresh if not p.again]
         chosen = again + _choose(others, room - len(again))
@@ -123,11 +127,9 @@ def decide(
         parts |= {p.candidate_id: AGAIN for p in again} | dict.fromkeys(drawn, DRAWN)
         candidates = _weighed([*confirming, *proposed], study.explore_share, parts)
     else:
-        confirm = _to_confirm(study, usable, incumbent)
-        chosen = _choose(fresh, side_by_side(study) - len(confirm))
-        candidates = [_confirming(study, rival, incumbent, overrated) for rival in confirm]
-        candidates += [_proposing(study, p, incumbent, overrated) for p in chosen]
-        candidates = _share(candidates, study.explore_share)
+        chosen = _choose(fresh, side_by_side(study) - len(confirming))
+        proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
+        candidates = _share([*confirming, *proposed], study.explore_share)
     if wanted is not None:
         candidates = _with_wanted(study, candidates, wanted, incumbent)
     if incumbent is not None and not in_percent(study, incumbent):
@@ -181,7 +183,7 @@ def _untried(evidence: Evidence, candidate_id: str) -> bool:
 
 def _tested(
     study: Study, usable: Sequence[Rival], introduction: Introduction
-) -> list[tuple[Rival, Challenge]]:
+) -> Sequence[tuple[Rival, Challenge | None]]:
     """What was run beside the incumbent and may well be better."""
     by_id = {r.candidate_id: r for r in usable if r.feasible >= study.min_feasible}
     open_questions = [
@@ -192,7 +194,10 @@ def _tested(
     return open_questions[:MAX_TESTED]
 
 
-def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) -> list[Rival]:
+def _to_confirm(
+    study: Study, rivals: Sequence[Rival], incumbent: Rival | None
+) -> Sequence[tuple[Rival, Challenge | None]]:
+    """What was hardly run and looks better than the incumbent."""
     if incumbent is None:
         return []
     open_questions = [
@@ -203,7 +208,8 @@ def _to_confirm(study: Study, rivals: Sequence[Rival], incumbent: Rival | None) 
         and r.feasible >= study.min_feasible
         and r.estimate.mean > incumbent.estimate.mean
     ]
-    return sorted(open_questions, key=lambda r: -r.estimate.mean)[:2]
+    best = sorted(open_questions, key=lambda r: -r.estimate.mean)[:MAX_TESTED]
+    return [(r, None) for r in best]
 
 
 def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
@@ -287,8 +293,8 @@ def _confirming(
     study: Study,
     rival: Rival,
     incumbent: Rival | None,
-    overrated: float = 0.0,
-    challenge: Challenge | None = None,
+    overrated: float,
+    challenge: Challenge | None,
 ) -> Candidate:
     gain = _gain(study, rival.estimate, incumbent, overrated)
     if challenge is not None and incumbent is not None:
