@@ -58,6 +58,20 @@ def test_it_is_renewed_and_outlives_a_restart(tuning: Tuning) -> None:
     assert from_bytes(tuning.rows()[NAME].value.encode()).state is State.WITHDRAWN
 
 
+def test_an_order_has_it_made_again_and_a_restart_under_the_order_has_not(tuning: Tuning) -> None:
+    tune = knowing(tuning)
+
+    def made() -> int:
+        return sum(NAME in step.contexts for step in tuning.store.steps(NAME, limit=1000))
+
+    before = made()
+    tuning.command("forbid", context={}, config={"x": 7})
+    tuning.run(tune)
+    assert made() == before + 1
+    tuning.run(tuning.start())
+    assert made() == before + 1
+
+
 def test_it_is_silent_while_any_context_is_paused(tuning: Tuning) -> None:
     tune = knowing(tuning)
     tuning.command("pause", context={"n": 8})

@@ -488,8 +488,6 @@ class Tuner:
 
     def impose(self, orders: Orders) -> None:
         """Keep to these orders from now on."""
-        if orders.standing != self.orders.standing:
-            self.fallback.waiting_since = max(self.sequence, 1)
         self._advisor.impose(orders)
 
     def wake(self, keys: Iterable[str], now: datetime) -> None:

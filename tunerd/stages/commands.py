@@ -188,7 +188,9 @@ class Desk:
         return self.books.tuner.orders
 
     def _impose(self, orders: Orders) -> None:
-        self.books.tuner.impose(orders)
+        tuner = self.books.tuner
+        tuner.impose(orders)
+        tuner.fallback.waiting_since = max(tuner.sequence, 1)
         self.books.obeyed = False
         for key, number in list(self.changes.approved.items()):
             if held := self._held(key):  # nothing of it has gone out yet
