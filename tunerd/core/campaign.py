@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from tunerd.core.observation import Value
 
@@ -112,11 +113,9 @@ class Campaign:
         return asdict(self)
 
     @classmethod
-    def load(cls, state: Mapping[str, object]) -> "Campaign":
+    def load(cls, state: Mapping[str, Any]) -> "Campaign":
         """Build from what :meth:`dump` gave."""
-        values = dict(state)
-        asks = values.pop("asks")
-        assert isinstance(asks, list)
+        values = {**state, "asks": [Ask(**ask) for ask in state["asks"]]}
         if values.get("min_feasible") is None:  # begun when there was no such choice
             values["min_feasible"] = MIN_FEASIBLE
-        return cls(**values, asks=[Ask(**ask) for ask in asks])  # type: ignore[arg-type]
+        return cls(**values)

@@ -94,10 +94,8 @@ class Trial:
         self.latest = (*self.latest, (score, weight))
         if len(self.latest) > LATEST:
             # What is wild stays cut, once it cannot be seen among the others any more.
-            (value, one), reach = (
-                self.latest[0],
-                CUT * apart(np.array(self.latest)[:, 0]) or math.inf,
-            )
+            value, one = self.latest[0]
+            reach = CUT * apart(np.array(self.latest)[:, 0]) or math.inf
             value = min(max(value, self.mean - reach), self.mean + reach)
             mean, total = self.older[0], self.older[1] + one
             self.latest = self.latest[1:]
@@ -287,19 +285,13 @@ class Evidence:
         return {"jobs": self.jobs, "apart": self.apart, "begun": begun, "trials": trials}
 
     @classmethod
-    def load(cls, state: Mapping[str, object]) -> "Evidence":
+    def load(cls, state: Mapping[str, Any]) -> "Evidence":
         """Build from what :meth:`dump` gave."""
         evidence = cls()
-        jobs, trials, apart = state["jobs"], state["trials"], state["apart"]
-        assert isinstance(apart, list)
-        assert isinstance(jobs, int)
-        assert isinstance(trials, dict)
-        evidence.jobs = jobs
-        evidence.apart = list(apart)
-        begun = state.get("begun", [])  # older states have none
-        assert isinstance(begun, list)
-        evidence.begun = [(since, moved) for since, moved in begun]
-        evidence.trials = {key: _trial(trial) for key, trial in trials.items()}
+        evidence.jobs = state["jobs"]
+        evidence.apart = list(state["apart"])
+        evidence.begun = [(since, moved) for since, moved in state.get("begun", [])]  # older: none
+        evidence.trials = {key: _trial(trial) for key, trial in state["trials"].items()}
         return evidence
 
     def _forget_some(self, newest: str) -> None:

@@ -362,9 +362,8 @@ class Introduction:
         if untested is None:
             return
         by_id = {one.candidate_id: one for one in measured}
-        former = by_id.get(untested.former)
-        for cid, runs in untested.runs.items() if former else ():
-            one = by_id.get(cid)
+        for cid, runs in untested.runs.items():
+            one, former = by_id.get(cid), by_id.get(untested.former)
             if one is None or former is None or one.trial.runs == runs:
                 continue
             untested.runs[cid] = one.trial.runs

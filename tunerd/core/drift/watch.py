@@ -10,6 +10,7 @@ for what permuting history does not show (work that hangs together over hours).
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -100,7 +101,7 @@ class Watch:
         self._levels = {name: Calibrated(budget) for name in ("here", "study", "order", "failing")}
 
     def see(
-        self, judged: "Sequence[Judged]", jobs: Sequence[Ran], places: Mapping[str, Any]
+        self, judged: "Sequence[Judged]", jobs: Sequence[Ran], places: Mapping[str, Place]
     ) -> list[Change]:
         """Take in jobs in their order, each as it was judged before it was learned.
 
@@ -123,12 +124,12 @@ class Watch:
         return [
             one.drift
             for one in self.active
-            if one.drift.kind in ("speed", "ranks") and one.drift.concerns(context_key)
+            if one.drift.of_speed and one.drift.concerns(context_key)
         ]
 
     # -- one job ----------------------------------------------------------------------------
 
-    def _see(self, one: "Judged", ran: Ran, places: Mapping[str, Any]) -> list[Change]:
+    def _see(self, one: "Judged", ran: Ran, places: Mapping[str, Place]) -> list[Change]:
         at: Moment = (one.sequence, one.finished_at.timestamp())
         here: Here = places[one.context_key].watched
         alarms: list[Drift] = []
@@ -141,7 +142,7 @@ class Watch:
         return [self._noted(drift, one) for drift in alarms] + self._what_is_over(one, places)
 
     def _look_at_speed(
-        self, one: "Judged", ran: Ran, here: Here, at: Moment, places: Mapping[str, Any]
+        self, one: "Judged", ran: Ran, here: Here, at: Moment, places: Mapping[str, Place]
     ) -> list[Drift]:
         told = one.outcome
         assert told.score is not None
@@ -192,7 +193,7 @@ class Watch:
             level=self._share_of(level, [here]),
         )
 
-    def _slower_everywhere(self, one: "Judged", places: Mapping[str, Any]) -> list[Drift]:
+    def _slower_everywhere(self, one: "Judged", places: Mapping[str, Place]) -> list[Drift]:
         """The study as a whole moved: in all contexts, or in those that lean most."""
         since = self._speed.since
         sign = 1.0 if STUDY[self._speed.best] > 0 else -1.0
@@ -227,7 +228,7 @@ class Watch:
         scores = [one.score for here in heres for one in here.lately]
         return None if min(scores) < 0.0 < max(scores) else level
 
-    def _other_order(self, one: "Judged", places: Mapping[str, Any]) -> Drift:
+    def _other_order(self, one: "Judged", places: Mapping[str, Place]) -> Drift:
         since, parameter = self._order.rise.since, self._order.parameter
         self._forget_votes(since[0], None)
         for place in places.values():
@@ -237,7 +238,7 @@ class Watch:
         return self._drift("ranks", one, since, parameter=parameter)
 
     def _look_at_failures(
-        self, one: "Judged", here: Here, at: Moment, places: Mapping[str, Any]
+        self, one: "Judged", here: Here, at: Moment, places: Mapping[str, Place]
     ) -> list[Drift]:
         told = one.outcome
         if told.ran is None:
@@ -332,7 +333,7 @@ class Watch:
             level=level,
         )
         name = drift_id(self.study.name, kind, found.place, one.sequence)
-        return Drift(**{**_fields(found), "drift_id": name})
+        return replace(found, drift_id=name)
 
     def _noted(self, drift: Drift, one: "Judged") -> Change:
         """A drift is new, or one that was known has grown."""
@@ -347,7 +348,7 @@ class Watch:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def _what_is_over(self, one: "Judged", places: Mapping[str, Any]) -> list[Change]:
+    def _what_is_over(self, one: "Judged", places: Mapping[str, Place]) -> list[Change]:
         told = one.outcome
         changes = []
         for following in list(self.active):
@@ -473,7 +474,3 @@ def _gains(u: Any, alternatives: Sequence[float]) -> Any:
 
 def _crc(context_key: str) -> int:
     return zlib.crc32(context_key.encode())
-
-
-def _fields(drift: Drift) -> dict[str, Any]:
-    return {name: getattr(drift, name) for name in Drift.__dataclass_fields__}

@@ -94,11 +94,8 @@ class _Cycle:
         self.size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
         self.steps = min(options.steps, max(scored.left // (count * self.size), 1))
         self.space, self.scored, self.rng = space, scored, rng
-        self.policies, self.changes, self.groups = (
-            Policies(space, count),
-            Changes(space),
-            common(space),
-        )
+        self.policies, self.changes = Policies(space, count), Changes(space)
+        self.groups = common(space)
         width = sum(self.groups.shape)
         self.adam = _Adam((count, width), options.learning_rate)
         self.idle = np.zeros(count, np.int64)
