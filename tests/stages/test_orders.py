@@ -624,6 +624,19 @@ def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
     assert tuning.lines.of("round closed") == []
 
 
+def test_a_round_waits_on_through_restarts(tuning: Tuning) -> None:
+    published(tuning)
+    tune = tuning.start()
+    tuning.command(
+        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
+    )
+    tuning.run(tune)
+    tuning.run(tune)
+    for _ in range(2):
+        tuning.run(tuning.start(), hours=25)
+    assert tuning.said(8).round == 1
+
+
 def test_a_round_does_not_wait_while_it_is_paused(tuning: Tuning) -> None:
     published(tuning)
     tune = tuning.start()

@@ -204,6 +204,7 @@ class Tune:
             or changes.lapsed
             or changes.outlived
             or books.anew
+            or books.tuner.touched
         )
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
