@@ -149,7 +149,7 @@ def _compute(
     from tunerd.errors import NothingFeasibleError
     from tunerd.events import to_bytes
     from tunerd.stages.answering import compute_answer
-    from tunerd.stages.books import open_books
+    from tunerd.stages.opening import open_books
 
     with ThreadPoolExecutor(1) as background:
         books = open_books(store, study.name, 0, background, "", settings.tune, _quiet)

@@ -19,7 +19,7 @@ from tunerd.stages.books import Books, Changes
 from tunerd.stages.recommended import Said
 from tunerd.store import RequestRow, Store, Transaction
 
-__all__ = ["answer_requests", "compute_answer", "paused_reason"]
+__all__ = ["answer_requests", "compute_answer"]
 
 KEEP = timedelta(days=30)
 """How long an answered request is remembered: who sends it again within that gets no second
@@ -55,7 +55,7 @@ def compute_answer(
     tuner = books.tuner
     _learn_rest(books, store)
     key = tuner.ask(context, now)
-    if paused := paused_reason(books, key):
+    if paused := books.paused(key):
         return None, paused
     advice = tuner.advise(key, books.recommended.followed(key))
     if not worth_saying(advice) and advice.baseline is None:
@@ -87,15 +87,6 @@ def _learn_rest(books: Books, store: Store) -> None:
             tuner.learn(found)
     if anew and tuner.sequence:
         tuner.catch_up()
-
-
-def paused_reason(books: Books, key: str) -> str | None:
-    """Why an operator keeps a context silent; None when none does."""
-    paused = books.tuner.orders.paused(key)
-    if paused is None:
-        return None
-    why = f": {paused.why}" if paused.why else ""
-    return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
 
 
 def _why_nothing(books: Books, found: Advice | str | None) -> str:
@@ -147,7 +138,7 @@ class _Answering:
         """Why nothing may be said, whatever was found."""
         if self.books.ended:
             return "The study has ended."
-        if paused := paused_reason(self.books, key):
+        if paused := self.books.paused(key):
             return paused
         found = self.changes.searched.get(key)
         return found if isinstance(found, str) else None

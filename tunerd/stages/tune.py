@@ -25,9 +25,10 @@ from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.answering import answer_requests
 from tunerd.stages.basis import basis_of
-from tunerd.stages.books import Books, Changes, open_books
+from tunerd.stages.books import Books, Changes
 from tunerd.stages.commands import Desk
 from tunerd.stages.drifting import drifting, tell_drift, told
+from tunerd.stages.opening import open_books
 from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]

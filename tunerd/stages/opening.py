@@ -1,0 +1,166 @@
+"""Opening the books of a study: loading them as they were saved last, or learning history anew.
+
+That is for a new generation of the study, and for another version of tunerd that remembers
+otherwise. What history does not tell is taken over from the generation before.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from tunerd.core.chain import Chain
+from tunerd.core.drift.found import Change, Drift
+from tunerd.core.history import Regime
+from tunerd.core.orders import Order, Orders
+from tunerd.core.study import Study, parse_study
+from tunerd.core.tuner import Tuner
+from tunerd.errors import MisconfiguredError
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.books import LAYOUT, Books
+from tunerd.stages.recommended import Line, Recommended
+from tunerd.stages.versions import parts_of
+from tunerd.store import Store
+
+__all__ = ["open_books"]
+
+GATHER = 1000
+"""Observations read at a time when a generation learns its history anew."""
+PINNED = "the model that an operator went back to: a new version of the study learns its own"
+WATCHED_ANEW = "What is usual is learned anew."
+
+
+def open_books(
+    store: Store,
+    name: str,
+    epoch: int,
+    background: Executor,
+    topic: str,
+    settings: TuneSettings,
+    alive: Callable[[], None],
+) -> Books:
+    """Load a study as it was saved last; a new generation, and another version of tunerd that
+    remembers otherwise, learn its history anew.
+
+    ``alive`` is called now and then while that takes long.
+    """
+    generation = store.generation(name)
+    assert generation is not None
+    study = parse_study(generation.text, f"{name}, generation {generation.generation}")
+    saved = store.study_state(name)
+    state: Mapping[str, Any] = saved.state if saved else {}
+    books = Books(
+        study=study,
+        generation=generation.generation,
+        epoch=epoch,
+        tuner=Tuner(study, background),
+        recommended=Recommended.load(study, topic, store.recommendations(name)),
+        settings=settings,
+    )
+    current = state.get("generation") == generation.generation
+    books.ended = current and state["ended"]
+    if current and state.get("layout") == LAYOUT:
+        books.model = state["model"]
+        books.tuner = _restore(store, study, background, state)
+        if books.model is not None:
+            books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
+    else:
+        before = study if current else _study_of(store, name, state.get("generation"))
+        _learn_anew(store, books, before, state, alive)
+    books.chain = Chain.load(state.get("history"), books.tuner.sequence)
+    books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
+    return books
+
+
+def _restore(store: Store, study: Study, background: Executor, state: Mapping[str, Any]) -> Tuner:
+    name = study.name
+    last: int = state["tuner"]["sequence"]
+    parts = parts_of(store, name, state["model"]) if state["model"] else None
+    steps = [(s.sequence_from, s.sequence_to) for s in store.steps(name, limit=1000)]
+    return Tuner.restore(
+        study,
+        background,
+        state["tuner"],
+        {row.context_key: row.state for row in store.context_states(name)},
+        parts,
+        [step for step in reversed(steps) if step[0] <= step[1] <= last],
+        lambda sequences: store.observations_at(name, sequences),
+    )
+
+
+def _study_of(store: Store, name: str, number: int | None) -> Study | None:
+    """An earlier generation of a study; None where this version of tunerd cannot read it."""
+    row = None if number is None else store.generation(name, number)
+    if row is None:
+        return None
+    try:
+        return parse_study(row.text, f"{name}, generation {number}")
+    except MisconfiguredError:
+        return None
+
+
+def _training_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a saved state says of training; nothing where another tunerd keeps it otherwise."""
+    tuner = state.get("tuner")
+    training = tuner.get("training") if isinstance(tuner, dict) else None
+    return training if isinstance(training, dict) else {}
+
+
+def _regimes_of(state: Mapping[str, Any]) -> list[Regime]:
+    """The drifts that a saved state knows of."""
+    try:
+        return [Regime.load(one) for one in _training_of(state).get("regimes", [])]
+    except (LookupError, TypeError):
+        return []
+
+
+def _drifts_of(state: Mapping[str, Any]) -> list[Drift]:
+    """The drifts that were not over in a saved state; none where another tunerd keeps them
+    otherwise."""
+    try:
+        return [Drift.load(one["drift"]) for one in state["tuner"]["watch"]["active"]]
+    except (LookupError, TypeError):
+        return []
+
+
+def _learn_anew(
+    store: Store,
+    books: Books,
+    before: Study | None,
+    state: Mapping[str, Any],
+    alive: Callable[[], None],
+) -> None:
+    """Learn all history; take over from the former generation, whose ``state`` was saved last,
+    what that does not tell."""
+    name, tuner = books.study.name, books.tuner
+    row = store.study(name)
+    assert row is not None
+    former = {one.context_key: one.state for one in store.context_states(name)}
+    tuner.expect(former, before, _regimes_of(state))
+    last, keys = None, []
+    renames = before is None or before.context != books.study.context
+    # Up to where it had learned: what came since is predicted first, as always.
+    while tuner.sequence < row.learned_sequence:
+        left = row.learned_sequence - tuner.sequence
+        found = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
+        tuner.gather(found)
+        if renames:
+            keys += [sys.intern(books.study.context_key(one.context)) for one in found]
+        last = found[-1].finished_at
+        alive()
+    tuner.catch_up()
+    alive()
+    said = [*books.recommended.proposed.values(), *books.recommended.running.values()]
+    lost = tuner.adopt(former, before, said)
+    books.lost = [Line("not taken over", {"context": key, "what": what}) for key, what in lost]
+    if _training_of(state).get("pinned"):
+        books.lost.append(Line("not taken over", {"what": PINNED}))
+    books.former = before
+    books.closed = [
+        Change("over", drift, tuner.sequence, last or drift.noticed_at, WATCHED_ANEW)
+        for drift in _drifts_of(state)
+    ]
+    books.gone = sorted(former.keys() - tuner.contexts.keys())
+    books.keys = keys
+    books.anew = True
