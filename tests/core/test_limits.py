@@ -41,6 +41,29 @@ def limited(text: str) -> Study:
     return parse_study(f"{TEXT}\n[limits]\n{text}")
 
 
+@pytest.mark.parametrize("repeat", ["", ", repeat = 24"])
+def test_a_step_is_to_the_next_number_in_whatever_order_they_are_listed(repeat: str) -> None:
+    """Some list what they use by default first."""
+    made = parse_study(
+        f"""
+schema = 1
+name = "s"
+objective = {{ metric = "speed", goal = "maximize" }}
+[parameters]
+batch = {{ type = "int", values = [4, 1, 2, 16, 8]{repeat} }}
+[limits]
+max_steps = {{ batch = 1 }}
+"""
+    )
+    space = Space(made, {})
+    assert (space.table(100_000) is None) == bool(repeat)
+    for start, beside in ((4, {2, 4, 8}), (1, {1, 2}), (16, {8, 16})):
+        serves: dict[str, Value] = {"batch": start}
+        found = reachable(space, made.limits, serves, [], np.random.default_rng(0))
+        assert found is not None
+        assert {value for one in found for value in np.ravel(np.array(one["batch"]))} == beside
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     changes=st.one_of(st.none(), st.integers(1, 3)),

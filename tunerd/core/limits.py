@@ -9,13 +9,13 @@ larger: whoever runs everything by himself counts in full. A user may be above h
 than a job, nodes by a few, where jobs of several nodes take turns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, Codes
+from tunerd.core.arrays import BoolArray, Codes, IntArray
 from tunerd.core.observation import Observation, Value
 from tunerd.core.space import Space
 from tunerd.core.study.parts import LimitOptions
@@ -30,13 +30,15 @@ WHO = 64
 """Users and nodes that a context counts."""
 CONFIGS = 128
 """Configurations of which it is counted who ran them."""
+ORDERED = ("int", "float")
+"""Types whose values are farther apart or nearer."""
 MOST_NODES = 16
 """Nodes of a job that are looked at."""
 
 
 def near(space: Space, limits: LimitOptions, origin: Codes, codes: Codes) -> BoolArray:
     """(n,) whether configurations (n, D) are within the limits around ``origin`` (D,)."""
-    away = np.abs(codes.astype(np.int64) - origin)
+    away = np.abs(_ranks(space, codes) - _ranks(space, origin))
     inside = np.ones(len(codes), dtype=bool)
     if limits.max_changes is not None:
         inside &= (away > 0).sum(axis=1) <= limits.max_changes
@@ -75,23 +77,47 @@ def reachable(
 
 def _around(space: Space, limits: LimitOptions, origin: Codes, rng: np.random.Generator) -> Codes:
     """Every single change, and random ones of several values."""
+    at = _ranks(space, origin)
     most = np.minimum(_most(space, limits), space.sizes - 1)
-    low, high = np.maximum(origin - most, 0), np.minimum(origin + most, space.sizes - 1)
+    low, high = np.maximum(at - most, 0), np.minimum(at + most, space.sizes - 1)
     free = _unordered(space) & (most > 0)
     low, high = np.where(free, 0, low), np.where(free, space.sizes - 1, high)
     ones = []
-    for column in range(len(origin)):
+    for column in range(len(at)):
         choices = np.arange(low[column], high[column] + 1)
-        changed = np.repeat(origin[None], len(choices), axis=0)
+        changed = np.repeat(at[None], len(choices), axis=0)
         changed[:, column] = choices
         ones.append(changed)
-    deepest = min(limits.max_changes or len(origin), len(origin))
+    deepest = min(limits.max_changes or len(at), len(at))
     count = 4 * REACHED
     depth = rng.integers(1, deepest + 1, count)
-    order = rng.random((count, len(origin))).argsort(axis=1).argsort(axis=1)
+    order = rng.random((count, len(at))).argsort(axis=1).argsort(axis=1)
     drawn = rng.integers(low, high + 1, (count, len(origin)))
-    many = np.where(order < depth[:, None], drawn, origin)
-    return np.concatenate([*ones, many]).astype(np.int32)
+    many = np.where(order < depth[:, None], drawn, at)
+    ranks = np.concatenate([*ones, many])
+    for column, rank in _shuffled(space):
+        ranks[:, column] = np.argsort(rank)[ranks[:, column]]
+    return ranks.astype(np.int32)
+
+
+def _ranks(space: Space, codes: Codes) -> IntArray:
+    """(…, D) codes, numbers by their place in ascending order, however they are listed: from 4 of
+    ``values = [4, 1, 2, 8]`` it is one step to 2."""
+    ranks = codes.astype(np.int64)
+    for column, rank in _shuffled(space):
+        ranks[..., column] = rank[codes[..., column]]
+    return ranks
+
+
+def _shuffled(space: Space) -> Iterator[tuple[int, IntArray]]:
+    """Dimensions of numbers that are listed in another order than ascending, and the rank of each
+    choice; of one that is missing the last."""
+    choices = {one.name: one.choices for one in space.study.parameters if one.type in ORDERED}
+    shuffled = {name: own for name, own in choices.items() if list(own) != sorted(own)}
+    for column, one in enumerate(space.dimensions):
+        if one.parameter in shuffled:
+            rank = np.argsort(np.argsort(shuffled[one.parameter]))
+            yield column, np.append(rank, len(rank))[: one.size]
 
 
 def _most(space: Space, limits: LimitOptions) -> Codes:
@@ -106,7 +132,7 @@ def _most(space: Space, limits: LimitOptions) -> Codes:
 
 def _unordered(space: Space) -> BoolArray:
     kinds = {one.name: one.type for one in space.study.parameters}
-    return np.array([kinds[one.parameter] in ("category", "bool") for one in space.dimensions])
+    return np.array([kinds[one.parameter] not in ORDERED for one in space.dimensions])
 
 
 @dataclass(slots=True)

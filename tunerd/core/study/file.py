@@ -248,7 +248,8 @@ class LimitsTable(Table):
         default_factory=dict,
         max_length=1_000,
         description="Places on a parameter's grid by which a candidate may differ from it, by name:"
-        " { tp = 1 }. 0 leaves it as it is; any other category is one place away.",
+        " { tp = 1 }. Numbers count in ascending order, however they are listed; any other"
+        " category is one place away, and 0 leaves it as it is.",
     )
     max_user_share: float = Field(
         default=0.5,
