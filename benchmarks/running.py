@@ -6,7 +6,8 @@ near. Of the latter the first jobs foretell all others. Of both, jobs are left o
 context by context: area under the curve, Brier score beside that of knowing the share
 that runs, distance between what was promised and what came (ten bins), and what share ran of what
 was given at least 0.8. Then tunerd tunes each context of the table with the others known: how many
-of its first twenty jobs run.
+of its first twenty jobs run. And from nothing, once as it is told that jobs ran out of memory, and
+once as schedulers tell it that do not know: "failed".
 """
 
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+import msgspec
 import numpy as np
 
 from benchmarks.kit import Bars, arguments, observation
@@ -22,7 +24,7 @@ from benchmarks.learning import CONTEXTS
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.observation import Observation
+from tunerd.core.observation import Observation, Status
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
 from tunerd.core.study import Study, parse_study
@@ -38,6 +40,10 @@ SURE = 0.8
 FOLDS, JOBS = 5, 20
 KNOWN = 2_000
 """Simulated jobs that are learned."""
+AT_RANDOM, SEARCHED = 15, 45
+"""Jobs from nothing: drawn at random, and searched for."""
+UNTOLD = 0.5
+"""Of what runs where causes are told, at least so much where they are not."""
 FIRST = (60, 150, 400)
 """Of which so many foretell the others."""
 
@@ -82,6 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{TABLE}, {len(known):,} jobs")
     judge(bars, TABLE, study, known[::10] if options.quick else known, 2 if options.quick else 5)
     recommended(bars, study, known, options.predictor, options.quick)
+    told = from_nothing(bars, "causes told", study, known, options.predictor, options.quick)
+    without = [untold(job) for job in known]
+    share = from_nothing(bars, "no cause told", study, without, options.predictor, options.quick)
+    bars.hold("from nothing: of that without causes", share / told, share >= UNTOLD * told, ">= .5")
     return bars.end(options)
 
 
@@ -173,6 +183,34 @@ def recommended(
         fmean(ran) > share,
         f"> {share:.2f}",
     )
+
+
+def untold(job: Observation) -> Observation:
+    """The same job, as somebody tells it who does not know why it failed."""
+    unknown = job.status is Status.OUT_OF_MEMORY
+    return msgspec.structs.replace(job, status=Status.FAILED) if unknown else job
+
+
+def from_nothing(
+    bars: Bars,
+    title: str,
+    study: Study,
+    jobs: Sequence[Observation],
+    predictor: str | None,
+    quick: bool,
+) -> float:
+    """What share runs of the jobs that follow on random ones, nothing else known."""
+    plan, seeds = Plan(jobs=AT_RANDOM + SEARCHED, start=AT_RANDOM), range(1 if quick else 5)
+    ran, regrets = [], []
+    for target in measured(study, jobs).contexts:
+        runs = np.isfinite(target.scores)
+        for seed in seeds:
+            curve = play(target, Tunerd(predictor=predictor), plan, seed)
+            ran += [float(runs[i]) for i in curve.tried[AT_RANDOM:]]
+            regrets.append(fmean(curve.regret[AT_RANDOM:]))
+    bars.say(f"from nothing, {title}: mean regret of {SEARCHED} jobs", fmean(regrets))
+    bars.say(f"from nothing, {title}: of these ran", fmean(ran))
+    return fmean(ran)
 
 
 if __name__ == "__main__":
