@@ -108,6 +108,12 @@ def test_what_fails_with_one_value_is_seen_whatever_the_cause() -> None:
     assert new[np.array(fails[200:])].mean() < 0.4
 
 
+def test_what_failed_for_ever_is_told_and_forgiven() -> None:
+    failed = outcomes([1] * 5) + outcomes([0] * 600, Status.FAILED)
+    assert 0.0 < probability(failed, 0) < 0.2
+    assert probability(failed + outcomes([0] * 30), 0) > MIN_FEASIBLE
+
+
 def test_what_fails_while_all_else_fails_is_not_blamed() -> None:
     calm = outcomes([1] * 30) + outcomes([0, 0], Status.FAILED)
     storm = outcomes([1] * 30) + outcomes([1] * 10 + [0, 0], Status.FAILED) + outcomes([1] * 30)

@@ -54,6 +54,8 @@ the former's fifteen jobs are forgotten: two of fifteen that ran are then .16 an
 CHANCE = 0.25
 """Share of jobs that fail whatever they run: more than clusters see on quiet days, so that one
 failure of unknown cause takes little where most runs, and a second takes much."""
+LEAST_LUCK = 1e-9
+"""Nothing is put down to bad luck with less, so that what failed all night is forgiven in a day."""
 
 Point = NDArray[np.float32]
 
@@ -98,7 +100,7 @@ class Tried:
             outcomes.no += 1.0
         else:
             outcomes.weak += 1.0
-            outcomes.luck *= chance
+            outcomes.luck = max(outcomes.luck * chance, LEAST_LUCK)
         self.outcomes[point] = outcomes
         if len(self.outcomes) > MAX_CONFIGURATIONS:
             self.outcomes.popitem(last=False)
