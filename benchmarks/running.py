@@ -91,7 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     told = from_nothing(bars, "causes told", study, known, options.predictor, options.quick)
     without = [untold(job) for job in known]
     share = from_nothing(bars, "no cause told", study, without, options.predictor, options.quick)
-    bars.hold("from nothing: of that without causes", share / told, share >= UNTOLD * told, ">= .5")
+    bars.hold(
+        "from nothing: of that without causes", share / told, share >= UNTOLD * told, f">= {UNTOLD}"
+    )
     return bars.end(options)
 
 

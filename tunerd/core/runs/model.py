@@ -244,11 +244,14 @@ class RunsModel:
     def _firmness(self, rows: Rows) -> FloatArray:
         """(n,) how firmly each outcome is believed, with all that is known by now."""
         weight = rows.ran_weight.copy()
-        runs = _shares(rows)
+        weak: dict[str, dict[int, bytes]] = {}
         for i, point in self._points(rows):
             if weight[i] < 1.0:
-                key = rows.context_key[i]
-                weight[i] = (self._contexts.get(key) or Tried()).believed(point, runs[key])
+                weak.setdefault(rows.context_key[i], {})[i] = point
+        runs = _shares(rows) if weak else {}
+        for key, points in weak.items():
+            tried = self._contexts.get(key) or Tried()
+            weight[list(points)] = tried.believed(points.values(), runs[key])
         return weight
 
     def _points(self, rows: Rows) -> list[tuple[int, bytes]]:

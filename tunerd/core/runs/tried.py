@@ -112,11 +112,11 @@ class Tried:
         if outcomes is not None:
             outcomes.expected = probability
 
-    def believed(self, point: bytes, share: float) -> float:
-        """How firmly the failures of unknown cause of this configuration say no, 0 to 1. Of one
+    def believed(self, points: Iterable[bytes], share: float) -> FloatArray:
+        """How firmly the failures of unknown cause of n configurations say no, (n,) 0 to 1. Of one
         that is not kept any more ``share`` says how many run."""
-        outcomes = self.outcomes.get(point) or Outcomes(luck=CHANCE, expected=share)
-        return float(self._blamed([outcomes])[0])
+        gone = Outcomes(luck=CHANCE, expected=share)
+        return self._blamed(self.outcomes.get(point, gone) for point in points)
 
     def _blamed(self, tried: Iterable[Outcomes]) -> FloatArray:
         """How probably configurations are themselves why they failed for no known cause, rather
