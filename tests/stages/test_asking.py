@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, crash_in
 from tests.stages.tuning import NAME, Tuning, random_jobs
 from tunerd import reports
+from tunerd.core.observation import Status
 from tunerd.core.recommendation import State
 from tunerd.core.request import Answer, Outcome, Request
 from tunerd.events import from_bytes
@@ -150,6 +152,25 @@ def test_what_was_declined_is_not_proposed_to_who_asks(tuning: Tuning) -> None:
     tuning.run(tune)
     assert answer(tuning, number).outcome == Outcome.NOTHING
     assert "declined" in answer(tuning, number).reason
+
+
+def test_what_was_declined_once_is_no_reason_when_there_is_nothing_to_say(tuning: Tuning) -> None:
+    tuning.publish(mode='"approve"', config='{ x = 1 }\nwhen = "n > 99"')
+    tune, small = knowing(tuning), 1
+    (number,) = ask(tuning, small)
+    tuning.run(tune)
+    proposed = answer(tuning, number).recommendation_id
+    tuning.command("decline", recommendation_id=proposed, context_key=tuning.key(small))
+    all_of_it = [
+        structs.replace(one, status=Status.OUT_OF_MEMORY, metrics={})
+        for one in random_jobs(40, first=61, sizes=(small,))
+    ]
+    tuning.add(all_of_it)
+    tuning.run(tune)
+    (number,) = ask(tuning, small, name="again")
+    tuning.run(tune)
+    assert answer(tuning, number).outcome == Outcome.NOTHING
+    assert "likely enough to run" in answer(tuning, number).reason
 
 
 def test_a_paused_context_and_an_ended_study_say_why_they_are_silent(tuning: Tuning) -> None:

@@ -144,9 +144,10 @@ class _Answering:
         return found if isinstance(found, str) else None
 
     def _why_nothing(self, key: str) -> str:
-        if self.books.study.mode == "approve" and self.books.tuner.contexts[key].declined:
+        found = self.changes.searched.get(key)
+        if isinstance(found, Advice) and self.books.is_declined(key, found):
             return "What there is to say was declined by an operator."
-        return _why_nothing(self.books, self.changes.searched.get(key))
+        return _why_nothing(self.books, found)
 
     def _nothing(self, key: str, row: RequestRow, reason: str) -> Answer:
         revision = None

@@ -394,15 +394,17 @@ class Books:
         )
 
     def _is_news(self, key: str, advice: Advice, asked: bool) -> bool:
-        declined = self.tuner.state(key).declined
-        if self.study.mode == "approve" and declined is not None and gist(advice) == declined:
-            return False
-        if self._runs(key, advice):
+        if self.is_declined(key, advice) or self._runs(key, advice):
             return False
         followed = self.recommended.followed(key)
         if asked and followed is None and advice.baseline is not None:
             return True  # to somebody who wants to know, a baseline alone is an answer
         return is_news(self.study, advice, followed)
+
+    def is_declined(self, key: str, advice: Advice) -> bool:
+        """Whether this is what an operator declined last: it is not proposed again."""
+        declined = self.tuner.state(key).declined
+        return self.study.mode == "approve" and declined is not None and gist(advice) == declined
 
     def _runs(self, key: str, advice: Advice) -> bool:
         """Whether schedulers do already what is advised: nobody is asked to approve that."""
