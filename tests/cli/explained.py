@@ -33,11 +33,23 @@ def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Exp
 
 
 def of_one(
-    changes: Sequence[tuple[str, object, object, float]], candidates: int = 1, **more: object
+    changes: Sequence[tuple[str, object, object, float]],
+    candidates: int = 1,
+    *,
+    shares: bool = True,
+    **more: object,
 ) -> Explanation:
-    """Why a recommendation: each candidate's changes by parameter, old, new and gain."""
+    """Why a recommendation: each candidate's changes by parameter, old, new and gain; without
+    ``shares`` that is in the objective's unit."""
     made = tuple(
-        Added(parameter=name, old=old, new=new, score=gain, gain=gain, feasible=0.0)  # type: ignore[arg-type]
+        Added(
+            parameter=name,
+            old=old,  # type: ignore[arg-type]
+            new=new,  # type: ignore[arg-type]
+            score=gain,
+            gain=gain if shares else None,
+            feasible=0.0,
+        )
         for name, old, new, gain in changes
     )
     told = {
@@ -56,7 +68,7 @@ def of_one(
             said_gain=0.04,
             said_gain_low=0.01,
             said_feasible=0.9,
-            gain=sum(one.gain for one in made),
+            gain=sum(one.score for one in made) if shares else None,
             score=sum(one.score for one in made),
             feasible=0.9,
             feasible_before=0.9,

@@ -60,6 +60,15 @@ def test_of_many_changes_the_rest_is_drawn_together(goal: str) -> None:
     assert "and 2 more candidates: the tables have all" in written(made)
 
 
+def test_where_nothing_is_a_share_bars_are_in_the_unit() -> None:
+    changes = [(f"p{i}", 1, 2, 0.5) for i in range(32)]
+    made = of_one(changes, shares=False, ratios=False, unit="$/h")
+    (axes,) = drawn(made).axes
+    assert lengths(axes) == [0.5] * 30 + [1.0]
+    assert "adds to the predicted gain, $/h" in written(made)
+    assert "1. exploit: +16 $/h predicted, runs with 90%" in written(made)
+
+
 LONG = "checkpointing_of_the_activations_of_every_transformer_layer_{}_of_them"
 
 

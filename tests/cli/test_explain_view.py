@@ -39,6 +39,13 @@ def test_what_is_known_of_new_jobs_is_said() -> None:
     assert "τ is −0.026: chance would do as well" in noise
 
 
+def test_where_nothing_is_a_share_gains_are_in_the_unit() -> None:
+    text = shown(of_one([("x", 1, 2, 0.5), ("y", 1, 2, -0.02)], shares=False, ratios=False))
+    assert "+0.48 1/s against the incumbent by the model alone" in text
+    assert "x: 1 → 2 +0.5 1/s" in text
+    assert "y: 1 → 2 −0.02 1/s" in text
+
+
 def test_names_and_values_are_no_markup() -> None:
     """rich took what stands in brackets for a style, and some of it for a mistake."""
     assert "x[/red] parameter" in shown(overall(matters=[("x[/red]", "parameter", 0.1)]))

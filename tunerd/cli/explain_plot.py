@@ -5,7 +5,7 @@ from math import expm1
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tunerd.cli.explain_view import AGAINST, change_text, plain
+from tunerd.cli.explain_view import AGAINST, change_text, gain_text, plain
 from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
 
 if TYPE_CHECKING:
@@ -87,26 +87,35 @@ def _recommendation(made: Explanation, told: Of) -> "Figure":
 def _candidate(axes: "Axes", made: Explanation, one: Explained) -> None:
     bars, others = one.changes[:MOST_BARS], one.changes[MOST_BARS:]
     labels = [_literal(_change(change)) for change in bars]
-    gains = [change.gain for change in bars]
+    gains = [_length(change) for change in bars]
     if others:
         labels.append(f"and {len(others):,} more, together")
         gains.append(_together(made, others))
-    _bars(axes, labels, [100 * x for x in gains], [BETTER if x > 0 else WORSE for x in gains])
+    _bars(axes, labels, gains, [BETTER if x > 0 else WORSE for x in gains])
     axes.axvline(0, color="#424242", lw=0.8)
-    axes.set_xlabel("adds to the predicted gain, %", fontsize=9)
+    unit = "%" if one.gain is not None else _literal(plain(made.unit))
+    axes.set_xlabel(f"adds to the predicted gain, {unit}".removesuffix(", "), fontsize=9)
     axes.set_title(
-        f"{one.rank}. {one.kind}: {one.gain:+.1%} predicted, runs with {one.feasible:.0%}",
+        _literal(
+            f"{one.rank}. {one.kind}: {gain_text(made, one)} predicted,"
+            f" runs with {one.feasible:.0%}"
+        ),
         fontsize=9,
         loc="left",
     )
 
 
 def _together(made: Explanation, changes: Sequence[Added]) -> float:
-    """The gain of several changes: what adds up are scores, which may be logarithms."""
+    """How long the bar of several changes is: what adds up are scores, which may be logarithms."""
     if not made.ratios:
-        return sum(one.gain for one in changes)
+        return sum(map(_length, changes))
     sign = 1 if made.goal == "maximize" else -1
-    return sign * expm1(sign * sum(one.score for one in changes))
+    return 100 * sign * expm1(sign * sum(one.score for one in changes))
+
+
+def _length(one: Added) -> float:
+    """How long a change's bar is: in per cent, or else in the objective's unit."""
+    return one.score if one.gain is None else 100 * one.gain
 
 
 def _bars(

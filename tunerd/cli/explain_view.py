@@ -13,7 +13,7 @@ from rich.text import Text
 from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
 from tunerd.report.words import context_label, percent, value_text
 
-__all__ = ["AGAINST", "change_text", "plain", "show", "size"]
+__all__ = ["AGAINST", "change_text", "gain_text", "plain", "show", "size"]
 
 WIDTH = 100
 """Where there is no terminal."""
@@ -38,6 +38,13 @@ def show(made: Explanation, console: Console | None = None) -> None:
 def size(made: Explanation, score: float) -> str:
     """A score difference for a person: in per cent where scores are logarithms."""
     return _number(made, score) if made.ratios else f"{_number(made, score)} {made.unit}".strip()
+
+
+def gain_text(made: Explanation, one: Added | Explained) -> str:
+    """A gain for a person: in the objective's unit where it is a share of nothing."""
+    if one.gain is not None:
+        return percent(one.gain)
+    return f"{one.score:+.4g} {made.unit}".replace("-", "−").strip()
 
 
 def _number(made: Explanation, score: float) -> str:
@@ -138,16 +145,16 @@ def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
     if not told.candidates:
         yield Text("\nIt has no candidates: there is nothing to explain.")
     for one in told.candidates:
-        yield from _candidate(told, one)
+        yield from _candidate(made, told, one)
     if any(not one.exact for one in told.candidates):
         yield Text("Of many changes, orders were sampled: always the same ones.", style="dim")
 
 
-def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
+def _candidate(made: Explanation, told: Of, one: Explained) -> Iterator[RenderableType]:
     head = Text.assemble(f"\n{one.rank}. ", (one.kind, "bold"), f" {one.candidate_id}: ")
     if one.said_gain is not None:
         head.append(f"said {percent(one.said_gain)} (at least {percent(one.said_gain_low)}), ")
-    head.append(f"{percent(one.gain)} against {AGAINST[told.against]} by the model alone; ")
+    head.append(f"{gain_text(made, one)} against {AGAINST[told.against]} by the model alone; ")
     head.append(f"runs with {one.feasible:.0%}, there {one.feasible_before:.0%}")
     yield head
     if not one.changes:
@@ -163,7 +170,7 @@ def _candidate(told: Of, one: Explained) -> Iterator[RenderableType]:
         feasible = percent(change.feasible) if abs(change.feasible) >= SEEN else ""
         table.add_row(
             Padding.indent(Text(plain(change_text(change)), overflow="fold"), 3),
-            percent(change.gain),
+            gain_text(made, change),
             feasible,
             Text(bar, style),
         )

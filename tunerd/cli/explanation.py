@@ -140,7 +140,13 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     old: Value
     new: Value
     score: Annotated[float, Meta(description="In score units; these sum to the whole.")]
-    gain: Annotated[float, Meta(description="The same as a relative gain; 0.04 is 4 % better.")]
+    gain: Annotated[
+        float | None,
+        Meta(
+            description="The same as a relative gain; 0.04 is 4 % better. Null where what it is "
+            "compared with may as well give 0, of which nothing is a share."
+        ),
+    ]
     feasible: Annotated[float, Meta(description="Added to the probability to run.")]
 
 
@@ -156,7 +162,10 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     ]
     said_gain_low: float | None
     said_feasible: float | None
-    gain: Annotated[float, Meta(description="By the model alone, prediction against prediction.")]
+    gain: Annotated[
+        float | None,
+        Meta(description="By the model alone, prediction against prediction; null as below."),
+    ]
     score: Annotated[float, Meta(description="The same in score units.")]
     feasible: float
     feasible_before: Annotated[float, Meta(description="Of what it is compared with.")]

@@ -110,6 +110,31 @@ def test_changes_share_the_predicted_gain() -> None:
     assert found.gain == pytest.approx(np.expm1(found.score))
 
 
+def test_of_what_may_be_zero_nothing_is_a_share() -> None:
+    """Percentages of a prediction of -1e-3 were hundreds of thousands."""
+    old: dict[str, Value] = {"x": 4, "y": "a", "z": True}
+    best: dict[str, Value] = {"x": 6, "y": "c", "z": True}
+
+    def explained(by: float) -> tuple[float | None, float | None, float]:
+        jobs = [
+            structs.replace(one, metrics={"speed": one.metrics["speed"] - by * one.context["n"]})  # type: ignore[operator]
+            for one in JOBS
+            if one.metrics
+        ]
+        features, model = fitted("boosted_trees", jobs, study(scale='"linear"'))
+        found = explain_change(features, model, {"n": 16}, best, [old])
+        return found.gain, found.changes[0].gain, found.score
+
+    zero = true_speed({"n": 1}, old)
+    gain, first, score = explained(by=zero)
+    assert (gain, first) == (None, None)
+    assert score > 100
+    gain, first, _ = explained(by=0.0)
+    assert gain is not None
+    assert first is not None
+    assert 0 < first < gain < 1
+
+
 def test_the_same_configuration_has_nothing_to_explain() -> None:
     features, model = fitted("boosted_trees")
     same: dict[str, Value] = {"x": 6, "y": "c", "z": True}

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.evidence import Z
 from tunerd.core.explain.shapley import shapley
 from tunerd.core.features import FeatureMap
-from tunerd.core.model import Model
+from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Observation, Scalar, Status, Value
 
 __all__ = ["Change", "Changed", "explain_change"]
@@ -34,8 +35,9 @@ class Change:
     new: Value
     score: float
     """Share of the predicted difference, in score units."""
-    gain: float
-    """The same as a gain relative to the reference; 0.04 is 4 % better, whatever the goal."""
+    gain: float | None
+    """The same as a gain relative to the reference; 0.04 is 4 % better, whatever the goal. None
+    where the reference may as well be 0, of which nothing is a share."""
     feasible: float
     """What it adds to the probability to run."""
 
@@ -48,8 +50,8 @@ class Changed:
     """The largest first."""
     score: float
     """Predicted difference, in score units; the changes sum to it."""
-    gain: float
-    """Predicted relative gain."""
+    gain: float | None
+    """Predicted relative gain; None as in :class:`Change`."""
     reference: float
     """Predicted score of the reference."""
     feasible: float
@@ -80,19 +82,23 @@ def explain_change(
         p.name for p in study.parameters if len(old) > 1 or old[0].get(p.name) != new.get(p.name)
     ]
 
+    def outlook(configs: Sequence[Mapping[str, Value]]) -> Outlook:
+        return model.outlook(features.rows([_job(study.name, context, one) for one in configs]))
+
     def outcomes(made: BoolArray) -> FloatArray:
         mixed = [
             {**before, **{name: new.get(name) for name, one in zip(names, row, strict=True) if one}}
             for row in made.tolist()
             for before in old
         ]
-        seen = model.outlook(features.rows([_job(study.name, context, one) for one in mixed]))
+        seen = outlook(mixed)
         both = np.stack([seen.mean, seen.feasible], axis=1)
         found: FloatArray = both.reshape(len(made), len(old), 2).mean(axis=1)
         return found
 
     ends = outcomes(np.array([[False] * len(names), [True] * len(names)]))
     (reference, before), (score, feasible) = ends.tolist()
+    told = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
     most = max(MOST_ROWS // len(old), 2)
     shares, exact = shapley(outcomes, len(names), seed, most) if names else (np.zeros((0, 2)), True)
     changes = [
@@ -101,7 +107,7 @@ def explain_change(
             old=old[0].get(name) if len(old) == 1 else None,
             new=new.get(name),
             score=share,
-            gain=study.gain(reference + share, reference),
+            gain=study.gain(reference + share, reference) if told else None,
             feasible=runs,
         )
         for name, (share, runs) in zip(names, shares.tolist(), strict=True)
@@ -109,7 +115,7 @@ def explain_change(
     return Changed(
         changes=tuple(sorted(changes, key=lambda one: (-abs(one.score), one.parameter))),
         score=score - reference,
-        gain=study.gain(score, reference),
+        gain=study.gain(score, reference) if told else None,
         reference=reference,
         feasible=feasible,
         feasible_before=before,
