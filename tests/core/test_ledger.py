@@ -10,11 +10,12 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tunerd.core.contexts import ContextState
+from tunerd.core.decide import Advice
 from tunerd.core.judged import Entry, Judged, Outcome
 from tunerd.core.ledger import entered, ledger, realised
 from tunerd.core.observation import Status
-from tunerd.core.promises import MOST_GAIN, Promise
-from tunerd.core.recommendation import Kind
+from tunerd.core.promises import MOST_GAIN, Promise, promises_of
+from tunerd.core.recommendation import Candidate, Incumbent, Kind
 from tunerd.core.study import Study
 
 STUDY = study()
@@ -88,6 +89,20 @@ def test_promises_of_an_older_state() -> None:
     saved["promised"] = {"c-1": [0.3, 0.8, "confirm"]}
     del saved["renamed"]
     assert ContextState.load(saved).promised == context().promised
+
+
+def test_what_no_gain_was_told_of_keeps_its_kind() -> None:
+    """It was entered as exploring."""
+    linear = study(scale='"linear"')
+    told = Candidate(candidate_id="c-1", rank=1, kind=Kind.CONFIRM, share=0.1, config={"x": 2})
+    best = Incumbent(config={"x": 1}, median=0.0, low=-1.0, high=1.0, jobs=5)
+    state, said = context(), Advice((told,), best, None, "")
+    state.promised = {}
+    state.promise(promises_of(linear, "toy|n=4", said))
+    state = ContextState.load(json.loads(json.dumps(state.dump())))
+    jobs = [judged(following="followed", told_to_try=True)]
+    total = ledger(linear, entered({"toy|n=4": state}, jobs)).study
+    assert (total.tried, total.promises) == ({"confirm": 1}, 0)
 
 
 def test_sums() -> None:

@@ -36,8 +36,9 @@ def _entered(state: ContextState, one: Judged) -> Judged:
     introduction, outcome = state.introduction, one.outcome
     promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
     promised = None
-    if promise is not None and promise.stands(outcome.config_id, introduction.incumbent):
-        promised = _short(promise.gain)
+    if promise is not None and promise.gain is not None:
+        stands = promise.stands(outcome.config_id, introduction.incumbent)
+        promised = _short(promise.gain) if stands else None
     # A job may have been launched under an earlier incumbent, or name advice that never was.
     ahead = introduction.leads.get(outcome.config_id, 0.0)
     if outcome.config_id == introduction.incumbent:

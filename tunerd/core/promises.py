@@ -31,8 +31,9 @@ MOST_GAP = 0.5
 class Promise:
     """What a published candidate was said to gain."""
 
-    gain: float
-    """Relative to the incumbent of that moment; 0.04 is 4 % better."""
+    gain: float | None
+    """Relative to the incumbent of that moment; 0.04 is 4 % better. None where none was told, as of
+    an incumbent that may as well give 0: then only the kind is known."""
     reference: float
     """That incumbent's score."""
     kind: Kind
@@ -57,9 +58,10 @@ def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[s
     assert reference is not None
     against = candidate_id(study.name, key, said.incumbent.config)
     return {
-        one.candidate_id: Promise(one.gain.median, reference, one.kind, against)
+        one.candidate_id: Promise(
+            None if one.gain is None else one.gain.median, reference, one.kind, against
+        )
         for one in said.candidates
-        if one.gain is not None
     }
 
 
@@ -79,7 +81,7 @@ class Gains:
 
     def compare(self, study: Study, promise: Promise | None, score: float | None, ran: Ran) -> None:
         """One job of a candidate of which this was promised."""
-        if promise is None:
+        if promise is None or promise.gain is None:
             return
         if ran is Ran.NO:  # it broke a guard, perhaps, and was fast
             if promise.kind is not Kind.CONFIRM:
