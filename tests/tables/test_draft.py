@@ -53,6 +53,26 @@ def outcomes(study: Study, table: TableFile) -> Counter[str]:
     return found
 
 
+def test_commas_between_thousands_are_no_part_of_a_setting(tmp_path: Path) -> None:
+    """As a category "1,024" would never be the 1024 of a job that comes."""
+    rows = [
+        {"batch": f"{512 << n % 4:,}", "tp": 1 << n % 3, "tokens_per_s": 100.5 + n}
+        for n in range(60)
+    ]
+    text, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert study.parameters[0].choices == (512, 1024, 2048, 4096)
+    assert "# batch has commas between thousands." in text
+    assert outcomes(study, table) == {"succeeded": 60}
+    table_of_semicolons = tmp_path / "europe.csv"
+    lines = [
+        "batch;tp;tokens_per_s",
+        *(f"{r['batch']};{r['tp']};{r['tokens_per_s']}" for r in rows),
+    ]
+    table_of_semicolons.write_text("\n".join(lines))
+    _, study, _ = drafted(table_of_semicolons)
+    assert study.parameters[0].type == "category"  # 1,024 may be a little more than one
+
+
 @pytest.mark.parametrize("name", [*MAKERS, *SKETCHES])
 def test_every_row_of_a_table_can_be_imported(name: str, tmp_path: Path) -> None:
     made = make(name) if name in MAKERS else sketched(name)

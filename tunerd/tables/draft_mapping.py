@@ -67,15 +67,18 @@ def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
 
 def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[str]:
     """Columns that are called something else, or have words where numbers belong."""
-    columns: dict[str, object] = {}
+    lines: list[str] = []
     for one in [*guesses.having("context", "parameter", "objective"), *metrics]:
-        column = one.column
-        if column.words:
-            missing = dict.fromkeys(column.words, "")
-            columns[names.of(one)] = {"column": column.name, "values": missing}
-        elif names.of(one) != column.name:
-            columns[names.of(one)] = column.name
-    return [f"columns.{shown_key(key)} = {value_of(value)}" for key, value in columns.items()]
+        column, name = one.column, names.of(one)
+        meant: dict[str, object] = {**dict.fromkeys(column.words, ""), **column.grouped}
+        if column.grouped:
+            lines += comment(f"{column.name} has commas between thousands.")
+        if meant:
+            told = value_of({"column": column.name, "values": meant})
+            lines.append(f"columns.{shown_key(name)} = {told}")
+        elif name != column.name:
+            lines.append(f"columns.{shown_key(name)} = {value_of(column.name)}")
+    return lines
 
 
 def _status(guesses: Guesses) -> list[str]:

@@ -25,6 +25,9 @@ SAMPLE = 20_000
 DISTINCT = 20_000
 """Values of a column that are told apart."""
 SPELLED = 200
+GROUPED = 50
+"""Values of a column, each of several rows, up to which "1,024" is taken for a number: a study's
+mapping lists what each means. What was measured has more, and is refused by name."""
 MAX_TEXT = 200
 """Characters of a category; what is longer is prose."""
 
@@ -52,6 +55,8 @@ class Column:
     """In the sample, NaN where there is none; empty when these are no numbers."""
     words: Mapping[str, int] = field(default_factory=dict)
     """Words that stand where numbers belong, and in how many rows."""
+    grouped: Mapping[str, int] = field(default_factory=dict)
+    """What is written with commas between thousands, and the numbers that it is."""
     spelled: Mapping[str, Scalar] = field(default_factory=dict)
     """Its values by how the file spells them, when these are at most ``SPELLED``."""
     form: str = "auto"
@@ -115,9 +120,17 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
     kept = list(sample.values())
     missing = [sum(1 for row in kept if row[place] is None) for place in range(len(counts))]
     share = rows / max(1, len(kept))
+    # Between semicolons a comma is one of decimals.
+    grouping = table.delimiter != ";"
     columns = [
         _column(
-            name, place, seen, [row[place] for row in kept], rows, round(missing[place] * share)
+            name,
+            place,
+            seen,
+            [row[place] for row in kept],
+            rows,
+            round(missing[place] * share),
+            _grouped_in(seen, rows) if grouping else {},
         )
         for place, (name, seen) in enumerate(zip(table.columns, counts, strict=True))
     ]
@@ -141,9 +154,10 @@ def _column(
     sample: Sequence[Raw | None],
     rows: int,
     missing: int,
+    grouped: Mapping[str, int],
 ) -> Column:
-    kind, read, form = _kind(seen, rows)
-    typed = {raw: read(raw) for raw in seen}
+    kind, read, form = _kind({grouped.get(str(raw), raw): n for raw, n in seen.items()}, rows)
+    typed = {raw: read(grouped.get(str(raw), raw)) for raw in seen}
     counts: dict[Scalar | tuple[Scalar, ...], int] = {}
     words: dict[str, int] = {}
     for raw, count in seen.items():
@@ -164,7 +178,9 @@ def _column(
     if len(seen) <= SPELLED:
         plain = ((raw, value) for raw, value in typed.items() if not isinstance(value, tuple))
         spelled = {value_name(raw): value for raw, value in plain if not isinstance(raw, tuple)}
-    return Column(name, place, kind, ordered, rows, gone, codes, numbers, words, spelled, form)
+    return Column(
+        name, place, kind, ordered, rows, gone, codes, numbers, words, grouped, spelled, form
+    )
 
 
 def _order(item: tuple[Scalar | tuple[Scalar, ...], int]) -> tuple[bool, float, str]:
@@ -216,6 +232,23 @@ def number_word(raw: str) -> bool:
 def _is_missing(raw: Raw) -> bool:
     """``none`` is a value of many a parameter; a dash never is."""
     return isinstance(raw, str) and raw.lower() in ("-", "na", "n/a", "nan", "null")
+
+
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+")
+
+
+def _grouped_in(seen: Mapping[Raw, int], rows: int) -> dict[str, int]:
+    """The values of a column that are written with commas between thousands, where all others are
+    numbers too; none where it has many values, or values that hardly repeat."""
+    if len(seen) > GROUPED or 3 * len(seen) > rows:
+        return {}
+    grouped = {
+        raw: int(raw.replace(",", ""))
+        for raw in seen
+        if isinstance(raw, str) and _THOUSANDS.fullmatch(raw)
+    }
+    others = (raw for raw in seen if raw not in grouped and not _is_missing(raw))
+    return grouped if all(_number(raw) is not None for raw in others) else {}
 
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")
