@@ -116,6 +116,13 @@ def test_everybody_runs_what_is_best() -> None:
     assert "nothing to gain that has been seen" in report.headline
 
 
+def test_everybody_follows_and_most_try_something() -> None:
+    """The headline said that these had run what is best."""
+    report = reported(material(world(1, following=1.0, explore=0.8).run(200)[0]))
+    assert report.would is None
+    assert report.headline.startswith("Nearly all jobs followed what was recommended, ran the best")
+
+
 def test_a_thousand_contexts_are_told_by_the_fifty_with_most_jobs() -> None:
     report = reported(material(live(300, contexts=3), recommendations=advised(1000)))
     assert len(report.contexts) == MOST_CONTEXTS == 50

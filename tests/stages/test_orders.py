@@ -668,7 +668,7 @@ def test_a_context_without_jobs_is_let_go_without_waiting_for_a_renewal(tuning: 
     assert len(messages) == 3
     for message in messages.values():
         assert message is not None
-        assert message.reason == "No job in this context for 1 days."
+        assert message.reason == "No job in this context for 1 day."
     tuning.run(tune, hours=6)
     assert sent(tuning) == {}
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
-from tunerd.report.words import context_label, percent, value_text
+from tunerd.report.words import context_label, percent, plural, value_text
 
 __all__ = ["AGAINST", "change_text", "gain_text", "plain", "show", "size"]
 
@@ -99,7 +99,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
         table.add_row(f"and {len(others):,} more", "together", importance, f"{share:.0%}", bar)
     yield table
     tau = "" if overall.kendall_tau is None else f", τ within contexts {overall.kendall_tau:.3f}"
-    jobs = f"{overall.jobs:,} jobs in {overall.contexts:,} contexts"
+    jobs = f"{plural(overall.jobs, 'job')} in {plural(overall.contexts, 'context')}"
     learned = "jobs that it has learned, so new ones are told less well"
     yield Text(f"On {jobs} it is {size(made, overall.error)} off{tau}: {learned}.", style="dim")
     yield _beforehand(overall.beforehand)

@@ -252,9 +252,10 @@ def headline(
         few = "Too few jobs with an objective came in this time to predict any beforehand."
         return f"{few}{_imported(past)}"
     if would is None:
+        followed = "followed what was recommended, " if counts.following.get("followed") else ""
         known = (
-            "Nearly all jobs ran the best configuration that is known in their context, or none "
-            "is known yet: nothing to gain that has been seen."
+            f"Nearly all jobs {followed}ran the best configuration that is known in their context, "
+            "or none is known yet: nothing to gain that has been seen."
         )
         return f"{known}{_imported(past)}" if quality is None else known
     return would.sentence

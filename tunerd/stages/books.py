@@ -460,7 +460,8 @@ class Books:
         return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
 
     def _let_go(self, tx: Transaction, outlived: Iterable[str], now: datetime, said: Said) -> None:
-        reason = f"No job in this context for {self.settings.active_days:g} days."
+        days = self.settings.active_days
+        reason = f"No job in this context for {days:g} day{'' if days == 1 else 's'}."
         for key in outlived:
             if key in self.recommended.proposed:
                 self.recommended.drop(tx, key, "dropped")

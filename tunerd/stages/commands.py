@@ -229,7 +229,8 @@ class Desk:
         if missing is None:
             return f"refused: no campaign is under way in {key}"
         self.changes.urgent.append(key)
-        return f"campaign ended in {key}; {missing} runs were still missing in its round"
+        were = "run was" if missing == 1 else "runs were"
+        return f"campaign ended in {key}; {missing} {were} still missing in its round"
 
     def _end(self) -> str:
         self.books.ended = True
