@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.core.drift.jobs import Effect, Job, Place, dumped, feed, jobs, study
 from tunerd.core.drift import Change, Drift, Here, Watch
@@ -117,12 +118,30 @@ def test_what_tunerd_makes_jobs_run_is_no_shift_of_inputs() -> None:
     assert [one for one in found if one.drift.parameter] == []
 
 
-def test_more_failures_than_expected_are_told() -> None:
+@pytest.mark.parametrize("follow", [False, True], ids=["nobody follows", "all follow"])
+def test_more_failures_than_expected_are_told(*, follow: bool) -> None:
     def fails(number: int, _context: int, _tp: int, _precision: int) -> float:
         return 0.5 if number >= 1_000 else 0.03
 
-    drift = began(watched(list(jobs(1_200, seed=8, fails=fails))), "failures")[0]
+    stream = list(jobs(1_200, seed=8, fails=fails, following=lambda _: follow))
+    drift = began(watched(stream), "failures")[0]
     assert 1_000 < drift.noticed < 1_040
+
+
+def test_failures_of_what_was_chosen_and_hardly_ran_are_no_drift() -> None:
+    """A search goes where the predictor errs in its favour, also about what runs."""
+
+    def fresh(job: Job) -> Job:
+        name = f"c-{job.judged.sequence // 2:04d}000000"
+        outcome = structs.replace(job.judged.outcome, config_id=name)
+        return Job(structs.replace(job.judged, outcome=outcome), job.ran)
+
+    def fails(number: int, _context: int, _tp: int, _precision: int) -> float:
+        return 0.5 if number >= 1_000 else 0.03
+
+    stream = list(jobs(1_600, seed=8, fails=fails, following=lambda number: number >= 1_000))
+    found = watched([*stream[:1_000], *map(fresh, stream[1_000:])])
+    assert began(found, "failures") == []
 
 
 def failing(*contexts: int, since: int = 1_000, until: int = 10_000) -> Effect:

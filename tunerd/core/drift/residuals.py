@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tunerd.core.drift.here import Here
 from tunerd.core.drift.rise import Moment
 
-__all__ = ["CLIP", "Scales", "Vote"]
+__all__ = ["CHOSEN", "CLIP", "Scales", "Vote"]
 
 CLIP = 3.0
 """No job says more than this: one that was measured wrongly is not a drift."""

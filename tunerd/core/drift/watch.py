@@ -22,7 +22,7 @@ from tunerd.core.drift.found import Change, Drift, Following, Kind, drift_id
 from tunerd.core.drift.here import FAILURE_ALTERNATIVES, SPEED_ALTERNATIVES, Came, Here
 from tunerd.core.drift.inputs import Feature, Inputs, Shift
 from tunerd.core.drift.order import Order, order_gains
-from tunerd.core.drift.residuals import Scales
+from tunerd.core.drift.residuals import CHOSEN, Scales
 from tunerd.core.drift.rise import Moment, Rise
 from tunerd.core.drift.thresholds import Calibrated
 from tunerd.core.observation import Scalar, Value
@@ -246,6 +246,8 @@ class Watch:
         cell = here.cell(told.config_id[:NAME])
         chance, place = self._failures.chance(cell, told.feasible)
         failed = not told.ran
+        # What was chosen for what is expected of it falls short of it more often than not.
+        doubtful = _chosen(one) and cell.ran + cell.failed < CHOSEN
         usual, here.failures = (
             here.failures,
             self._failures.learn_context(here.failures, chance, failed=failed),
@@ -254,10 +256,9 @@ class Watch:
         self._failures.learn(place, failed=failed)
         cell.ran += told.ran
         cell.failed += failed
-        if self._outcomes < 50 or _chosen(one):
-            self._outcomes += 1
-            return []
         self._outcomes += 1
+        if self._outcomes <= 50 or doubtful:
+            return []
         self._chances.append((chance, failed))
         here.outcomes.append(Came(one.sequence, round(chance, 4), failed))
         gains = failure_gains(chance, failed=failed)
