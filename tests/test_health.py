@@ -6,7 +6,7 @@ from tunerd.health import Health
 
 def test_a_tuner_process_that_falls_silent_between_steps_is_told() -> None:
     time = Time()
-    health = Health(["ingest", "tune"], 120.0, time.clock)
+    health = Health(["ingest", "tune"], 120.0, time.clock, children=["tune"])
     for stage in ("ingest", "tune"):
         health.stepped(stage, worked=False)
     time.pass_(seconds=121)

@@ -7,7 +7,7 @@
                      └─► rejected    store)         │  search, decide
                          (by the outbox)            └─► metrics
 
-Three stages (:mod:`tunerd.stages`) share one store (:mod:`tunerd.store`) and nothing else.
+The stages (:mod:`tunerd.stages`) share one store (:mod:`tunerd.store`) and nothing else.
 :mod:`tunerd.core` holds everything that needs no I/O: studies, search spaces, predictors,
 searchers and decisions. :mod:`tunerd.streams` and :mod:`tunerd.events` are the edges,
 :mod:`tunerd.daemon` runs it all.

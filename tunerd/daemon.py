@@ -101,6 +101,7 @@ class _Daemon:
             [name for name in STAGES if name in self.stages],
             settings.http.stalled_after_s,
             time.monotonic,
+            children=["tune"],
         )
         with ExitStack() as open_until_end, self._signals():
             with _had(f"data_dir {settings.data_dir}"):

@@ -1,7 +1,7 @@
 """Whether the daemon works: what ``/readyz``, the watchdog and ``tunerd status`` say of it."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 __all__ = ["Health"]
@@ -31,6 +31,9 @@ class Health:
     stalled_after_s: float
     clock: Callable[[], float]
     """Monotonic seconds."""
+    children: Collection[str] = ()
+    """Stages that run in a process of their own: that has a deadline within a step, and between
+    steps it says every second that it is there."""
     _stages: dict[str, _StageHealth] = field(init=False)
     _notes: dict[str, str] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
@@ -69,14 +72,13 @@ class Health:
                 self._notes.pop(subject, None)
 
     def hung(self) -> list[str]:
-        """Stages whose loop no longer comes round: only a new start helps. The tune stage is
-        not among them; its process has a deadline of its own."""
+        """Stages whose loop no longer comes round: only a new start helps."""
         now = self.clock()
         with self._lock:
             return [
                 f"{name}: has not come round for {now - state.seen_at:.0f} s"
                 for name, state in self._stages.items()
-                if name != "tune" and now - state.seen_at > HUNG_AFTER_S
+                if name not in self.children and now - state.seen_at > HUNG_AFTER_S
             ]
 
     def problems(self) -> list[str]:
@@ -90,7 +92,6 @@ class Health:
                     found.append(f"{name}: {state.trouble}")
                 elif state.has_work and silent > self.stalled_after_s:
                     found.append(f"{name}: has work and made no progress for {silent:.0f} s")
-                elif name == "tune" and silent > self.stalled_after_s:
-                    # Without work it says so every second; its deadline holds within a step only.
+                elif name in self.children and silent > self.stalled_after_s:
                     found.append(f"{name}: its process has said nothing for {silent:.0f} s")
             return found

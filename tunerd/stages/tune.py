@@ -4,20 +4,17 @@ One step works on one study. Everything that it changes is saved in one transact
 study's epoch; whatever goes wrong, the study is loaded again from what was saved.
 """
 
-import math
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
 from tunerd import logs, reports
-from tunerd.core.judged import Judged
 from tunerd.core.observation import Observation
 from tunerd.core.training import portions
 from tunerd.errors import FencedOutError, NothingFeasibleError
@@ -27,8 +24,9 @@ from tunerd.stages.answering import answer_requests
 from tunerd.stages.basis import basis_of
 from tunerd.stages.books import Books, Changes
 from tunerd.stages.commands import Desk
-from tunerd.stages.drifting import drifting, tell_drift, told
+from tunerd.stages.drifting import tell_drift, told
 from tunerd.stages.opening import open_books
+from tunerd.stages.standing import following, scores, standing, taken
 from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]
@@ -330,13 +328,13 @@ class Tune:
         search_s: float,
     ) -> None:
         active = self._active(books)
-        scores = _scores(books)
+        known = scores(books)
         failed = sum(one.failed is not None for one in books.tuner.training.built)
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
             "waiting": len(books.due),  # contexts: `tunerd import` waits for them
-            "scores": msgspec.to_builtins(scores),
+            "scores": msgspec.to_builtins(known),
         }
         if changes.results:
             detail["commands"] = list(changes.results)
@@ -368,7 +366,7 @@ class Tune:
             return
         self.listener.hear(
             reports.Stepped(
-                **_standing(row, books, len(active), scores),
+                **standing(row, books, len(active), known),
                 observations=len(observations),
                 learn_s=learn_s if observations else None,
                 search_s=search_s if changes.searched else None,
@@ -380,9 +378,9 @@ class Tune:
                 withdrawn=said.withdrawn,
                 suggested=said.suggested,
                 candidates=said.candidates,
-                following=_following(changes.judged),
+                following=following(changes.judged),
                 drift=told(changes.drift),
-                introductions=_taken(books.tuner.introduced),
+                introductions=taken(books.tuner.introduced),
             )
         )
 
@@ -409,9 +407,8 @@ class Tune:
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
         else:
-            scores = _scores(books)
-            standing = _standing(row, books, len(self._active(books)), scores)
-            self.listener.hear(reports.Loaded(**standing))
+            active = len(self._active(books))
+            self.listener.hear(reports.Loaded(**standing(row, books, active, scores(books))))
         self.log.info(
             "study loaded",
             study=row.name,
@@ -477,58 +474,3 @@ class Tune:
                 why=command.why,
                 result=result,
             )
-
-
-def _standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
-    """The fields of :class:`reports.Standing`."""
-    gains = books.tuner.gains
-    return {
-        "study": row.name,
-        "sequence": books.tuner.sequence,
-        "waiting": max(row.last_sequence - books.tuner.sequence, 0),
-        "contexts_active": active,
-        "scores": scores,
-        "gain_predicted": _mean([promised for promised, _ in gains.pairs]),
-        "gain_realised": _mean([realised for _, realised in gains.pairs]),
-        "gain_jobs": len(gains.pairs),
-        "overrated": gains.overrated if gains.gaps else None,
-        "running": len(books.recommended.running),
-        "proposed": len(books.recommended.proposed),
-        "paused": books.tuner.orders.all_paused is not None,
-        "drifting": drifting(books.tuner.watch),
-    }
-
-
-def _scores(books: Books) -> reports.Scores:
-    window = books.tuner.window.scores(books.study.metric_value)
-    noise, repeats = books.tuner.noise()
-
-    def known(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
-    return reports.Scores(
-        observations=window.rows,
-        kendall=known(window.kendall_within),
-        spearman=known(window.spearman_within),
-        pearson=known(window.pearson_within),
-        mape=known(window.mape),
-        coverage=known(window.coverage),
-        noise=known(noise),
-        repeats=repeats,
-    )
-
-
-def _following(judged: Sequence[Judged]) -> dict[str, int]:
-    followed = (one.outcome.following for one in judged)
-    return dict(Counter(one for one in followed if one is not None))
-
-
-def _taken(counts: Counter[str]) -> dict[str, int]:
-    """What was counted since the last time."""
-    taken = dict(counts)
-    counts.clear()
-    return taken
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

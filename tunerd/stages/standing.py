@@ -1,0 +1,73 @@
+"""How a study stands, for those who overhear the tune stage: metrics, and ``tunerd status`` by the
+step's row. Nothing is decided by it."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tunerd import reports
+from tunerd.core.judged import Judged
+from tunerd.stages.books import Books
+from tunerd.stages.drifting import drifting
+from tunerd.store import StudyRow
+
+__all__ = ["following", "scores", "standing", "taken"]
+
+
+def standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
+    """The fields of :class:`reports.Standing`; so many contexts are active."""
+    gains = books.tuner.gains
+    return {
+        "study": row.name,
+        "sequence": books.tuner.sequence,
+        "waiting": max(row.last_sequence - books.tuner.sequence, 0),
+        "contexts_active": active,
+        "scores": scores,
+        "gain_predicted": _mean([promised for promised, _ in gains.pairs]),
+        "gain_realised": _mean([realised for _, realised in gains.pairs]),
+        "gain_jobs": len(gains.pairs),
+        "overrated": gains.overrated if gains.gaps else None,
+        "running": len(books.recommended.running),
+        "proposed": len(books.recommended.proposed),
+        "paused": books.tuner.orders.all_paused is not None,
+        "drifting": drifting(books.tuner.watch),
+    }
+
+
+def scores(books: Books) -> reports.Scores:
+    """How well the latest jobs were predicted before they were learned, and how much runs of one
+    configuration differ."""
+    window = books.tuner.window.scores(books.study.metric_value)
+    noise, repeats = books.tuner.noise()
+
+    def known(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return reports.Scores(
+        observations=window.rows,
+        kendall=known(window.kendall_within),
+        spearman=known(window.spearman_within),
+        pearson=known(window.pearson_within),
+        mape=known(window.mape),
+        coverage=known(window.coverage),
+        noise=known(noise),
+        repeats=repeats,
+    )
+
+
+def following(judged: Sequence[Judged]) -> dict[str, int]:
+    """Live jobs by what they did with advice."""
+    followed = (one.outcome.following for one in judged)
+    return dict(Counter(one for one in followed if one is not None))
+
+
+def taken(counts: Counter[str]) -> dict[str, int]:
+    """What was counted since the last time."""
+    taken = dict(counts)
+    counts.clear()
+    return taken
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
