@@ -47,14 +47,13 @@ class Advisor:
     """Advises on the contexts of one study."""
 
     study: Study
-    only: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict)
+    spaces: Spaces
+    """As the study file leaves them."""
+    only: Mapping[str, Sequence[Mapping[str, Value]]]
     """By context key, the configurations beside which nothing may be tried."""
-    spaces: Spaces = field(init=False)
-    """As the study file leaves them: a configuration has the same name whatever was ordered."""
     orders: Orders = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spaces = Spaces(self.study, only=self.only)
         self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
         self.impose(Orders(self.study))
 

@@ -1,0 +1,350 @@
+"""What one study's jobs teach: each is predicted, and then learned.
+
+Everything that is learned of them is gathered here: the model and its bands, the watch for drift,
+and what each context knows of its configurations. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from tunerd.core.bands import Bands
+from tunerd.core.contexts import ContextState
+from tunerd.core.drift.found import Change
+from tunerd.core.drift.watch import Ran as Job
+from tunerd.core.drift.watch import Watch
+from tunerd.core.evidence import noise_of_repeats
+from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.history import Regime, days
+from tunerd.core.introduction import Verdict
+from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
+from tunerd.core.ledger import entered
+from tunerd.core.model import Model, Outlook
+from tunerd.core.observation import Observation, Ran, Value
+from tunerd.core.promises import Gains
+from tunerd.core.recommendation import candidate_id
+from tunerd.core.scores import Window
+from tunerd.core.spaces import Spaces
+from tunerd.core.study import Study
+from tunerd.core.succession import Succession
+from tunerd.core.training import Training, portions
+
+__all__ = ["Learned", "Learner"]
+
+NOISY = 256
+"""Contexts whose repeats tell how noisy runs are: every step asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What one call of :meth:`Learner.learn` did."""
+
+    sequence_from: int
+    sequence_to: int
+    contexts: tuple[str, ...]
+    """Keys of the contexts of live jobs among the observations."""
+    imported: tuple[str, ...]
+    """Keys of the contexts of old jobs among them."""
+    swapped: bool
+    """Whether a new model was put in place: a checkpoint is due."""
+    judged: tuple[Judged, ...] = ()
+    """What was thought of each observation before it was learned."""
+    drift: tuple[Change, ...] = ()
+    """Drifts that began, grew or are over."""
+
+
+@dataclass
+class Learner:
+    """Learns one study."""
+
+    study: Study
+    background: Executor
+    only: Mapping[str, Sequence[Mapping[str, Value]]] = field(default_factory=dict)
+    """By context key, the configurations beside which nothing may be tried: for closed loops on
+    a table of measured jobs."""
+    features: FeatureMap = field(init=False)
+    spaces: Spaces = field(init=False)
+    """As the study file leaves them: a configuration has the same name whatever was ordered."""
+    training: Training = field(init=False)
+    """Of the model that predicts."""
+    window: Window = field(init=False, default_factory=Window)
+    """Predictions made before their jobs were learned."""
+    bands: Bands = field(init=False, default_factory=Bands)
+    """Around what the model predicts."""
+    watch: Watch = field(init=False)
+    """For jobs that no longer are as they were."""
+    gains: Gains = field(init=False, default_factory=Gains)
+    """What was promised of candidates beside what came."""
+    introduced: Counter[str] = field(init=False, default_factory=Counter)
+    """Introductions that ended, by their outcome, since somebody looked and emptied it."""
+    contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
+    touched: set[str] = field(init=False, default_factory=set)
+    """Contexts that changed since they were last saved; whoever saves empties it."""
+    sequence: int = field(init=False, default=0)
+    """Last observation learned."""
+    _begins: dict[str, list[tuple[int, float | None]]] = field(init=False, default_factory=dict)
+    """By context key, where estimates begin again while history is gathered."""
+
+    def __post_init__(self) -> None:
+        self.features = FeatureMap(self.study)
+        self.spaces = Spaces(self.study, only=self.only)
+        self.watch = Watch(self.study)
+        self.training = Training(self.study, self.features, self.background)
+
+    @property
+    def model(self) -> Model | None:
+        """What predicts, once there is enough to learn from."""
+        return self.training.model
+
+    def learn(self, observations: Sequence[Observation], advises: Advises = nobody) -> Learned:
+        """Test, then train: predict the observations, then learn them.
+
+        They must follow :attr:`sequence` without a gap. ``advises`` says what is recommended in
+        their contexts. Cost does not depend on history.
+        """
+        first = self._expect(observations)
+        judged: list[Judged] = []
+        changes: list[Change] = []
+        swapped = False
+        for start, end in portions(first, observations[-1].sequence):
+            portion = observations[start - first : end - first + 1]
+            rows = self.features.rows(portion)
+            jobs = self._named(portion, rows)
+            seen, predicted = judge(
+                self.study, self.features, self.model, self.bands, jobs, rows, self._tried, advises
+            )
+            seen = entered(self.contexts, seen)
+            self._score(seen)
+            drift = self._watch(seen, jobs)
+            self._size_bands(jobs, rows, predicted)
+            self._remember(jobs, rows)
+            before = self.model
+            swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
+            swapped = self._act(drift) or swapped
+            self._start_bands(before)
+            changes += drift
+            judged += seen
+        live = dict.fromkeys(one.context_key for one in judged if not one.history)
+        imported = dict.fromkeys(one.context_key for one in judged if one.history)
+        return Learned(
+            first,
+            self.sequence,
+            tuple(live),
+            tuple(imported),
+            swapped,
+            tuple(judged),
+            tuple(changes),
+        )
+
+    def expect(
+        self,
+        former: Mapping[str, Mapping[str, Any]],
+        study: Study | None,
+        regimes: Iterable[Regime],
+    ) -> None:
+        """Before history is gathered: take over what drifts taught the former generation, whose
+        contexts and ``study`` are as for :meth:`.Tuner.adopt`. Nobody watches history for them
+        again. Nothing where scores mean something else now, or where drifts are only to be told."""
+        succession = self._succession(former, study)
+        if not succession.comparable or not self.study.drift.act:
+            return
+        self.training.regimes = succession.regimes(regimes)
+        told = {key: state["evidence"].get("begun", []) for key, state in former.items()}
+        self._begins = succession.begun(told)
+
+    def gather(self, observations: Sequence[Observation]) -> None:
+        """Take in history without predicting it; :meth:`catch_up` learns it at once.
+
+        For a new generation, which derives everything again from the raw history.
+        """
+        self._expect(observations)
+        rows = self.features.rows(observations)
+        jobs = self._named(observations, rows)
+        self._size_bands(jobs, rows, None)
+        self._remember(jobs, rows)
+        self.training.gather(rows, days(observations), self.sequence)
+
+    def remember(self, observations: Sequence[Observation]) -> None:
+        """Take in what jobs say of their configurations, and nothing else: for deriving again
+        what was said of them. Sequences may have gaps."""
+        rows = self.features.rows(observations)
+        self._remember(self._named(observations, rows), rows)
+
+    def catch_up(self) -> None:
+        """Fit on what was gathered."""
+        before = self.model
+        self._begins = {}
+        self.training.catch_up(self.sequence)
+        self._start_bands(before)
+
+    def _expect(self, observations: Sequence[Observation]) -> int:
+        first, last = observations[0].sequence, observations[-1].sequence
+        if first != self.sequence + 1 or last != self.sequence + len(observations):
+            raise ValueError(f"expected observations from {self.sequence + 1}, got {first}..{last}")
+        return first
+
+    def _named(self, observations: Sequence[Observation], rows: Rows) -> list[NamedJob]:
+        """Name the configurations that the jobs ran; contexts never seen before begin here."""
+        jobs = []
+        for observation, key in zip(observations, rows.context_key, strict=True):
+            state = self.contexts.get(key)
+            if state is None:
+                state = ContextState(self.study.clean_context(observation.context))
+                self.contexts[key] = state
+            if (told := state.renamed.get(observation.candidate_id or "")) is not None:
+                observation = structs.replace(observation, candidate_id=told)
+            config = self.spaces.own_config(key, state.context, observation.config)
+            name = candidate_id(self.study.name, key, config)
+            jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
+        return jobs
+
+    def _tried(self, key: str, config_id: str) -> int:
+        """Jobs of a configuration that a context knows."""
+        trial = self.contexts[key].evidence.trials.get(config_id)
+        return trial.ran + trial.failures if trial else 0
+
+    def _size_bands(self, jobs: Sequence[NamedJob], rows: Rows, predicted: Outlook | None) -> None:
+        """Let the bands learn what came of jobs, and what the model had said of them."""
+        mean, spread = (predicted.mean, predicted.spread) if predicted else (None, None)
+        tried = np.array([job.tried > 0 for job in jobs], np.bool_)
+        self.bands.learn(rows.context_key, mean, spread, rows.score, tried)
+
+    def _start_bands(self, before: Model | None) -> None:
+        """Where another model took over, let the bands start from the jobs that its fit left
+        out."""
+        if self.model is not None and self.model is not before:
+            self.bands.start(self.model.starts)
+
+    def _score(self, judged: Iterable[Judged]) -> None:
+        """Let the window see how live jobs were predicted."""
+        for one in judged:
+            told = one.outcome
+            if one.history or told.predicted is None or told.score is None:
+                continue
+            assert told.low is not None
+            assert told.high is not None
+            held = told.low <= told.score <= told.high
+            self.window.add(one.context_key, told.predicted, told.score, held)
+
+    def _watch(self, judged: Sequence[Judged], jobs: Sequence[NamedJob]) -> list[Change]:
+        """Look whether these jobs are as jobs were."""
+        seen = [
+            Job(self.contexts[one.context_key].context, job.config)
+            for one, job in zip(judged, jobs, strict=True)
+        ]
+        changes = self.watch.see(judged, seen, self.contexts)
+        for change in changes:
+            if change.phase != "over":
+                self.touched |= set(change.drift.contexts or self.contexts)
+        return changes
+
+    def _act(self, changes: Iterable[Change]) -> bool:
+        """Do what a drift asks for, after its jobs were learned: a model with the new regime in
+        front, and another look at its contexts. Says whether a checkpoint is due."""
+        due = False
+        for change in changes:
+            drift = change.drift
+            self._alarm_bands(change)
+            if not self.study.drift.act or not drift.of_speed or change.phase == "over":
+                continue
+            for key in drift.contexts or self.contexts:
+                state = self.contexts[key]
+                before = state.introduction.verdicts
+                state.introduction.reopen(self.sequence, change.at_time.isoformat(), drift.since)
+                self._count_verdicts(state, before)
+                # After it: what a former incumbent that is back was known for must stay.
+                levels = state.watched.levels(drift.since)
+                state.evidence.begin_again(
+                    levels, state.introduction.incumbent, drift.since, drift.moved
+                )
+            due = self.training.begin(drift.regime(), self.sequence) or due
+            self.look_again(drift.contexts or self.contexts)
+        return due
+
+    def _alarm_bands(self, change: Change) -> None:
+        """Widen bands where jobs behave differently, and no longer where that is over."""
+        if not change.drift.of_speed or not self.study.drift.act:
+            return
+        if change.phase == "over":
+            self.bands.calm(change.drift.contexts or None)
+        for one in self.watch.active:
+            if one.drift.of_speed:
+                self.bands.alarm(one.drift.contexts or None)
+
+    def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
+        told = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
+        for job, key, score, weight in told:
+            self._remember_one(job, key, None if np.isnan(score) else score, weight)
+        self.sequence = jobs[-1].observation.sequence
+
+    def _remember_one(self, job: NamedJob, key: str, score: float | None, weight: float) -> None:
+        observation, cid, config, _ = job
+        state = self.contexts[key]
+        ran = self.study.ran(observation)
+        counted = ran
+        says = score is not None or ran is not Ran.UNKNOWN  # else it takes nobody's share
+        if says and not state.influence.counts(cid, observation, self.study.limits):
+            score, counted = None, Ran.UNKNOWN
+        begins = self._begins.get(key)
+        while begins and begins[0][0] <= observation.sequence:
+            state.evidence.begin_at(*begins.pop(0))
+        state.evidence.add(
+            cid,
+            config,
+            score,
+            counted,
+            unasked=observation.recommendation_id is None,
+            sequence=observation.sequence,
+            weight=weight,
+        )
+        if not observation.history:
+            if observation.candidate_id == cid:  # else it was changed, and tells of something else
+                self.gains.compare(self.study, state.promised.get(cid), score, counted)
+            usable = None if ran is Ran.NO else score
+            state.introduction.see(cid, usable, observation.sequence)
+            if state.campaign is not None and ran is not Ran.UNKNOWN:
+                state.campaign.count(cid)  # above a share or not: what was asked for was run
+        finished = observation.finished_at
+        state.last_job_at = max(state.last_job_at or finished, finished)
+        state.waiting_since = state.waiting_since or observation.sequence
+        self.touched.add(key)
+
+    def noise(self) -> tuple[float, int]:
+        """Standard deviation of one run around its configuration's others, relative to the
+        objective, over the repeats of the contexts that had jobs last; NaN without any. And how
+        many repeats that stands on."""
+        apart: list[float] = []
+        latest = sorted(
+            (state.last_job_at, key)
+            for key, state in self.contexts.items()
+            if state.last_job_at is not None and state.evidence.apart
+        )[-NOISY:]
+        for _, key in latest:
+            state, unit = self.contexts[key], 1.0
+            if self.study.objective.scale == "linear":  # every step asks: not for nothing
+                unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
+            apart += [one / unit for one in state.evidence.apart]
+        return noise_of_repeats(apart), len(apart)
+
+    def look_again(self, keys: Iterable[str]) -> None:
+        """These contexts are due a search, whatever was learned since the last one."""
+        for key in keys:
+            state = self.contexts[key]
+            state.waiting_since = state.waiting_since or max(self.sequence, 1)
+            self.touched.add(key)
+
+    def _count_verdicts(self, state: ContextState, before: Sequence[Verdict]) -> None:
+        for one in state.introduction.verdicts:
+            if one.sequence == self.sequence and one not in before:
+                self.introduced[one.outcome] += 1
+
+    def _succession(
+        self, former: Mapping[str, Mapping[str, Any]], study: Study | None
+    ) -> Succession:
+        contexts = {key: state["context"] for key, state in former.items()}
+        return Succession(self.study, study, contexts)
