@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,20 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunerd.core.duels import Doubt
-from tunerd.core.evidence import Estimate, Evidence, Trial
+from tunerd.core.evidence import Estimate, Evidence
 from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Introduction
 from tunerd.core.observation import Ran
+from tunerd.core.prospects import Rival
 from tunerd.core.sequential import log_odds, raised, start
 
 ALPHA = math.exp(-PROMOTE)
-
-
-@dataclass(frozen=True)
-class Tried:
-    candidate_id: str
-    trial: Trial
-    estimate: Estimate
-    expected: Estimate | None = None
 
 
 class Context:
@@ -47,7 +39,7 @@ class Context:
     def settle(self, profiling: bool = False, without: str = "") -> str | None:
         """``without`` what an operator forbids."""
         rivals = [
-            Tried(name, trial, Estimate(trial.mean, 0.05 / math.sqrt(trial.runs)))
+            Rival(name, trial, Estimate(trial.mean, 0.05 / math.sqrt(trial.runs)), 1.0)
             for name, trial in self.evidence.measured()
         ]
         return self.introduction.settle(
@@ -232,7 +224,7 @@ def test_what_looks_like_drift_and_began_with_a_promotion_brings_the_former_back
     assert context.introduction.incumbent == "old"
     assert context.outcomes[-1] == ("new", "returned")
     assert context.introduction.recheck == ["new"]  # nothing is settled: it is run again
-    assert context.introduction.ahead == pytest.approx(0.0)
+    assert context.introduction.leads.ahead == pytest.approx(0.0)
 
 
 def test_what_keeps_up_stays_through_a_drift_and_goes_on_having_to_prove_itself() -> None:
@@ -257,7 +249,9 @@ def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> N
     assert ("new", "returned") in context.outcomes
     assert context.introduction.incumbent == "new"
     assert away == SECOND_LOOK
-    assert context.introduction.ahead == pytest.approx(context.introduction.verdicts[0].gain, 0.2)
+    assert context.introduction.leads.ahead == pytest.approx(
+        context.introduction.verdicts[0].gain, 0.2
+    )
 
 
 def test_one_straggler_is_no_slower_cluster() -> None:
@@ -302,24 +296,24 @@ def test_limits_that_come_and_go_add_up(runs: int) -> None:
     assert context.settle() == "old"
     for _ in range(3):
         assert context.settle(without="old") == "new"
-        assert context.introduction.ahead == pytest.approx(0.5)
+        assert context.introduction.leads.ahead == pytest.approx(0.5)
         assert context.settle() == ("old" if runs == 1 else "new")
         context.ran("old", -0.01)  # what it is believed to give has moved
         assert context.settle(without="new") == "old"
-        assert context.introduction.ahead == 0.0
+        assert context.introduction.leads.ahead == 0.0
 
 
 def test_what_nothing_was_left_beside_is_still_compared_with_the_one_before() -> None:
     context = Context()
     assert context.settle(without="old") is None
-    assert context.introduction.ahead == 0.0
+    assert context.introduction.leads.ahead == 0.0
     context.evidence.add("new", {"x": "new"}, 0.5, Ran.YES, unasked=True, sequence=9)
     state = json.loads(json.dumps(context.introduction.dump()))
     context.introduction = Introduction.load(state)
     assert context.settle(without="old") == "new"
-    assert context.introduction.ahead == pytest.approx(0.5)
+    assert context.introduction.leads.ahead == pytest.approx(0.5)
     assert context.settle(without="new") == "old"
-    assert context.introduction.ahead == 0.0
+    assert context.introduction.leads.ahead == 0.0
 
 
 def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
@@ -331,7 +325,7 @@ def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
         context.ran("new", -0.1)
         context.ran("old", 0.0)
     assert context.outcomes == [("old", "promoted")]
-    assert context.introduction.ahead == 0.0
+    assert context.introduction.leads.ahead == 0.0
 
 
 def test_what_gave_way_in_a_campaign_is_run_again_after_a_drift() -> None:
@@ -365,7 +359,7 @@ def test_what_a_campaign_found_is_no_farther_ahead_than_it_is(gain: float) -> No
         for _ in range(60):
             name = str(context.introduction.incumbent)
             context.ran(name, gain * (name == "new-7") + float(rng.normal(0, 0.05)))
-        found.append(context.introduction.ahead)
+        found.append(context.introduction.leads.ahead)
     assert np.mean(found) == pytest.approx(gain, abs=0.015)
 
 
@@ -375,10 +369,10 @@ def test_what_a_campaign_found_is_settled_once_it_ran_for_long() -> None:
     assert context.introduction.incumbent == "new-7"
     for _ in range(60):
         context.ran("new-7", 0.2)
-    settled = context.introduction.ahead
+    settled = context.introduction.leads.ahead
     for _ in range(60):
         context.ran("new-7", -0.2)
-    assert context.introduction.ahead == settled == pytest.approx(0.2, abs=0.03)
+    assert context.introduction.leads.ahead == settled == pytest.approx(0.2, abs=0.03)
 
 
 def test_a_campaign_that_was_saved_half_way_goes_on_as_it_was() -> None:
@@ -387,7 +381,7 @@ def test_a_campaign_that_was_saved_half_way_goes_on_as_it_was() -> None:
     assert Introduction.load(state) == context.introduction
     del state["untested"]  # of a state that is older
     older = Introduction.load(state)
-    assert older.ahead == context.introduction.ahead
+    assert older.leads.ahead == context.introduction.leads.ahead
 
 
 def test_leads_of_an_older_state() -> None:
@@ -395,8 +389,8 @@ def test_leads_of_an_older_state() -> None:
     state = context.introduction.dump()
     del state["leads"]
     older = Introduction.load(state)
-    assert older.ahead == context.introduction.ahead > 0.0
-    assert older.leads == {}
+    assert older.leads.ahead == context.introduction.leads.ahead > 0.0
+    assert older.leads.earlier == {}
 
 
 def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:

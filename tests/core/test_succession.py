@@ -7,7 +7,8 @@ from tests.core.tuning import TEXT
 from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Introduction, Untested, Verdict
+from tunerd.core.introduction import Introduction, Verdict
+from tunerd.core.leads import Leads, Untested
 from tunerd.core.study import parse_study
 from tunerd.core.succession import Succession, campaign_of, introduction_of
 
@@ -54,9 +55,12 @@ def known() -> Introduction:
     return Introduction(
         incumbent="a1",
         established=True,
-        ahead=0.2,
         level=1.0,
-        leads={"b1": 0.1, "a2": 0.15},
+        leads=Leads(
+            0.2,
+            {"b1": 0.1, "a2": 0.15},
+            Untested("b1", 0.1, {"b2": 3, "a1": 4, "e1": 2}),
+        ),
         duels={"c1": Duel(5, runs=3), "c2": Duel(6, runs=9), "a2": Duel(6, runs=2)},
         closed={"d1": 4, "d2": 8, "c3": 2, "e1": 1},
         probation=Probation("b1", level=0.9, noise=0.1),
@@ -64,7 +68,6 @@ def known() -> Introduction:
         verdicts=[Verdict("a1", "promoted", 3, "", 4, 0.1, 0.0)],
         formers=["b1", "b2", "a2"],
         recheck=["b2", "a2"],
-        untested=Untested("b1", 0.1, {"b2": 3, "a1": 4, "e1": 2}),
         noise_squares=0.3,
         noise_weight=4.0,
     )
@@ -73,8 +76,9 @@ def known() -> Introduction:
 def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
     """Configurations that become one: the first letter is what is left of a name."""
     new = introduction_of(known(), lambda one: None if one[0] == "e" else f"new {one[0]}")
-    assert (new.incumbent, new.established, new.ahead, new.level) == ("new a", True, 0.2, 1.0)
-    assert new.leads == {"new b": 0.1, "new a": 0.15}
+    assert (new.incumbent, new.established, new.level) == ("new a", True, 1.0)
+    untested = Untested("new b", 0.1, {"new a": 4})
+    assert new.leads == Leads(0.2, {"new b": 0.1, "new a": 0.15}, untested)
     assert {cid: duel.runs for cid, duel in new.duels.items()} == {"new c": 9}
     assert new.closed == {"new d": 8}
     assert new.probation is not None
@@ -82,7 +86,6 @@ def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
     assert new.doubt is not None
     assert new.doubt.candidate_id == "new d"
     assert (new.formers, new.recheck) == (["new b"], ["new b"])
-    assert new.untested == Untested("new b", 0.1, {"new a": 4})
     assert [one.candidate_id for one in new.verdicts] == ["new a"]
 
 
@@ -94,9 +97,8 @@ def test_a_trial_of_strength_with_itself_is_none(letter: str) -> None:
 
 def test_without_its_incumbent_a_lead_begins_at_zero() -> None:
     new = introduction_of(known(), lambda one: None if one == "a1" else one)
-    assert (new.incumbent, new.established, new.ahead, new.leads) == (None, False, 0.0, {})
+    assert (new.incumbent, new.established, new.leads) == (None, False, Leads())
     assert (new.duels, new.probation, new.doubt, new.level) == ({}, None, None, None)
-    assert new.untested is None
     assert (new.closed, new.noise) == (known().closed, known().noise)
 
 

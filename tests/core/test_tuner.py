@@ -265,7 +265,7 @@ def test_what_an_order_puts_in_place_is_held_against_what_it_rules_out() -> None
     def ahead(*orders: Order) -> float:
         tuner.impose(Orders(tuner.study, orders))
         tuner.advise(key, None)
-        return tuner.contexts[key].introduction.ahead
+        return tuner.contexts[key].introduction.leads.ahead
 
     assert ahead() == 0.0
     pinned = ahead(Order(1, "pin", {}, {"x": 4}))

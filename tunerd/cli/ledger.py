@@ -164,7 +164,7 @@ def _ahead(study: "Study", state: "ContextState | None") -> float | None:
     """The incumbent's lead over the first one as a share; None where there is no incumbent."""
     if state is None or state.introduction.incumbent is None:
         return None
-    return _percent(study, state.introduction.ahead)
+    return _percent(study, state.introduction.leads.ahead)
 
 
 def _percent(study: "Study", lead: float) -> float | None:

@@ -131,7 +131,7 @@ class Probation(_Runs):
     """Of one run, at that time: what is fast at one time and slow at another must not hide behind
     its own noise."""
     gain: float = 0.0
-    """What the promotion added to :attr:`Introduction.ahead`."""
+    """What the promotion added to :attr:`.Leads.ahead`."""
     worse: list[float] = field(default_factory=start)
     slow: float = 0.0
     """Capital of who bets that it is often slow: half of the runs 30 % slower are found out by a

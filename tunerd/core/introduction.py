@@ -14,20 +14,20 @@ Constant time and bounded state per job.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from statistics import NormalDist
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
 from tunerd.core.duels import LEAST_RUNS, PRIOR_RUNS, Doubt, Duel, Probation
-from tunerd.core.evidence import PRIOR_NOISE, TINY, Estimate, Trial
+from tunerd.core.evidence import PRIOR_NOISE, TINY
+from tunerd.core.leads import PROBATION, Leads
+from tunerd.core.prospects import Rival
 from tunerd.core.sequential import log_odds
 
 __all__ = [
     "ESTABLISHED",
     "Challenge",
     "Introduction",
-    "Measured",
-    "Untested",
     "Verdict",
     "elect",
 ]
@@ -46,8 +46,6 @@ MOST_RUNS = 30
 """Runs after which a challenger is given up whose difference nobody can tell."""
 LAST_LOOK = 2.0
 """… unless its estimate is by then so many standard deviations better."""
-PROBATION = 40
-"""Jobs for which a new incumbent is held against the level of the one before."""
 SECOND_LOOK = 3
 """Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
 was."""
@@ -56,7 +54,6 @@ MOST_DUELS = 32
 MOST_CLOSED = 128
 MOST_VERDICTS = 32
 MOST_FORMERS = 3
-MOST_LEADS = 32
 LEVEL = 0.1
 """Weight of the latest job in the incumbent's level."""
 NOISE_MEMORY = 0.98
@@ -65,35 +62,6 @@ OUTLIER = 4.0
 """Standard deviations at which a difference says no more about the usual noise."""
 
 _NORMAL = NormalDist()
-
-
-class Measured(Protocol):
-    """A configuration that was tried in the context (``decide.Rival``)."""
-
-    @property
-    def candidate_id(self) -> str: ...
-    @property
-    def trial(self) -> Trial: ...
-    @property
-    def estimate(self) -> Estimate: ...
-    @property
-    def expected(self) -> Estimate | None: ...
-
-
-M = TypeVar("M", bound=Measured)
-
-
-@dataclass(slots=True)
-class Untested:
-    """Incumbents that took over without a test, one after the other. Each was at its luckiest when
-    it was chosen: differences from one to the next would add up to a lead that nobody has."""
-
-    former: str
-    """The incumbent before all of them, which they are measured against …"""
-    ahead: float
-    """… and how far that one was ahead."""
-    runs: dict[str, int] = field(default_factory=dict)
-    """Candidate id → runs at which its lead was estimated last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +118,8 @@ class Introduction:
     """Score of the incumbent's latest job."""
     level: float | None = None
     """Score that the incumbent lately gave."""
-    ahead: float = 0.0
-    """By how much the incumbent is better than the first one here: what promotions were measured to
-    gain, drawn towards what was predicted; where none was tested, by the estimates, which are made
-    again as it runs. 0 without an incumbent."""
-    leads: dict[str, float] = field(default_factory=dict)
-    """How far ahead earlier incumbents were, the latest last. Who comes back is as far ahead as it
-    was: else limits that come and go, or two that take turns, would add up to something."""
+    leads: Leads = field(default_factory=Leads)
+    """By how much the incumbent is better than the first one here."""
     noise_squares: float = 0.0
     noise_weight: float = 0.0
     duels: dict[str, Duel] = field(default_factory=dict)
@@ -171,7 +134,6 @@ class Introduction:
     ones."""
     recheck: list[str] = field(default_factory=list)
     """What has to be run again after a drift, because it was the incumbent once."""
-    untested: Untested | None = None
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -258,14 +220,14 @@ class Introduction:
 
     def settle(
         self,
-        rivals: Sequence[Measured],
+        rivals: Sequence[Rival],
         min_feasible: float,
         *,
         profiling: bool,
         sequence: int,
         at: str = "",
         scale: float = 1.0,
-        barred: Sequence[Measured] = (),
+        barred: Sequence[Rival] = (),
     ) -> str | None:
         """Draw the consequences of what was seen; says who is the incumbent.
 
@@ -278,13 +240,14 @@ class Introduction:
         now = (sequence, at)
         self._drop_failed({r.candidate_id for r in rivals}, known, now)
         current = known.get(self.incumbent or "")
-        self._estimate_again(known, [*rivals, *barred], profiling=profiling)
+        measured = [*rivals, *barred]
+        self.leads.estimate_again(self.incumbent, current, measured, profiling=profiling)
         self.recheck = [one for one in self.recheck if one not in self.duels]
         weak = current is not None and not self.established and current.trial.runs < ESTABLISHED
         if profiling or current is None or weak:
             best = elect(list(known.values()))
             if best is None or best.candidate_id != self.incumbent:
-                ahead = self._estimated(best, [*rivals, *barred])
+                ahead = self.leads.estimated(best, self.incumbent, measured)
                 if current is not None and self.established:
                     self._remember(current.candidate_id)
                 self._install(best.candidate_id if best else None, ahead)
@@ -298,7 +261,7 @@ class Introduction:
         self._withdraw(rivals, now)
         return self.incumbent
 
-    def challenges(self, rivals: Sequence[Measured]) -> list[Challenge]:
+    def challenges(self, rivals: Sequence[Rival]) -> list[Challenge]:
         """What is open, the most promising first."""
         by_id = {r.candidate_id: r for r in rivals}
         current = by_id.get(self.incumbent or "")
@@ -311,7 +274,7 @@ class Introduction:
         ]
         return sorted(found, key=lambda one: (-one.worth, one.candidate_id))
 
-    def _challenge(self, rival: Measured, current: Measured) -> Challenge:
+    def _challenge(self, rival: Rival, current: Rival) -> Challenge:
         """A duel's difference, drawn towards the expected one; of what had no duel, the difference
         of the estimates, which are drawn already."""
         duel = self.duels.get(rival.candidate_id)
@@ -332,75 +295,22 @@ class Introduction:
         difference = (precision * mean + own * duel.difference) / total
         return Challenge(rival.candidate_id, difference, math.sqrt(1.0 / total), duel.runs)
 
-    def _estimated(self, best: Measured | None, measured: Sequence[Measured]) -> float:
-        """How far ahead one is that takes over without a test: by what it is believed to give
-        beside the last one before whom a test, or nothing, was."""
-        if best is None:
-            return 0.0
-        by_id = {one.candidate_id: one for one in measured}
-        if self.untested is None or self.untested.former not in by_id:
-            latest, ahead = self.incumbent, self.ahead
-            if latest is None and self.leads:
-                latest, ahead = next(reversed(self.leads.items()))
-            if latest is None or latest not in by_id:
-                return ahead
-            self.untested = Untested(latest, ahead)
-        if best.candidate_id not in self.leads:
-            self.untested.runs[best.candidate_id] = best.trial.runs
-            if len(self.untested.runs) > MOST_LEADS:
-                del self.untested.runs[next(iter(self.untested.runs))]
-        return self._beside(best, by_id[self.untested.former], self.untested)
-
-    def _estimate_again(
-        self, known: Mapping[str, Measured], measured: Sequence[Measured], *, profiling: bool
-    ) -> None:
-        """Estimate the leads of those that took over without a test once more, as far as they ran
-        since. After a probation's worth of jobs nothing is left of an incumbent's luck; from then
-        on it is the one that others are measured against, for the former one hardly runs any more
-        and would tell of another time."""
-        untested, current = self.untested, known.get(self.incumbent or "")
-        if untested is None:
-            return
-        by_id = {one.candidate_id: one for one in measured}
-        for cid, runs in untested.runs.items():
-            one, former = by_id.get(cid), by_id.get(untested.former)
-            if one is None or former is None or one.trial.runs == runs:
-                continue
-            untested.runs[cid] = one.trial.runs
-            if cid == self.incumbent:
-                self.ahead = self._beside(one, former, untested)
-            elif cid in self.leads:
-                self.leads[cid] = self._beside(one, former, untested)
-        # While a campaign goes on, who was the former one may be so again, and others after it.
-        stays = profiling and self.incumbent == untested.former
-        if current is not None and current.trial.runs > PROBATION and not stays:
-            self.untested = None
-
-    @staticmethod
-    def _beside(one: Measured, former: Measured, untested: Untested) -> float:
-        return untested.ahead + one.estimate.mean - former.estimate.mean
-
     def _install(self, candidate_id: str | None, ahead: float) -> None:
         """Put an incumbent into its place, so far ahead unless it has been there before."""
-        if self.incumbent is not None:
-            self.leads.pop(self.incumbent, None)
-            self.leads[self.incumbent] = self.ahead
-            if len(self.leads) > MOST_LEADS:
-                del self.leads[next(iter(self.leads))]
+        self.leads.pass_on(self.incumbent, candidate_id, ahead)
         self.incumbent = candidate_id
-        self.ahead = 0.0 if candidate_id is None else self.leads.get(candidate_id, ahead)
         self.duels.clear()
         self.probation = self.doubt = None
         self.last = None
         self.level = None
 
     def _drop_failed(
-        self, measured: set[str], known: Mapping[str, Measured], now: tuple[int, str]
+        self, measured: set[str], known: Mapping[str, Rival], now: tuple[int, str]
     ) -> None:
         for cid in [cid for cid in self.duels if cid in measured and cid not in known]:
             self._close(cid, "failed", now)
 
-    def _end_probation(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+    def _end_probation(self, known: Mapping[str, Rival], now: tuple[int, str]) -> None:
         probation, failing = self.probation, self.incumbent
         if probation is None or failing is None:
             return
@@ -416,13 +326,13 @@ class Introduction:
         assert probation is not None
         assert failing is not None
         self.incumbent = None  # it did not keep up: its lead is not one to remember
-        self._install(probation.former, self.ahead - probation.gain)
+        self._install(probation.former, self.leads.ahead - probation.gain)
         self.level = probation.level
         self.doubt = Doubt(failing, probation.level, probation.noise, probation.gain)
         gain = probation.mean - probation.level
         self._say(Verdict(failing, "returned", *now, probation.runs, gain, -probation.runs * gain))
 
-    def _end_doubt(self, known: Mapping[str, Measured], now: tuple[int, str]) -> None:
+    def _end_doubt(self, known: Mapping[str, Rival], now: tuple[int, str]) -> None:
         """Let who gave way go on where the former one is as slow by now."""
         doubt, former = self.doubt, self.incumbent
         if doubt is None or former is None or len(doubt.scores) < SECOND_LOOK:
@@ -430,7 +340,7 @@ class Introduction:
         self.doubt = None
         if doubt.candidate_id not in known or not doubt.unfounded:
             return
-        self._install(doubt.candidate_id, self.ahead + doubt.gain)
+        self._install(doubt.candidate_id, self.leads.ahead + doubt.gain)
         self.closed.pop(doubt.candidate_id, None)
         self.level = doubt.level_now + doubt.gain
         self.probation = Probation(former, doubt.level_now, doubt.noise, gain=doubt.gain)
@@ -438,7 +348,7 @@ class Introduction:
         self._say(Verdict(doubt.candidate_id, "promoted", *now, runs, doubt.gain, 0.0))
 
     def _promote(
-        self, rivals: Sequence[Measured], known: Mapping[str, Measured], now: tuple[int, str]
+        self, rivals: Sequence[Rival], known: Mapping[str, Rival], now: tuple[int, str]
     ) -> None:
         won = [
             (log_odds(duel.better), cid)
@@ -464,8 +374,8 @@ class Introduction:
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
         gain = next(c.mean for c in self.challenges(rivals) if c.candidate_id == winner)
-        self._install(winner, self.ahead + gain)
-        self.untested = None
+        self._install(winner, self.leads.ahead + gain)
+        self.leads.untested = None
         self.established = True
         self.level = duel.level + gain
         self.probation = Probation(former, duel.level, noise, gain=gain)
@@ -474,7 +384,7 @@ class Introduction:
         earlier = [one for one in self.formers if one != former]
         self.formers = [*earlier[:1], *earlier[1:][2 - MOST_FORMERS :], former]
 
-    def _withdraw(self, rivals: Sequence[Measured], now: tuple[int, str]) -> None:
+    def _withdraw(self, rivals: Sequence[Rival], now: tuple[int, str]) -> None:
         """Take back what is worse, or most likely so, and what nobody will ever tell apart."""
         hopeless = {c.candidate_id for c in self.challenges(rivals) if c.better < HOPELESS}
         for cid, duel in list(self.duels.items()):
@@ -502,16 +412,16 @@ class Introduction:
 
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
-        return asdict(self)
+        return asdict(self) | self.leads.dump()
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Introduction":
         """Build from what :meth:`dump` gave."""
         probation, doubt = state["probation"], state["doubt"]
-        untested = state.get("untested")  # older states have none
+        names = {one.name for one in fields(cls)} & state.keys()
         return cls(
             **{
-                **state,
+                **{name: state[name] for name in names},
                 "duels": {cid: Duel.load(one) for cid, one in state["duels"].items()},
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else Probation(**probation),
@@ -519,15 +429,12 @@ class Introduction:
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
-                "leads": dict(state.get("leads", {})),  # older states have none
-                "untested": None
-                if untested is None
-                else Untested(**{**untested, "runs": dict(untested["runs"])}),
+                "leads": Leads.load(state),
             }
         )
 
 
-def elect(rivals: Sequence[M]) -> M | None:
+def elect(rivals: Sequence[Rival]) -> Rival | None:
     """The best cautious estimate: mean less one standard deviation, so that a second and third run
     of a good one count for it. One run makes no incumbent while another configuration has two: what
     was measured once and looked best is mostly luck."""

@@ -40,9 +40,7 @@ def _entered(state: ContextState, one: Judged) -> Judged:
         stands = promise.stands(outcome.config_id, introduction.incumbent)
         promised = _short(promise.gain) if stands else None
     # A job may have been launched under an earlier incumbent, or name advice that never was.
-    ahead = introduction.leads.get(outcome.config_id, 0.0)
-    if outcome.config_id == introduction.incumbent:
-        ahead = introduction.ahead
+    ahead = introduction.leads.of(outcome.config_id, introduction.incumbent)
     lead = None
     if introduction.level is not None and outcome.score is not None:
         lead = outcome.score - introduction.level

@@ -13,7 +13,8 @@ from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.evidence import Evidence
 from tunerd.core.history import Regime
-from tunerd.core.introduction import Introduction, Untested
+from tunerd.core.introduction import Introduction
+from tunerd.core.leads import Leads, Untested
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.spaces import Spaces
@@ -155,11 +156,9 @@ def introduction_of(former: Introduction, renamed: Renames) -> Introduction:
         if new is not None and new != incumbent and new not in duels:
             made.closed[new] = max(sequence, made.closed.pop(new, 0))
     if incumbent is not None:
-        leads = ((_new(cid, renamed), ahead) for cid, ahead in former.leads.items())
-        made.leads = {cid: ahead for cid, ahead in leads if cid is not None}
+        made.leads = _leads(former.leads, renamed)
         made.probation = _probation(former.probation, incumbent, renamed)
         made.doubt = _doubt(former.doubt, incumbent, renamed)
-        made.untested = _untested(former.untested, renamed)
     made.formers = _others(former.formers, incumbent, renamed)
     made.recheck = _others(former.recheck, incumbent, renamed)
     made.verdicts = [
@@ -202,6 +201,15 @@ def _doubt(former: Doubt | None, incumbent: str | None, renamed: Renames) -> Dou
     if former is None or doubted is None or doubted == incumbent:
         return None
     return replace(former, candidate_id=doubted)
+
+
+def _leads(former: Leads, renamed: Renames) -> Leads:
+    earlier = ((renamed(cid), ahead) for cid, ahead in former.earlier.items())
+    return Leads(
+        former.ahead,
+        {cid: ahead for cid, ahead in earlier if cid is not None},
+        _untested(former.untested, renamed),
+    )
 
 
 def _untested(former: Untested | None, renamed: Renames) -> Untested | None:
