@@ -17,6 +17,7 @@ from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
+from tunerd.stages.tune import Tune
 from tunerd.store import open_store
 
 KEYS = {n: Tuning.key(n) for n in (4, 8, 16)}
@@ -591,12 +592,16 @@ def _check(tuning: Tuning) -> None:
 # ── what nobody runs ─────────────────────────────────────────────────────────────────────────
 
 
+def profiling(tuning: Tuning, mode: str = '"publish"', patience_h: float = 48.0) -> Tune:
+    """A campaign is asked for, whose first round waits so long."""
+    published(tuning, mode)
+    size = {"jobs": 3, "rounds": 1, "round_size": 2, "repeats": 1}
+    tuning.command("campaign", context={"n": 8}, patience_h=patience_h, **size)
+    return tuning.start()
+
+
 def test_a_round_that_waits_in_vain_is_closed_and_the_next_begins(tuning: Tuning) -> None:
-    published(tuning)
-    tune = tuning.start()
-    tuning.command(
-        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
-    )
+    tune = profiling(tuning)
     tuning.run(tune)
     tuning.run(tune, hours=30)
     wanted = [c for c in tuning.said(8).candidates if c.wanted]
@@ -613,11 +618,7 @@ def test_a_round_that_waits_in_vain_is_closed_and_the_next_begins(tuning: Tuning
 
 
 def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
-    published(tuning, '"approve"')
-    tune = tuning.start()
-    tuning.command(
-        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=1.0
-    )
+    tune = profiling(tuning, '"approve"', patience_h=1.0)
     for _ in range(4):
         tuning.run(tune, hours=10)
     assert tuning.said(8).round == 0
@@ -625,11 +626,7 @@ def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
 
 
 def test_a_round_waits_on_through_restarts(tuning: Tuning) -> None:
-    published(tuning)
-    tune = tuning.start()
-    tuning.command(
-        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
-    )
+    tune = profiling(tuning)
     tuning.run(tune)
     tuning.run(tune)
     for _ in range(2):
@@ -638,11 +635,7 @@ def test_a_round_waits_on_through_restarts(tuning: Tuning) -> None:
 
 
 def test_a_round_does_not_wait_while_it_is_paused(tuning: Tuning) -> None:
-    published(tuning)
-    tune = tuning.start()
-    tuning.command(
-        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=48.0
-    )
+    tune = profiling(tuning)
     tuning.run(tune)
     tuning.run(tune, hours=30)
     tuning.command("pause", context={"n": 8})
