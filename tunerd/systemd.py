@@ -51,9 +51,9 @@ class Systemd:
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
 
-    def stopping(self, status: str = "") -> None:
+    def stopping(self) -> None:
         """Asked to stop, and doing so."""
-        self._notify("STOPPING=1", status)
+        self._notify("STOPPING=1")
 
     def _notify(self, state: str, status: str = "") -> None:
         if self.address is None:

@@ -28,9 +28,9 @@ TOLD_BY = {
 }
 
 
-def show_models(told: Mapping[str, Any], console: Console | None = None) -> None:
+def show_models(told: Mapping[str, Any]) -> None:
     """Print the versions of a study's model."""
-    console = console or Console()
+    console = Console()
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge to wrap at
     console.print(_head(told))

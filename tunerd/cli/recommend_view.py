@@ -23,7 +23,7 @@ _STANDING = {
 }
 
 
-def show_recommendation(told: Mapping[str, Any], console: Console | None = None) -> None:
+def show_recommendation(told: Mapping[str, Any]) -> None:
     """Print an answer."""
     said = told["recommendation"]
     head = Text(told["context_key"], style="bold", overflow="fold")
@@ -36,7 +36,7 @@ def show_recommendation(told: Mapping[str, Any], console: Console | None = None)
     if said is not None:
         parts.append(_table(said, told["unit"]))
     parts += [Text(f"Note: {note}", style="yellow") for note in told["notes"]]
-    console = console or Console()
+    console = Console()
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge to wrap at
     console.print(Group(*parts))

@@ -18,6 +18,8 @@ from tunerd.errors import AlreadyRunningError, StoreUnavailableError
 __all__ = ["Job", "Spool", "Tally"]
 
 CACHE_KIB = 65_536
+MOST_COUNTED = 100
+"""Reasons that are told apart."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tally (one INTEGER PRIMARY KEY CHECK (one = 1), json BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (
@@ -209,8 +211,8 @@ class Spool:
         self.close()
 
 
-def count_into(counts: dict[str, int], name: str, most: int = 100) -> None:
+def count_into(counts: dict[str, int], name: str) -> None:
     """Count one; what is rare beyond a bound goes together."""
-    if name not in counts and len(counts) >= most:
+    if name not in counts and len(counts) >= MOST_COUNTED:
         name = "other reasons"
     counts[name] = counts.get(name, 0) + 1

@@ -13,6 +13,11 @@ from markupsafe import Markup, escape
 
 __all__ = ["Axis", "linear_axis", "log_axis", "picture", "tag"]
 
+MARGIN = 0.04
+"""Share of an axis that is left free at each end."""
+MOST_TICKS = 6
+"""Of a logarithmic axis."""
+
 
 def tag(name: str, *children: str | Markup, **attributes: object) -> Markup:
     """An element. ``class_`` is class, ``stroke_width`` is stroke-width; None leaves one out."""
@@ -56,7 +61,7 @@ class Axis:
         return bottom - (bottom - top) * self.place(value)
 
 
-def linear_axis(low: float, high: float, count: int = 5, *, margin: float = 0.04) -> Axis:
+def linear_axis(low: float, high: float, count: int = 5, *, margin: float = MARGIN) -> Axis:
     """An axis over at least these values."""
     if not high > low:
         pad = abs(low) * 0.05 or 1.0
@@ -69,13 +74,13 @@ def linear_axis(low: float, high: float, count: int = 5, *, margin: float = 0.04
     return Axis(lambda value: (value - start) / (end - start), ticks)
 
 
-def log_axis(low: float, high: float, *, margin: float = 0.04) -> Axis:
+def log_axis(low: float, high: float) -> Axis:
     """The same for positive values, equal ratios equally far apart; linear ticks below a factor
     of three."""
     start, end = math.log(low), math.log(high)
     if end - start < 1e-9:
         start, end = start - 0.05, end + 0.05
-    room = margin * (end - start)
+    room = MARGIN * (end - start)
     start, end = start - room, end + room
     if high < 3 * low:
         ticks = linear_axis(low, high, 4).ticks
@@ -88,8 +93,8 @@ def log_axis(low: float, high: float, *, margin: float = 0.04) -> Axis:
     return Axis(lambda value: (math.log(value) - start) / (end - start), _thin(inside))
 
 
-def _thin(ticks: Sequence[float], most: int = 6) -> tuple[float, ...]:
-    return tuple(ticks[:: math.ceil(len(ticks) / most)] if len(ticks) > most else ticks)
+def _thin(ticks: Sequence[float]) -> tuple[float, ...]:
+    return tuple(ticks[:: math.ceil(len(ticks) / MOST_TICKS)] if len(ticks) > MOST_TICKS else ticks)
 
 
 def _nice(step: float) -> float:

@@ -21,6 +21,8 @@ from tunerd.core.observation import Observation, Scalar, Status, Value
 
 __all__ = ["Change", "Changed", "explain_change"]
 
+SEED = 0
+"""Of the orders that are drawn: the same recommendation is always explained alike."""
 MOST_ROWS = 16_384
 """Configurations that the model is asked about for one candidate: a second or two."""
 
@@ -67,7 +69,6 @@ def explain_change(
     context: Mapping[str, Scalar],
     new: Mapping[str, Value],
     old: Sequence[Mapping[str, Value]],
-    seed: int = 0,
 ) -> Changed:
     """Divide the predicted difference between a configuration and the one in ``old``, or the mean
     of several, among the parameters in which they differ.
@@ -100,7 +101,7 @@ def explain_change(
     (reference, before), (score, feasible) = ends.tolist()
     told = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
     most = max(MOST_ROWS // len(old), 2)
-    shares, exact = shapley(outcomes, len(names), seed, most) if names else (np.zeros((0, 2)), True)
+    shares, exact = shapley(outcomes, len(names), SEED, most) if names else (np.zeros((0, 2)), True)
     changes = [
         Change(
             parameter=name,
