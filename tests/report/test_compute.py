@@ -22,6 +22,7 @@ from tunerd.report.words import (
     number,
     percent,
     rounded,
+    sentence,
     span,
     tick,
     value_text,
@@ -78,6 +79,18 @@ def test_a_month() -> None:
     assert advice is not None
     assert advice.candidate is not None
     assert (advice.candidate.gain, advice.candidate.feasible) == (0.3, 0.97)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.8, "80% came true, and the rest is taken off."), (1.01, "101% came true.")],
+)
+def test_where_all_came_true_no_rest_is_taken_off(share: float, said: str) -> None:
+    report = reported(material(live(configs=400, popular=200)))
+    assert report.would is not None
+    assert report.would.verdict == "likely"
+    came = Range(share, share - 0.1, share + 0.1)
+    assert sentence(structs.replace(report.would, came_true=came)).endswith(said)
 
 
 def test_no_jobs_yet() -> None:

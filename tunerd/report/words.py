@@ -204,13 +204,18 @@ def sentence(would: Would) -> str:
         f"{plural(would.matched, 'job')} that did run it bear this out."
         if would.verdict == "shown"
         else "Hardly any ran just that; of what was predicted for jobs nearly as good, "
-        f"{percent(would.came_true.value if would.came_true else None, sign=False, digits=0)} "
-        "came true, and the rest is taken off."
+        f"{_came_true(would)}."
     )
     return (
         f"Had {who} run the best configuration already known in their context, they would have "
         f"gained {sure}{_hours(would)}. {why}"
     )
+
+
+def _came_true(would: Would) -> str:
+    share = would.came_true.value if would.came_true else None
+    came = f"{percent(share, sign=False, digits=0)} came true"
+    return came if share is not None and share >= 0.995 else f"{came}, and the rest is taken off"
 
 
 def beyond(candidates: Candidates) -> str:
