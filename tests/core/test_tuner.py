@@ -52,6 +52,27 @@ def test_it_starts_at_random_and_learns_what_is_fast() -> None:
     assert tuner.window.scores(tuner.study.metric_value).kendall_within > 0.5
 
 
+def test_where_people_run_what_cannot_be_recommended_and_is_better_the_reason_says_so() -> None:
+    """It said nothing, and what was recommended was half as fast."""
+    people: dict[str, Value] = {"x": 6, "y": "c"}  # their jobs do not say what z is
+
+    def reason(factor: float, config: dict[str, Value]) -> str:
+        speed = factor * true_speed({"n": 8}, {"x": 6, "y": "c", "z": True})
+        theirs = [job(61 + i, {"n": 8}, config, speed=speed) for i in range(4)]
+        return (
+            learned([*random_jobs(60), *theirs]).advise(study().context_key({"n": 8}), None).reason
+        )
+
+    assert "better (4 runs) lies outside the study's space: z is missing." in reason(2.0, people)
+    other: dict[str, Value] = {"x": 9, "y": "c", "z": True}
+    assert "outside the study's space: x = 9 is not one of its values." in reason(2.0, other)
+    assert "outside" not in reason(0.5, people)
+    alone = learned([job(i, {"n": 8}, people, speed=100.0) for i in range(1, 5)])
+    said = alone.advise(study().context_key({"n": 8}), None).reason
+    assert "What ran best here (4 runs) lies outside the study's space: z is missing." in said
+    assert "outside" not in reason(1.0, people | {"z": True})
+
+
 def test_before_anything_is_known_it_spreads_out() -> None:
     tuner = learned([job(1, {"n": 8}, {"x": 1, "y": "a", "z": False}, speed=10.0)])
     advice = tuner.advise(tuner.study.context_key({"n": 8}), None)

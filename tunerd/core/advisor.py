@@ -23,7 +23,7 @@ from tunerd.core.recommendation import Recommendation
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, ScoreFunction
 from tunerd.core.space import Space
-from tunerd.core.spaces import Spaces
+from tunerd.core.spaces import Spaces, why_not
 from tunerd.core.study import Study
 from tunerd.core.survey import Survey
 from tunerd.errors import NothingFeasibleError
@@ -194,6 +194,7 @@ class Advisor:
         baseline, given_up = survey.baseline()
         wanted = survey.wanted(prospects, rng)
         self._settle(state, survey, sequence, profiling=profiling)
+        outside = survey.outside
         return decide(
             self.study,
             state.evidence,
@@ -205,6 +206,8 @@ class Advisor:
                 (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
                 barred,
                 given_up,
+                outside,
+                "" if outside is None else why_not(self.study, state.context, outside.trial.config),
             ),
             # Where most jobs are there to find something, the best estimate leads and no test.
             None if self._exploring else state.introduction,

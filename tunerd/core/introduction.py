@@ -26,6 +26,7 @@ from tunerd.core.sequential import log_odds
 
 __all__ = [
     "ESTABLISHED",
+    "REPEATS",
     "Challenge",
     "Introduction",
     "Verdict",

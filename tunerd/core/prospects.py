@@ -56,6 +56,10 @@ class Held:
     """Measured configurations that they rule out."""
     baseline: bool = False
     """Whether the baseline is ruled out too."""
+    outside: Rival | None = None
+    """The best that ran here and lies outside the study's space …"""
+    why_outside: str = ""
+    """… and by what."""
 
 
 UNHELD = Held()

@@ -13,6 +13,8 @@ __all__ = ["in_percent", "reason_for"]
 
 MOST_LIMITS = 3
 """Limits that a reason names."""
+CLEARLY = 2.0
+"""Standard deviations by which what lies outside a space is better, to be mentioned."""
 WORTH_SAYING = 0.001
 """Overrating below this is not mentioned."""
 
@@ -46,6 +48,7 @@ def reason_for(
     if introduction is not None and introduction.verdicts and incumbent is not None:
         parts.append(_verdict(study, introduction.verdicts[-1]))
     parts += _held_back(study, held, incumbent)
+    parts += _outside(study, held, incumbent)
     return " ".join(parts)
 
 
@@ -130,6 +133,21 @@ def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
     if held.baseline:
         said.append("They rule out the baseline.")
     return said
+
+
+def _outside(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
+    """What to add where people run something that cannot be recommended, and is better."""
+    if held.outside is None:
+        return []
+    best, runs = held.outside.estimate, _many(held.outside.trial.runs, "run")
+    where = f"the study's space: {held.why_outside}."
+    if incumbent is None:
+        return [f"What ran best here ({runs}) lies outside {where}"]
+    own = incumbent.estimate
+    if best.mean - own.mean <= CLEARLY * math.hypot(best.sd, own.sd):
+        return []
+    by = f"{study.gain(best.mean, own.mean):.1%} " if in_percent(study, incumbent) else ""
+    return [f"What ran {by}better ({runs}) lies outside {where}"]
 
 
 def _many(count: int, noun: str) -> str:

@@ -3,13 +3,15 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.space import Space
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Spaces"]
+__all__ = ["Spaces", "why_not"]
 
 
 class Spaces:
@@ -68,3 +70,19 @@ class Spaces:
         if code is not None:
             return space.decode(code)
         return config
+
+
+def why_not(study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value]) -> str:
+    """Why a configuration, by present names, does not lie in the space of a context."""
+    for parameter in study.parameters:
+        value = config.get(parameter.name)
+        if value is None:
+            return f"{parameter.name} is missing"
+        for one in parameter.spread(value):
+            if parameter.index(one) is None:
+                return f"{parameter.name} = {one} is not one of its values"
+    columns = study.columns([context], [config])
+    for constraint in study.constraints:
+        if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
+            return f"breaks {constraint.name}: {constraint.expression.text}"
+    return "nothing is feasible in this context"

@@ -12,8 +12,9 @@ from tunerd.core.arrays import Codes, FloatArray, names_of
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
 from tunerd.core.decide import side_by_side
-from tunerd.core.evidence import Estimate, estimates
+from tunerd.core.evidence import Estimate, Trial, estimates
 from tunerd.core.features import FeatureMap
+from tunerd.core.introduction import REPEATS
 from tunerd.core.model import Model, Outlook
 from tunerd.core.observation import Value
 from tunerd.core.orders import Orders
@@ -235,12 +236,7 @@ class Survey:
     def rivals(self) -> tuple[list[Rival], list[Rival]]:
         """The measured configurations that lie in the space, with what is believed of them; apart
         from them those that only an operator's limit rules out."""
-        inside = [
-            (cid, trial, code)
-            for cid, trial in self.state.evidence.measured()
-            for code in [self.whole.encode(trial.config)]
-            if code is not None
-        ]
+        inside = [(cid, trial, code) for cid, trial, code in self._measured if code is not None]
         if not inside:
             return [], []
         trials = [trial for _, trial, _ in inside]
@@ -269,6 +265,24 @@ class Survey:
             [rival for rival, keep in zip(found, kept, strict=True) if keep],
             [rival for rival, keep in zip(found, kept, strict=True) if not keep],
         )
+
+    @cached_property
+    def _measured(self) -> list[tuple[str, Trial, Codes | None]]:
+        """What was measured here, and where it lies in the space."""
+        measured = self.state.evidence.measured()
+        return [(cid, trial, self.whole.encode(trial.config)) for cid, trial in measured]
+
+    @property
+    def outside(self) -> Rival | None:
+        """The best that ran here more than once and does not lie in the study's space: it can
+        neither lead nor be recommended."""
+        least, noise = self.study.min_feasible, self.state.evidence.noise(self.unit)
+        found = [
+            Rival(cid, trial, Estimate(trial.mean, noise / trial.sureness**0.5), 1.0)
+            for cid, trial, code in self._measured
+            if code is None and trial.runs >= REPEATS and trial.run_share >= least
+        ]
+        return max(found, key=lambda one: one.estimate.mean, default=None)
 
     @cached_property
     def unit(self) -> float:

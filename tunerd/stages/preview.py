@@ -17,8 +17,8 @@ from tunerd.core.orders import Order, Orders
 from tunerd.core.prospects import Rival
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
-from tunerd.core.spaces import Spaces
-from tunerd.core.study import Parameter, Study
+from tunerd.core.spaces import Spaces, why_not
+from tunerd.core.study import Study
 from tunerd.core.succession import Succession
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
@@ -111,18 +111,7 @@ class _View:
 
     def why_not(self, key: str, config: Mapping[str, Value]) -> str:
         """Why a configuration does not lie in the space of a context."""
-        named = self.study.named(config)
-        for parameter in self.study.parameters:
-            value = named.get(parameter.name)
-            if value is None:
-                return f"{parameter.name} is missing"
-            if wrong := _outside(parameter, value):
-                return f"{parameter.name} = {wrong} is not one of its values"
-        columns = self.study.columns([self.contexts[key]], [named])
-        for constraint in self.study.constraints:
-            if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
-                return f"breaks {constraint.name}: {constraint.expression.text}"
-        return "nothing is feasible in this context"
+        return why_not(self.study, self.contexts[key], self.study.named(config))
 
     def fails(self, key: str, name: str) -> str:
         """How few jobs of a configuration ran, where that is too few; else empty."""
@@ -319,11 +308,3 @@ def _orders(store: Store, new: Study) -> list[dict[str, Any]]:
         for one in given
         if (wrong := orders.problem(one))
     ]
-
-
-def _outside(parameter: Parameter, value: Value) -> str | None:
-    """The first value that is not among a parameter's choices."""
-    for one in parameter.spread(value):
-        if parameter.index(one) is None:
-            return str(one)
-    return None
