@@ -1,5 +1,6 @@
 """The front door: help costs nothing, exit codes mean something."""
 
+import json
 import os
 import resource
 import subprocess
@@ -136,3 +137,42 @@ def test_no_locale_ends_a_command(tmp_path: Path, terminal: bool) -> None:
         os.close(read)
         os.close(write)
     assert ("(?s)" if terminal else "(東s)") in said
+
+
+def test_folders_that_a_user_may_not_enter(installation: Installation) -> None:
+    """An operator's own user, where only the daemon's may look: a line each, no traceback."""
+    (installation.folder / "jobs.csv").write_text("tp,gpu,speed\n1,A,3.2\n2,A,4.1\n")
+    data, studies = installation.folder / "tunerd-data", installation.folder / "studies"
+    closed, settings = [data, studies], ["--settings", str(installation.file)]
+    draft = ["init", str(installation.folder / "jobs.csv"), "--yes", "--name", "new"]
+    commands = [
+        ["status", *settings],
+        ["recover", *settings],
+        ["import", "llm", str(installation.folder / "jobs.csv"), *settings],
+        ["check", *settings],
+        [*draft, "--out", str(data / "new.toml")],
+    ]
+    program = "import sys, json; from tunerd.cli import run; "
+    program += "sys.exit(str([run(one) for one in json.loads(sys.argv[1])]))"
+    # Root enters any folder; what else it may do has to be taken from it.
+    powerless = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
+    started = powerless if os.geteuid() == 0 else []
+    try:
+        for folder in closed:
+            folder.chmod(0)
+        done = subprocess.run(
+            [*started, sys.executable, "-c", program, json.dumps(commands)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        for folder in closed:
+            folder.chmod(0o700)
+    *told, codes = [line for line in done.stderr.splitlines() if line]
+    assert codes == "[1, 1, 2, 2, 1]"
+    store, new = data / "tunerd.sqlite", data / "new.toml"
+    assert told[0].startswith(f"tunerd: store.url: {store}: Permission denied; run this as the")
+    assert told[1].startswith(f"tunerd: {store}: the file cannot be opened; check that")
+    assert told[2] == told[3] == f"{studies}: cannot read the folder of studies: Permission denied"
+    assert told[-1] == f"tunerd: {new}: Permission denied"

@@ -4,6 +4,7 @@
 command: 0 stopped (or done), 1 crashed, 2 misconfigured or used wrongly.
 """
 
+import errno
 import importlib
 import io
 import keyword
@@ -20,6 +21,9 @@ from tunerd.errors import AlreadyRunningError, MisconfiguredError, TunerdError
 __all__ = ["CRASHED", "MISCONFIGURED", "STOPPED", "main", "run"]
 
 STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Refusals of the machine that come without a file's name."""
 
 COMMANDS = {
     "init": ("init", "Draft a study from a table of old jobs."),
@@ -110,5 +114,11 @@ def run(arguments: Sequence[str]) -> int:
         return MISCONFIGURED
     except TunerdError as error:
         click.echo(f"tunerd: {error}", err=True)
+        return CRASHED
+    except OSError as error:
+        if error.filename is None and error.errno not in DISK_FULL:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"tunerd: {where}{error.strerror}", err=True)
         return CRASHED
     return done if isinstance(done, int) else STOPPED

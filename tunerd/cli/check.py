@@ -97,6 +97,7 @@ def _read(
     file: Path | None, files: Sequence[Path], problems: list[Problem]
 ) -> "tuple[Settings | None, Sequence[Study]]":
     """Settings (unless only studies are asked for) and studies; mistakes go to ``problems``."""
+    from tunerd.settings import is_there
     from tunerd.settings.studies import load_studies, read_studies
 
     settings = None
@@ -108,7 +109,7 @@ def _read(
     try:
         if files:
             return settings, read_studies(files)
-        if settings is not None and settings.studies.exists():
+        if settings is not None and is_there(settings.studies):
             return settings, load_studies(settings.studies)
     except MisconfiguredError as error:
         problems += error.problems

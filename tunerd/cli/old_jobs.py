@@ -76,12 +76,13 @@ def old_jobs(
 
 def _study(name: str, settings: Path | None) -> "Study":
     from tunerd.core.study import parse_study
+    from tunerd.settings import is_there
     from tunerd.settings.studies import load_studies, read_study
 
     if name.endswith(".toml") or Path(name).is_file():
         return read_study(Path(name))
     known = read_settings(settings)
-    in_folder = load_studies(known.studies) if known.studies.exists() else ()
+    in_folder = load_studies(known.studies) if is_there(known.studies) else ()
     for study in in_folder:
         if study.name == name:
             return study

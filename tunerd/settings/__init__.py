@@ -7,7 +7,7 @@ brings numpy). Every mistake is reported at once, as
 :class:`~tunerd.errors.MisconfiguredError`.
 """
 
-from tunerd.settings.load import dump_settings, load_settings, restore_settings
+from tunerd.settings.load import dump_settings, is_there, load_settings, restore_settings
 from tunerd.settings.model import Settings
 
-__all__ = ["Settings", "dump_settings", "load_settings", "restore_settings"]
+__all__ = ["Settings", "dump_settings", "is_there", "load_settings", "restore_settings"]

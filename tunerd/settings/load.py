@@ -21,7 +21,14 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.settings.model import SECRETS, Settings, leaves
 
-__all__ = ["FILE_VARIABLE", "dump_settings", "load_settings", "restore_settings", "variable"]
+__all__ = [
+    "FILE_VARIABLE",
+    "dump_settings",
+    "is_there",
+    "load_settings",
+    "restore_settings",
+    "variable",
+]
 
 FILE_VARIABLE = "TUNERD_SETTINGS"
 """Environment variable that names the settings file."""
@@ -90,6 +97,15 @@ def restore_settings(dump: bytes) -> Settings:
         if attribute in secrets:
             setattr(_section(settings, section), attribute, SecretStr(secrets[attribute]))
     return settings
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder. Where this user may not look there may be one:
+    whoever reads it says so."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 def variable(key: str) -> str:
@@ -210,7 +226,7 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
         holder = _section(settings, section)
         file: Path | None = getattr(holder, key)
         name = f"{section}.{key.removesuffix('_file')}"
-        if file is None and credentials and (Path(credentials) / name).exists():
+        if file is None and credentials and is_there(Path(credentials) / name):
             file = Path(credentials) / name
         if file is None:
             continue
@@ -239,7 +255,7 @@ def _section(settings: Settings, name: str) -> Any:
 
 
 def _study_problems(settings: Settings, named: bool) -> tuple[Problem, ...]:
-    if not named and not settings.studies.exists():
+    if not named and not is_there(settings.studies):
         return ()
     from tunerd.settings.studies import load_studies
 

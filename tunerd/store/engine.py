@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 
 from tunerd.errors import MisconfiguredError, Problem, StoreUnavailableError
-from tunerd.store.explain import explain
+from tunerd.store.explain import RUN_AS_OWNER, explain
 
 __all__ = ["Database", "instant_text"]
 
@@ -184,12 +184,16 @@ def _parse(url: str) -> URL:
 
 
 def _sqlite_engine(path: Path, create: bool) -> sa.Engine:
-    if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    elif not path.exists():
-        raise MisconfiguredError(
-            [Problem("store.url", f"{path} does not exist; `tunerd run` makes it")]
-        )
+    try:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise MisconfiguredError(
+                [Problem("store.url", f"{path} does not exist; `tunerd run` makes it")]
+            )
+    except OSError as error:
+        why = f"{error.strerror}; {RUN_AS_OWNER}" if isinstance(error, PermissionError) else error
+        raise StoreUnavailableError(f"store.url: {path}: {why}") from error
     engine = sa.create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": LOCK_TIMEOUT_S, "isolation_level": None},

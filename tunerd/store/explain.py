@@ -4,7 +4,9 @@ import sqlite3
 
 import sqlalchemy as sa
 
-__all__ = ["explain"]
+__all__ = ["RUN_AS_OWNER", "explain"]
+
+RUN_AS_OWNER = "run this as the user that it belongs to, or give it to this one"
 
 _SQLITE = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
@@ -12,8 +14,8 @@ _SQLITE = {
     sqlite3.SQLITE_LOCKED: "another connection has kept the database locked for too long",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that its folder exists and that "
     "this user may write there",
-    sqlite3.SQLITE_READONLY: "the file is not writable for this user",
-    sqlite3.SQLITE_PERM: "this user may not use the file",
+    sqlite3.SQLITE_READONLY: f"the file is not writable for this user; {RUN_AS_OWNER}",
+    sqlite3.SQLITE_PERM: f"this user may not use the file; {RUN_AS_OWNER}",
     sqlite3.SQLITE_IOERR: "reading or writing the disk failed",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
     sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
