@@ -66,18 +66,21 @@ def _run(
 
     lightgbm()  # what it lacks is the machine's trouble, and no study's
     pipe = Pipe()
-    tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
-    pipe.hear(Ready())
+    tune: Tune | None = None
     said_at, trouble = time.monotonic(), ""
     while not stop.is_set():
         try:
+            if tune is None:
+                tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
+                pipe.hear(Ready())
             worked = tune.step()
         except StoreUnavailableError as error:
             if str(error) != trouble:
                 trouble = str(error)
                 log.warning("store unavailable, trying again", stage="tune", problem=trouble)
             pipe.hear(Unreachable(stage="tune", what="store", problem=str(error)))
-            tune.forget()
+            if tune is not None:
+                tune.forget()
             stop.wait(TROUBLE_S)
         else:
             trouble = ""
@@ -87,8 +90,9 @@ def _run(
                 said_at = time.monotonic()
                 pipe.hear(Progressed(stage="tune", worked=False))
             stop.wait(IDLE_S)
-    with suppress(StoreUnavailableError):  # leases run out by themselves
-        tune.close()
+    if tune is not None:
+        with suppress(StoreUnavailableError):  # leases run out by themselves
+            tune.close()
 
 
 def _first_line() -> bytes:

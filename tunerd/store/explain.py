@@ -14,7 +14,8 @@ _SQLITE = {
     sqlite3.SQLITE_LOCKED: "another connection has kept the database locked for too long",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that its folder exists and that "
     "this user may write there",
-    sqlite3.SQLITE_READONLY: f"the file is not writable for this user; {RUN_AS_OWNER}",
+    sqlite3.SQLITE_READONLY: "the file is not writable: its disk is read-only, or it "
+    "belongs to another user; run this as that one, or give it to this one",
     sqlite3.SQLITE_PERM: f"this user may not use the file; {RUN_AS_OWNER}",
     sqlite3.SQLITE_IOERR: "reading or writing the disk failed",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
