@@ -105,11 +105,32 @@ def test_a_full_disk_takes_the_whole_transaction_back(file: Path) -> None:
 _PAGES = "PRAGMA max_page_count = 60"
 
 
-def _fill(store: Store, extra: dict[str, str]) -> None:
+def _fill(store: Store, extra: dict[str, str], jobs: int = 10) -> None:
     with store.transaction() as tx:
         tx.enqueue(message())
-        batch = [observation(str(number), extra=extra) for number in range(10)]
+        batch = [observation(str(number), extra=extra) for number in range(jobs)]
         tx.add_observations(STUDY, batch, NOW)
+
+
+def test_a_server_whose_disk_is_full_is_one_line(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(postgres_url) as store:
+        add_study(store)
+        full = "RAISE EXCEPTION 'could not extend file: No space left' USING ERRCODE = '53100'"
+        with store.transaction() as tx:
+            tx._connection.exec_driver_sql(
+                "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql "
+                f"AS $$ BEGIN {full}; END $$"
+            )
+            tx._connection.exec_driver_sql(
+                "CREATE TRIGGER full_disk BEFORE INSERT ON observations "
+                "FOR EACH ROW EXECUTE FUNCTION full_disk()"
+            )
+        with pytest.raises(StoreUnavailableError, match="No space left"):
+            _fill(store, {}, jobs=300)
+        assert store.unsent(10) == []
+    assert caplog.records == []
 
 
 def test_another_process_that_keeps_the_file_locked(

@@ -5,6 +5,7 @@ cannot hold up the others for good. And a server that freezes, or a network that
 anything, ends a statement here: the driver would wait for hours, or for ever.
 """
 
+import logging
 from collections.abc import Generator
 from time import monotonic
 from typing import Any
@@ -82,6 +83,8 @@ def postgres_engine(url: URL, password: str | None, pool_size: int) -> sa.Engine
     query["options"] = " ".join(
         [_OPTIONS, *([options] if isinstance(options, str) else options)]
     ).strip()
+    # It warns of what follows from an error, with each try; the error itself is raised.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     url = url.set(drivername="postgresql+psycopg", query=query)
     engine = sa.create_engine(
         url.set(password=password) if password else url,
