@@ -256,7 +256,9 @@ def test_compressed_events_are_read_or_what_is_missing_is_named(rig: KafkaRig, c
     source.close()
 
 
-def test_a_position_that_retention_has_overtaken_goes_on_at_what_is_left(rig: KafkaRig) -> None:
+def test_a_position_that_retention_has_overtaken_goes_on_at_what_is_left(
+    rig: KafkaRig, caplog: pytest.LogCaptureFixture
+) -> None:
     positions = Positions()
     rig.write(numbered(0, 10))
     source = open_source(rig, positions)
@@ -268,6 +270,10 @@ def test_a_position_that_retention_has_overtaken_goes_on_at_what_is_left(rig: Ka
     again = open_source(rig, positions)
     assert values(read(again, 3, positions)) == numbered(7, 10)
     again.close()
+    (told,) = [one.getMessage() for one in caplog.records if one.name.startswith("tunerd.")]
+    assert told.startswith(
+        f"topic {place.topic} partition {place.partition}: up to 3 records were deleted"
+    )
 
 
 # -- sending --------------------------------------------------------------------------------

@@ -306,6 +306,14 @@ class KafkaSource:
         if position.offset > end:
             log.warning("topic %s partition %d was made anew", place.topic, place.partition)
             return first
+        if position.offset < first:
+            log.warning(
+                "topic %s partition %d: up to %d records were deleted before they were read; is "
+                "its retention shorter than this reader was away?",
+                place.topic,
+                place.partition,
+                first - position.offset,
+            )
         if position.offset <= first or not position.fingerprint:
             return max(position.offset, first)
         self._unchecked[place] = position
