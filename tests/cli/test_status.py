@@ -14,8 +14,8 @@ from tunerd.cli.status_view import show
 from tunerd.core.request import Request
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
-from tunerd.reports import Ingested, Lagging, Scores, SetAside, Stepped
-from tunerd.store import RecommendationRow, TuneStep
+from tunerd.reports import Ingested, Lagging, Scores, SetAside, Stepped, Unsendable
+from tunerd.store import ContextRow, RecommendationRow, TuneStep
 
 Tunerd = Callable[..., Said]
 
@@ -32,6 +32,8 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     metrics = Metrics()
     metrics.hear(Lagging(records=1234))
     metrics.hear(Ingested(rejected={"event_id": 80}, seconds=0.1))
+    metrics.hear(Unsendable(kind="recommendation", message_id="r-1", problem="too large"))
+    metrics.hear(Unsendable(kind="rejected", message_id="1", problem="too large"))
     scores = Scores(observations=40, kendall=0.61, noise=0.023, repeats=9)
     metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores))
     metrics.hear(SetAside(study="llm"))
@@ -41,12 +43,18 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     server.close()
 
 
-def recommend(installation: Installation, *, state: str, proposal: str | None = None) -> None:
+def recommend(
+    installation: Installation,
+    *,
+    state: str,
+    proposal: str | None = None,
+    context_key: str = "llm|gpu=H100|n_gpus=8",
+) -> None:
     with installation.open_store() as store, store.transaction() as tx:
         tx.save_recommendation(
             RecommendationRow(
                 study="llm",
-                context_key="llm|gpu=H100|n_gpus=8",
+                context_key=context_key,
                 revision=1,
                 recommendation_id="r-1",
                 state=state,
@@ -97,6 +105,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
         "running, ready",
         "1,234 records not ingested",
         "rejected 80 since the start: tunerd.rejected says why",
+        "lost     2 messages since the start",
         "0.61",
         "2.3%",
         "+4.2%",
@@ -130,6 +139,38 @@ def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) 
         assert part in said.out
     report = tunerd("status", "llm", "--settings", installation.file, "--json").json
     assert report["recommendations"][0]["proposal"]["recommendation_id"] == "r-2"
+
+
+def test_of_many_contexts_those_with_the_latest_jobs_are_shown(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    keys = [f"llm|gpu=H100|n_gpus={number}" for number in range(1, 24)]
+    for key in ["llm", *keys]:
+        recommend(installation, state="active", context_key=key)
+    with installation.open_store() as store, store.transaction() as tx:
+        ended = [NOW - timedelta(minutes=number) for number in range(1, 24)]
+        tx.save_context_states(
+            "llm", [ContextRow(key, {}, at, 1) for key, at in zip(keys, ended, strict=True)]
+        )
+    said = tunerd("status", "llm", "--settings", installation.file).out.split()
+    shown = [word for word in said if word.startswith(("n_gpus=", "any"))]
+    assert shown == ["any", *(f"n_gpus={number}" for number in range(1, 20))]
+    assert "and 4 more contexts: `tunerd status llm --all` shows" in " ".join(said)
+    assert "n_gpus=23" in tunerd("status", "llm", "--all", "--settings", installation.file).out
+    report = tunerd("status", "llm", "--settings", installation.file, "--json").json
+    assert len(report["recommendations"]) == 24
+
+
+def test_an_id_in_the_context_is_told(tunerd: Tunerd, installation: Installation) -> None:
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.save_context_states(
+            "llm",
+            [ContextRow(f"llm|gpu={i:08x}|n_gpus={i % 4}", {}, NOW, 1) for i in range(100)],
+        )
+    said = tunerd("status", "--settings", installation.file)
+    assert "gpu is hardly ever the same twice" in " ".join(said.out.split())
+    report = tunerd("status", "--settings", installation.file, "--json").json
+    assert report["studies"][0]["hardly_ever_the_same"] == ["gpu"]
 
 
 def test_a_study_that_is_not_there(tunerd: Tunerd, installation: Installation) -> None:
@@ -187,6 +228,7 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
             "lag_records": 3,
             "rejected_records": None,
             "rejected_topic": "tunerd.rejected",
+            "unsendable_messages": None,
             "stream": "kafka",
             "store": url,
             "outbox": {},

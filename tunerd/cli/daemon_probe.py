@@ -33,6 +33,11 @@ class Samples:
                 return None if math.isnan(value) else value
         return None
 
+    def sum(self, name: str) -> float | None:
+        """The sum of all samples; None when there is none."""
+        found = [value for _, value in self._values.get(name, ())]
+        return sum(found) if found else None
+
     def one(self, name: str) -> float | None:
         """The value of a sample without labels."""
         return self.of(name)

@@ -202,7 +202,7 @@ def _told(
 
 def _unlike(store: "Store", study: "Study", context: "Mapping[str, Scalar]") -> list[str]:
     """In what the context differs from every context that jobs ran in, as their keys tell it."""
-    known = [_parts(key) for key in store.context_keys(study.name)]
+    known = [_parts(key) for key in store.last_jobs(study.name)]
     asked = _parts(study.context_key(context))
     found = []
     for feature in study.context:

@@ -24,12 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["status"]
 
+MOST_CONTEXTS = 20
+"""Contexts that are shown of a study, those with the latest jobs, unless all are asked for."""
+MANY_CONTEXTS = 100
+"""From so many on, contexts that hardly ever have two jobs are told."""
+
 
 @click.command()
 @settings_option
 @click.argument("study", required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="With STUDY: all contexts, also where there are many."
+)
 @json_option
-def status(file: Path | None, study: str | None, as_json: bool) -> None:
+def status(file: Path | None, study: str | None, every: bool, as_json: bool) -> None:
     """Show what the daemon does and has found; with STUDY also what it recommends.
 
     Reads the store, and asks the daemon on its HTTP port how it is.
@@ -42,7 +50,7 @@ def status(file: Path | None, study: str | None, as_json: bool) -> None:
     else:
         from tunerd.cli.status_view import show
 
-        show(report)
+        show(report, most=None if every else MOST_CONTEXTS)
 
 
 def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str, Any]:
@@ -63,6 +71,7 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
         "lag_records": metrics.one("tunerd_stream_lag_records"),
         "rejected_records": metrics.of("tunerd_ingest_records_total", outcome="rejected"),
         "rejected_topic": settings.topics.rejected,
+        "unsendable_messages": metrics.sum("tunerd_unsendable_messages_total"),
         "outbox": {
             kind: {"unsent": depth.unsent, "oldest_at": depth.oldest_at}
             for kind, depth in store.outbox_depths().items()
@@ -77,7 +86,12 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
         rows = store.recommendations(study)
         mode = report["studies"][0]["mode"]
         told = [(row, row.standing(mode)) for row in rows]
-        report["recommendations"] = [_recommendation(row, one) for row, one in told if one]
+        last_jobs = store.last_jobs(study)
+        report["recommendations"] = [
+            _recommendation(row, one) | {"last_job_at": last_jobs.get(row.context_key)}
+            for row, one in told
+            if one
+        ]
     return report
 
 
@@ -97,6 +111,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "observations": row.last_sequence,
         "learned": row.learned_sequence,
         "contexts": overview.contexts,
+        "hardly_ever_the_same": _hardly_ever_the_same(store, overview),
         "steps": last.step if last else 0,
         "last_step_at": last.finished_at if last else None,
         "recommendations": states,
@@ -112,6 +127,21 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
         "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
     }
+
+
+def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str]:
+    """Context features that have another value in nearly every job, as a job's id would, where
+    that leaves hardly a context with two jobs."""
+    learned = overview.study.learned_sequence
+    if overview.contexts < MANY_CONTEXTS or 2 * overview.contexts < learned:
+        return []
+    seen: dict[str, set[str]] = {}
+    keys = store.last_jobs(overview.study.name)
+    for key in keys:
+        for part in key.split("|")[1:]:
+            name, _, value = part.partition("=")
+            seen.setdefault(name, set()).add(value)
+    return [name for name, values in seen.items() if 2 * len(values) > len(keys)]
 
 
 def _orders(

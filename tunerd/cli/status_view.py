@@ -1,6 +1,6 @@
 """The tables of ``tunerd status`` for a person."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -16,8 +16,10 @@ from tunerd.report.words import plural
 __all__ = ["show", "show_commands", "value_text"]
 
 
-def show(report: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print a status report."""
+def show(
+    report: Mapping[str, Any], console: Console | None = None, most: int | None = None
+) -> None:
+    """Print a status report; of a study's contexts at most the ``most`` with the latest jobs."""
     now = datetime.now(UTC)
     parts: list[RenderableType] = [*_head(report, now)]
     if report["studies"]:
@@ -27,11 +29,30 @@ def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     if report["commands"]:
         parts.append(_commands(report["commands"], now))
     if report.get("recommendations"):
-        parts.append(_recommendations(report["recommendations"], now))
+        rows = report["recommendations"]
+        shown = rows if most is None or len(rows) <= most else _latest(rows, most)
+        parts.append(_recommendations(shown, now))
+        if more := len(rows) - len(shown):
+            name = report["studies"][0]["name"]
+            parts.append(
+                Text(
+                    f"and {plural(more, 'more context')}: "
+                    f"`tunerd status {name} --all` shows them, --json has all."
+                )
+            )
     console = console or Console()
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge to wrap at
     console.print(Group(*parts), crop=False)
+
+
+def _latest(rows: list[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+    """The entry for all other contexts, and the contexts with the latest jobs; the latest first."""
+    general = [row for row in rows if "|" not in row["context_key"]]
+    contexts = [row for row in rows if "|" in row["context_key"]]
+    never = datetime.min.replace(tzinfo=UTC)
+    contexts.sort(key=lambda row: row["last_job_at"] or never, reverse=True)
+    return general + contexts[: most - len(general)]
 
 
 def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
@@ -59,6 +80,8 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     if rejected := report["rejected_records"]:
         where = report["rejected_topic"]
         text.append(f"rejected {rejected:,.0f} since the start: {where} says why\n", "yellow")
+    if lost := report["unsendable_messages"]:
+        text.append(f"lost     {lost:,.0f} messages since the start: the log says why\n", "red")
     text.append(f"store    {report['store']}\n")
     waiting = [
         f"{kind}: {depth['unsent']} since {_ago(depth['oldest_at'], now)}"
@@ -85,6 +108,14 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    if names := study["hardly_ever_the_same"]:
+        text.append(f"\n  {'contexts':<10}", style="not bold yellow")
+        text.append(
+            f"hardly one has two jobs: {' and '.join(names)} {_is(names)} hardly ever the same "
+            "twice, so that nothing can be confirmed. Take an id out of the study's context; "
+            'key = "ignore" or { bucket = 1.25 } makes one context of many',
+            style="not bold",
+        )
     if version := study["pinned_model"]:
         text.append(f"\n  {'pinned':<10}", style="not bold yellow")
         text.append(
@@ -113,6 +144,10 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             style="not bold",
         )
     return text
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _order(order: Mapping[str, Any], study: str, now: datetime) -> str:

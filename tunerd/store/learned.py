@@ -120,13 +120,14 @@ class LearnedReads(Reads):
                 for row in rows
             ]
 
-    def context_keys(self, study: str) -> list[str]:
-        """Keys of the contexts that jobs ran in. Reads no states."""
-        statement = sa.select(context_states.c.context_key).where(
+    def last_jobs(self, study: str) -> dict[str, datetime]:
+        """When the latest job ended in each of the contexts that jobs ran in, by key. Reads no
+        states."""
+        statement = sa.select(context_states.c.context_key, context_states.c.last_job_at).where(
             context_states.c.study == study, context_states.c.last_job_at.is_not(None)
         )
         with self._reading() as connection:
-            return list(connection.execute(statement).scalars())
+            return {row.context_key: row.last_job_at for row in connection.execute(statement)}
 
     def steps(self, study: str, limit: int = 20) -> list[TuneStep]:
         """The last steps, newest first."""
