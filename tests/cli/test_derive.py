@@ -46,6 +46,19 @@ def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     assert told["sequence"] == json.loads(latest.value)["made_from"]["sequence"]
 
 
+def test_what_a_build_kept_otherwise_is_not_read(tunerd: Tunerd, learned: Learning) -> None:
+    kept = learned.store.derivation(learned.tuning.row(8).recommendation_id)
+    assert kept is not None
+    with learned.store.transaction() as tx:
+        basis = {name: value for name, value in kept.basis.items() if name != "states"}
+        tx.save_derivation(replace(kept, basis=basis))
+    said = tunerd("derive", kept.recommendation_id, "--settings", learned.file)
+    with learned.store.transaction() as tx:
+        tx.save_derivation(kept)
+    assert said.code == 1
+    assert "does not read what was kept then: it wants 'states'" in " ".join(said.out.split())
+
+
 def test_what_stands_in_the_store_is_compared_too(tunerd: Tunerd, learned: Learning) -> None:
     row = learned.tuning.row(8)
     with learned.store.transaction() as tx:

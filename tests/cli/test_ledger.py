@@ -1,6 +1,7 @@
 """``tunerd ledger``, from a store to a person and to a program."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -99,6 +100,21 @@ def test_an_unknown_study(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("ledger", "nosuch", "--settings", installation.file)
     assert said.code == 2
     assert "it knows: llm" in said.err
+
+
+def test_what_another_version_learned_is_learned_anew_first(
+    tunerd: Tunerd, month: Installation
+) -> None:
+    with month.open_store() as store, store.transaction() as tx:
+        (row, *_) = store.context_states("llm")
+        tx.save_context_states("llm", [without_evidence(row)])
+    said = tunerd("ledger", "llm", "--settings", month.file)
+    assert said.code == 2
+    assert "another version of tunerd learned llm; `tunerd run` learns it anew" in said.err
+
+
+def without_evidence(row: ContextRow) -> ContextRow:
+    return replace(row, state={**row.state, "evidence": {}})
 
 
 def test_jobs_of_contexts_that_the_study_knows_no_longer_count_all_the_same(

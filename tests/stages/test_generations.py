@@ -236,6 +236,36 @@ def test_a_campaign_goes_on_under_present_names(
     assert rounds[1:] == [(1, 3)]
 
 
+def test_what_another_version_kept_otherwise_begins_anew(tuning: Tuning) -> None:
+    """Parts of a context's state that this version cannot read take nothing else with them."""
+    publish(tuning, [])
+    tune = tuning.start()
+    tuning.add(random_jobs(60, sizes=(8, 16)))
+    tuning.run(tune)
+    campaign(tuning)
+    said, saved = tuning.rows(), tuning.store.study_state("toy")
+    assert saved is not None
+    rows = tuning.store.context_states("toy")
+    for row in rows:
+        del row.state["watched"]["outcomes"]
+        del row.state["evidence"]["apart"]
+        row.state["introduction"]["unheard"] = "of"
+    with tuning.store.transaction() as tx:
+        tx.save_context_states("toy", rows)
+        state = saved.state | {"layout": 1}
+        tx.save_study_state("toy", state, epoch=saved.epoch, now=tuning.time.now())
+    tuning.time.pass_(seconds=600)
+    tuning.run(tuning.start())
+    assert tuning.rows().keys() == said.keys()
+    assert all(row.state == "active" for row in tuning.rows().values())
+    now = {row.context_key: row.state for row in tuning.store.context_states("toy")}
+    assert now["toy|n=8"]["campaign"] is not None
+    whats = {one["what"] for one in tuning.lines.of("not taken over")}
+    assert whats == {
+        "what was being tested: this version of tunerd does not read what another kept of it"
+    }
+
+
 def test_what_is_lost_of_a_campaign_is_said(tuning: Tuning) -> None:
     publish(tuning, [])
     tune = tuning.start()

@@ -59,7 +59,8 @@ def ledger(
     from tunerd.cli.contexts import parse_context
     from tunerd.cli.report import instant
     from tunerd.core import ledger as core
-    from tunerd.core.contexts import ContextState
+    from tunerd.core.contexts import UNREADABLE, ContextState
+    from tunerd.errors import MisconfiguredError, Problem
     from tunerd.report.gather import incomparable_until
 
     begin = datetime.now(UTC) - timedelta(days=DAYS) if since is None else instant(since)
@@ -68,9 +69,13 @@ def ledger(
         parsed = stored_study(store, study)
         judged = store.predictions(study, since=begin)
         after = incomparable_until(store, parsed)
-        states = {
-            row.context_key: ContextState.load(row.state) for row in store.context_states(study)
-        }
+        try:
+            states = {
+                row.context_key: ContextState.load(row.state) for row in store.context_states(study)
+            }
+        except UNREADABLE:
+            problem = f"another version of tunerd learned {study}; `tunerd run` learns it anew"
+            raise MisconfiguredError([Problem("store.url", problem)]) from None
     wanted = parse_context(parsed, given, partial=True)
     keys = {
         key

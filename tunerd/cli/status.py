@@ -181,7 +181,10 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     study = parse_study(generation.text)
     found = []
     for one in active:
-        drift = Drift.load(one["drift"])
+        try:
+            drift = Drift.load(one["drift"])
+        except (LookupError, TypeError):
+            continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
         event = drift_event(study, Change(phase, drift, drift.noticed, drift.noticed_at))
         found.append(

@@ -16,6 +16,18 @@ from tunerd.core.succession import Heir, Succession, campaign_of, introduction_o
 
 __all__ = ["Adoption"]
 
+NOT_READ = {
+    part: f"{what}: this version of tunerd does not read what another kept of it"
+    for part, what in {
+        "introduction": "what was being tested",
+        "campaign": "its campaign",
+        "promised": "what was promised",
+        "declined": "what an operator declined",
+        "asked_at": "who asked",
+    }.items()
+}
+"""What history does not tell, where it is in a form of another version."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
@@ -42,7 +54,9 @@ class Adoption:
             told.setdefault(one.context_key, {}).update(configs)
         lost = []
         for former_key, saved in former.items():
-            before, key = ContextState.load(saved), succession.heirs[former_key]
+            before, unread = ContextState.load_other(saved)
+            key = succession.heirs[former_key]
+            lost += [(former_key, NOT_READ[part]) for part in unread if part in NOT_READ]
             wanted = before.asked_at is not None or before.campaign is not None
             if key not in self.contexts and wanted and not before.evidence.jobs:
                 self.contexts[key] = ContextState(self.study.clean_context(before.context))

@@ -14,8 +14,10 @@ from tunerd.core.observation import Scalar
 from tunerd.core.promises import Promise
 from tunerd.core.recommendation import Kind
 
-__all__ = ["ContextState"]
+__all__ = ["UNREADABLE", "ContextState"]
 
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What loading raises where another version kept a state in another form."""
 PROMISES = 32
 """Candidates whose promise is remembered: those of the last few revisions."""
 
@@ -107,6 +109,24 @@ class ContextState:
             declined=state["declined"],
             watched=Here.load(state["watched"]),
         )
+
+    @classmethod
+    def load_other(cls, state: Mapping[str, Any]) -> tuple["ContextState", list[str]]:
+        """Build from what another version's :meth:`dump` may have given. What this one cannot read
+        begins anew, and is named."""
+        try:
+            return cls.load(state), []
+        except UNREADABLE:
+            read = cls(state["context"]).dump()
+        unread = []
+        for part in read.keys() & state.keys():
+            try:
+                cls.load({**read, part: state[part]})
+            except UNREADABLE:
+                unread.append(part)
+            else:
+                read[part] = state[part]
+        return cls.load(read), sorted(unread)
 
 
 def _text(at: datetime | None) -> str | None:

@@ -116,8 +116,8 @@ class _Work:
         if study is None:
             return None
         self._check_orders(study)
-        states = self._states(study)
         try:
+            states = self._states(study)
             tuner = self._tuner(study, states)
         except KeyError as error:
             text = f"This build does not read what was kept then: it wants {error}."
