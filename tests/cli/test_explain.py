@@ -161,6 +161,20 @@ def test_what_is_wrong_is_said(tunerd: Tunerd, learned: Learning) -> None:
     assert "either" in fails("toy", *mine, "--context", "n=8", "--recommendation", "r-0")
 
 
+def test_a_model_of_another_version_is_learned_anew_first(
+    tunerd: Tunerd, learned: Learning
+) -> None:
+    saved = learned.store.study_state("toy")
+    assert saved is not None
+    for layout, code in ((1, 1), (saved.state["layout"], 0)):
+        with learned.store.transaction() as tx:
+            state = saved.state | {"layout": layout}
+            tx.save_study_state("toy", state, epoch=saved.epoch, now=saved.saved_at)
+        said = tunerd("explain", "toy", "--settings", learned.file)
+        wants = "another version of tunerd learned toy; `tunerd run` learns it anew"
+        assert (said.code, wants in said.err) == (code, code == 1)
+
+
 def test_shap_values_are_for_boosted_trees(tunerd: Tunerd, tmp_path: Path) -> None:
     other = Learning.within(tmp_path)
     new = parse_study(TEXT.replace('"boosted_trees"', '"gaussian_process"'))

@@ -49,7 +49,7 @@ def read_learned(store: "Store", name: str) -> Learned:
 
     Raises:
         click.UsageError: there is no such study.
-        NoModelError: it has no model yet.
+        NoModelError: it has no model yet, or one of another version of tunerd.
     """
     row, saved = store.study(name), store.study_state(name)
     if row is None:
@@ -63,6 +63,10 @@ def read_learned(store: "Store", name: str) -> Learned:
             f"study {name} has no model yet: {learned}, and the first model follows five jobs "
             f"with an objective{' (is `tunerd run` running?)' if waits else ''}"
         )
+    from tunerd.stages.books import LAYOUT
+
+    if state.get("layout") != LAYOUT:
+        raise NoModelError(f"another version of tunerd learned {name}; `tunerd run` learns it anew")
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
     features = FeatureMap(study, _vocabulary(state))
     model = load_model(store, study, features, state["model"])
