@@ -1,6 +1,5 @@
 """``tunerd recover``: after a backup of the store was restored, before the daemon starts."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunerd.cli.options import open_the_store, read_settings, settings_option
+from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
     from tunerd.core.recommendation import Recommendation
@@ -33,7 +33,10 @@ def recover(file: Path | None, dry_run: bool) -> None:
     now = datetime.now(UTC)
     with open_the_store(settings) as store, store.guard(now):
         known = {row.name for row in store.studies()}
-        published = list(_published(settings))
+        if not known:
+            problem = "there is no study in this store; restore the backup first"
+            raise MisconfiguredError([Problem("store.url", problem)])
+        published = _published(settings)
         for name in sorted({one.study for one in published} - known):
             click.echo(f"{name}: the store does not know this study; left alone")
         newer = [one for one in published if one.study in known and _is_newer(store, one)]
@@ -45,19 +48,26 @@ def recover(file: Path | None, dry_run: bool) -> None:
     click.echo(f"{found}{', nothing was changed' if dry_run else ' and were taken up'}.")
 
 
-def _published(settings: "Settings") -> "Iterator[Recommendation]":
-    """What the recommendations topic holds, the last of each key."""
+def _published(settings: "Settings") -> "list[Recommendation]":
+    """What the recommendations topic holds, the last of each key. Others may write there, too:
+    what is no recommendation is told."""
     from tunerd.daemon import stream_of
     from tunerd.events import from_bytes
     from tunerd.streams.base import EVER
 
     topic = settings.topics.recommendations
     sink = stream_of(settings).sink()
+    last: dict[bytes | None, Recommendation | None] = {}
     try:
-        last = {record.key: record.value for record in sink.sent_since([topic], EVER)}
+        for record in sink.sent_since([topic], EVER):
+            try:
+                last[record.key] = None if record.value is None else from_bytes(record.value)
+            except ValueError as error:
+                where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+                click.echo(f"{where}: {error}; left alone")
     finally:
         sink.close()
-    return (from_bytes(value) for value in last.values() if value is not None)
+    return [one for one in last.values() if one is not None]
 
 
 def _is_newer(store: "Store", published: "Recommendation") -> bool:

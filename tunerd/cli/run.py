@@ -27,7 +27,8 @@ def _stages(_context: click.Context, _option: click.Parameter, value: str) -> tu
     default=",".join(STAGES),
     show_default=True,
     metavar="LIST",
-    help="Which stages run here, with commas between, to scale them apart.",
+    help="Which stages run, with commas between. One daemon has a store to itself: what is left "
+    "out waits.",
 )
 def run(file: Path | None, stages: tuple[str, ...]) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
