@@ -116,6 +116,8 @@ def test_a_file_that_is_no_toml(file: Path, content: bytes, said: str) -> None:
         ("[ingest]\nbatch_records = true", "ingest.batch_records", "should be a number"),
         ("[tune]\nbudget_s = nan", "tune.budget_s", "finite"),
         ("[tune]\nbudget_s = -1", "tune.budget_s", "greater than 0"),
+        ("[tune]\nactive_days = 1e6", "tune.active_days", "less than or equal to 365000"),
+        ("[ingest]\nmax_future_hours = 1e300", "ingest.max_future_hours", "less than or equal"),
         ('stream = "kafka"', "stream", "valid dictionary"),
         ('[stream]\nkind = "kafak"', "stream.kind", "'jsonl' or 'kafka'"),
         ('[stream]\nkind = "kafka"', "stream", "bootstrap_servers is missing"),

@@ -55,7 +55,9 @@ def _url_without_password(value: str) -> str:
 
 Count = Annotated[int, Field(ge=1), BeforeValidator(_not_a_bool)]
 Seconds = Annotated[float, Field(gt=0), BeforeValidator(_not_a_bool)]
-Days = Annotated[float, Field(gt=0), BeforeValidator(_not_a_bool)]
+MOST_DAYS = 365_000
+"""A thousand years stands for "for ever": what lies much further from now than that is no date."""
+Days = Annotated[float, Field(gt=0, le=MOST_DAYS), BeforeValidator(_not_a_bool)]
 Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_not_a_bool)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
@@ -202,7 +204,9 @@ class IngestSettings(Section):
     batch_records: Count = 4000
     """At most so many records are committed in one transaction. Large, because a backlog is what
     its fixed cost counts in; a live event never waits for more."""
-    max_future_hours: Annotated[float, Field(ge=0), BeforeValidator(_not_a_bool)] = 24.0
+    max_future_hours: Annotated[
+        float, Field(ge=0, le=24 * MOST_DAYS), BeforeValidator(_not_a_bool)
+    ] = 24.0
     """An event that finished further in the future than this is rejected."""
     max_age_days: Days = 365.0
     """An event that finished longer ago than this is rejected."""
