@@ -93,6 +93,10 @@ def test_a_campaign_that_cannot_be(tunerd: Tunerd, installation: Installation) -
     assert "--rounds" in ask("llm", *CONTEXT, "--jobs", 0, "--rounds", 0, "--round-size", 4)
     assert "min-feasible" in ask("llm", *CONTEXT, "--jobs", 4, "--rounds", 1, "--min-feasible", 1.5)
     assert "--rounds" in ask("llm", *CONTEXT, "--jobs", 4)
+    for option in ("--patience", "--min-feasible"):
+        for value in ("nan", "inf"):
+            given = ask("llm", *CONTEXT, "--jobs", 4, "--rounds", 1, option, value)
+            assert f"Invalid value for '{option}'" in given
     with installation.open_store() as store:
         assert store.commands() == []
 

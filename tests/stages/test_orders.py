@@ -617,6 +617,18 @@ def test_a_round_that_waits_in_vain_is_closed_and_the_next_begins(tuning: Tuning
     assert (line["context"], line["runs_given_up"]) == (KEYS[8], 2)
 
 
+def test_patience_without_end(tuning: Tuning) -> None:
+    """More than there is time for: the round waits, and the study is tuned."""
+    published(tuning)
+    tune = tuning.start()
+    tuning.command(
+        "campaign", context={"n": 8}, jobs=3, rounds=1, round_size=2, repeats=1, patience_h=1e300
+    )
+    tuning.run(tune)
+    tuning.run(tune, hours=24 * 365)
+    assert tuning.said(8).round == 0
+
+
 def test_a_round_that_nobody_sees_does_not_wait_in_vain(tuning: Tuning) -> None:
     tune = profiling(tuning, '"approve"', patience_h=1.0)
     for _ in range(4):

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from tunerd.cli.giving import giving
-from tunerd.cli.options import settings_option, why_option
+from tunerd.cli.options import FiniteRange, settings_option, why_option
 
 __all__ = ["campaign"]
 
@@ -40,7 +40,7 @@ __all__ = ["campaign"]
 )
 @click.option(
     "--patience",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=168.0,
     show_default=True,
     metavar="HOURS",
@@ -48,7 +48,7 @@ __all__ = ["campaign"]
 )
 @click.option(
     "--min-feasible",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.3,
     show_default=True,
     metavar="P",

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import getpass
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
     from tunerd.store import Store
 
 __all__ = [
+    "FiniteRange",
     "json_option",
     "next_step",
     "open_the_store",
@@ -28,6 +30,18 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; click takes ``nan`` for within any, and ``inf`` where one is open."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 def settings_option(command: F) -> F:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import click
 
 from tunerd.cli.options import (
+    FiniteRange,
     json_option,
     open_the_store,
     read_settings,
@@ -50,7 +51,7 @@ NOTHING = 1
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",

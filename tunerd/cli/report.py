@@ -5,7 +5,13 @@ from pathlib import Path
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    FiniteRange,
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+)
 
 __all__ = ["instant", "report"]
 
@@ -17,7 +23,7 @@ DAYS = 30
 @settings_option
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     help=f"Look at the jobs that ended in the last so many days.  [default: {DAYS}]",
 )
 @click.option(

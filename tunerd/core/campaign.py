@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from tunerd.core.observation import Value
@@ -101,7 +101,7 @@ class Campaign:
         if self.waits_since is None:
             self.waits_since = now.isoformat()
         waited = now - datetime.fromisoformat(self.waits_since)
-        if waited <= timedelta(hours=self.patience_h):
+        if waited.total_seconds() <= 3600 * self.patience_h:
             return 0
         given_up = self.missing
         for ask in self.asks:
