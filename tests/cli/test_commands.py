@@ -144,6 +144,11 @@ def test_nothing_to_approve(tunerd: Tunerd, installation: Installation) -> None:
     assert tunerd("approve", "--study", "no", "--settings", installation.file).code == 2
 
 
+def test_a_reason_that_is_no_text(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("end", "llm", "--why", "zu gro\udcdf", "--settings", installation.file)
+    assert (said.code, "Invalid value for '--why'" in said.err) == (2, True)
+
+
 def test_an_end(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("end", "llm", "--settings", installation.file, "--why", "project over")
     assert said.code == 0, said.err

@@ -63,8 +63,20 @@ def json_option(command: F) -> F:
 def why_option(command: F) -> F:
     """``--why TEXT``."""
     return click.option(
-        "--why", default="", metavar="TEXT", help="Reason; kept with who asked and when."
+        "--why",
+        default="",
+        metavar="TEXT",
+        callback=_text,
+        help="Reason; kept with who asked and when.",
     )(command)
+
+
+def _text(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # umlauts as a terminal with another encoding sends them
+        raise click.BadParameter("is not UTF-8 text") from None
+    return value
 
 
 def yes_option(command: F) -> F:
