@@ -1,5 +1,6 @@
 """Databases that cannot be used, and what an operator is told about them."""
 
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -81,6 +82,17 @@ def test_a_folder_in_place_of_the_file(file: Path) -> None:
     file.mkdir()
     with pytest.raises(StoreUnavailableError, match="cannot be opened"):
         open_store(f"sqlite:///{file}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_makes_belongs_to_the_owner_of_the_folder(file: Path) -> None:
+    """``tunerd recover`` as root, before the daemon starts as its own user."""
+    os.chown(file.parent, 12_345, 12_346)
+    with open_store(f"sqlite:///{file}") as store, store.guard(NOW):
+        add_study(store)
+        made = sorted(file.parent.iterdir())
+        assert [path.name.removeprefix(file.name) for path in made] == ["", "-shm", "-wal", ".lock"]
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(12_345, 12_346)}
 
 
 def test_a_full_disk_takes_the_whole_transaction_back(file: Path) -> None:

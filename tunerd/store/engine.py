@@ -6,9 +6,10 @@ none fails in the middle because another was first. PostgreSQL runs READ COMMITT
 run twice at once locks its row.
 """
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from tunerd.errors import MisconfiguredError, Problem, StoreUnavailableError
 from tunerd.store.explain import RUN_AS_OWNER, explain
 
-__all__ = ["Database", "instant_text"]
+__all__ = ["Database", "give_to_owner", "instant_text"]
 
 LOCK_TIMEOUT_S = 30
 """Longest wait for another writer; ours hold a lock for milliseconds."""
@@ -165,6 +166,15 @@ def instant_text(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")
 
 
+def give_to_owner(path: Path) -> None:
+    """What root made beside a store belongs to whoever the folder belongs to: a command that root
+    typed must not keep out the daemon's user. SQLite does so with the files that it adds."""
+    if os.geteuid() == 0:
+        folder = path.parent.stat()
+        with suppress(OSError):  # a root without that right, as containers and NFS have
+            os.chown(path, folder.st_uid, folder.st_gid)
+
+
 def _parse(url: str) -> URL:
     wrong = None
     try:
@@ -187,6 +197,9 @@ def _sqlite_engine(path: Path, create: bool) -> sa.Engine:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.touch()  # an empty database
+                give_to_owner(path)
         elif not path.exists():
             raise MisconfiguredError(
                 [Problem("store.url", f"{path} does not exist; `tunerd run` makes it")]

@@ -18,7 +18,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
-from tunerd.store.engine import Database
+from tunerd.store.engine import Database, give_to_owner
 from tunerd.store.tables import daemons
 
 __all__ = ["InstanceGuard", "folder_guard", "is_held", "store_guard"]
@@ -130,6 +130,7 @@ class _FileGuard(InstanceGuard):
         try:
             # Not "w": that would empty the holder's file.
             self._file: TextIOWrapper | None = path.open("a+")
+            give_to_owner(path)
         except OSError as error:
             raise StoreUnavailableError(f"{path}: {error.strerror}") from error
         try:
