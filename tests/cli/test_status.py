@@ -14,7 +14,7 @@ from tunerd.cli.status_view import show
 from tunerd.core.request import Request
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
-from tunerd.reports import Ingested, Lagging, Scores, SetAside, Stepped, Unsendable
+from tunerd.reports import Ingested, Lagging, Scores, SetAside, Starting, Stepped, Unsendable
 from tunerd.store import ContextRow, RecommendationRow, TuneStep
 
 Tunerd = Callable[..., Said]
@@ -30,6 +30,8 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     """Something that answers as a daemon does; its problems."""
     problems: list[str] = []
     metrics = Metrics()
+    for stage in ("ingest", "publish"):
+        metrics.hear(Starting(stage=stage))
     metrics.hear(Lagging(records=1234))
     metrics.hear(Ingested(rejected={"event_id": 80}, seconds=0.1))
     metrics.hear(Unsendable(kind="recommendation", message_id="r-1", problem="too large"))
@@ -121,6 +123,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
     daemon.append("ingest: the broker cannot be reached")
     said = tunerd("status", "--settings", installation.file)
     assert "not ready" in said.out
+    assert "stages   ingest, publish; requests and tune do not run" in said.out
     assert daemon[0] in said.out
 
 
@@ -227,6 +230,7 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
             "daemon": daemon,
             "lag_records": 3,
             "rejected_records": None,
+            "stages": [],
             "rejected_topic": "tunerd.rejected",
             "unsendable_messages": None,
             "stream": "kafka",

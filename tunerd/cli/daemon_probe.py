@@ -38,6 +38,10 @@ class Samples:
         found = [value for _, value in self._values.get(name, ())]
         return sum(found) if found else None
 
+    def labels(self, name: str, label: str) -> list[str]:
+        """The values of a label, in the order of the samples."""
+        return [found[label] for found, _ in self._values.get(name, ())]
+
     def one(self, name: str) -> float | None:
         """The value of a sample without labels."""
         return self.of(name)

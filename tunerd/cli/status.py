@@ -68,6 +68,7 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
         "store": settings.store.url,
         "stream": settings.stream.kind,
         "daemon": daemon,
+        "stages": metrics.labels("tunerd_stage_last_progress_timestamp_seconds", "stage"),
         "lag_records": metrics.one("tunerd_stream_lag_records"),
         "rejected_records": metrics.of("tunerd_ingest_records_total", outcome="rejected"),
         "rejected_topic": settings.topics.rejected,

@@ -16,6 +16,9 @@ from tunerd.report.words import plural
 __all__ = ["show", "show_commands", "value_text"]
 
 
+STAGES = ("ingest", "requests", "tune", "publish")
+
+
 def show(
     report: Mapping[str, Any], console: Console | None = None, most: int | None = None
 ) -> None:
@@ -74,6 +77,10 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     for problem in daemon["problems"]:
         yield Padding.indent(Text(problem, overflow="fold"), 2)
     text = Text(no_wrap=True, overflow="ignore")
+    running = report["stages"]
+    if running and (absent := [stage for stage in STAGES if stage not in running]):
+        text.append(f"stages   {', '.join(running)}; {' and '.join(absent)} ", "yellow")
+        text.append(f"{_do(absent)} not run: the daemon was started with --stages\n", "yellow")
     lag = report["lag_records"]
     text.append(f"stream   {report['stream']}")
     text.append(f", {lag:,.0f} records not ingested yet\n" if lag is not None else "\n")
@@ -144,6 +151,10 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             style="not bold",
         )
     return text
+
+
+def _do(names: Sequence[str]) -> str:
+    return "does" if len(names) == 1 else "do"
 
 
 def _is(names: Sequence[str]) -> str:
