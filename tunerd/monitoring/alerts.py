@@ -380,6 +380,9 @@ def _outside(t: Times) -> tuple[Alert, ...]:
                 "The log's `message let go`, with the id and the broker's words.",
                 "The topic's `max.message.bytes`: a rejected record has up to 256 KiB and its "
                 "headers.",
+                "A recommendation that was let go comes with its context's next revision, at half "
+                "of `tune.valid_days` at the latest; `tunerd pause` and `tunerd resume` of the "
+                "study bring all of them at once.",
             ),
         ),
     )
