@@ -1,5 +1,7 @@
 """The process over one context's own jobs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,8 +27,8 @@ def test_the_gradient_is_that_of_the_posterior() -> None:
     slope, weight = 0.3 * Z[:, 3], np.linspace(0.5, 2.0, 20)
     theta = np.array([0.3, 0.9, 1.4, 0.6, -0.2, -3.0])
     off = check_grad(
-        lambda at: local._posterior(at, *parts, y, slope, weight)[0],
-        lambda at: local._posterior(at, *parts, y, slope, weight)[1],
+        lambda at: local._posterior(at, local._priors(3), [(*parts, y, slope, weight)])[0],
+        lambda at: local._posterior(at, local._priors(3), [(*parts, y, slope, weight)])[1],
         theta,
     )
     assert off < 1e-4
@@ -130,7 +132,8 @@ def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> 
     mean, sd = local._priors(3)
     theta = mean + local.BOUND * sd * np.array(corner)
     parts = local._parts(Z, GROUPS, 3)
-    value, gradient = local._posterior(theta, *parts, Z[:, 0], np.zeros(120), np.full(120, 10.0))
+    terms = (*parts, Z[:, 0], np.zeros(120), np.full(120, 10.0))
+    value, gradient = local._posterior(theta, (mean, sd), [terms])
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
@@ -166,3 +169,81 @@ def test_configurations_left_out_are_predicted_from_all_others(parts: int) -> No
         mean = K[np.ix_(out, seen)] @ np.linalg.solve(K[np.ix_(seen, seen)], y[seen])
         expected = told[out] + process.level + mean * process.unit
         assert process.left_out(part)[out] == pytest.approx(expected, abs=1e-8)
+
+
+def told_but_for(rough: float, n: int, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(n, 4) configurations, scores, and what others say: all but what each has to itself."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 4))
+    told = np.sin(Z[:, 0]) + Z[:, 1]
+    return Z, told + rough * rng.normal(size=n), told
+
+
+def test_a_few_jobs_do_not_spoil_what_others_say() -> None:
+    """What is left of it repeats nowhere: whoever makes a law of it ranks others worse."""
+    off: list[float] = []
+    spoiled: list[float] = []
+    for seed in range(20):
+        Z, score, told = told_but_for(0.5, 60, seed)
+        process = Local.fit(GROUPS, Z[:10], score[:10], np.ones(10), told[:10], 0.5)
+        for found, one in ((off, process), (spoiled, replace(process, share=1.0))):
+            found.append(float(np.std(one.predict(Z[10:], told[10:])[0] - told[10:])))
+    assert np.mean(off) < 0.15
+    assert np.mean(off) < 0.4 * np.mean(spoiled)
+
+
+def test_what_was_run_itself_is_known_all_the_same() -> None:
+    Z, score, told = told_but_for(0.5, 12, 3)
+    process = Local.fit(GROUPS, Z, score, np.ones(12), told, 0.5)
+    assert process.share < 0.2
+    mean, variance = process.predict(Z, told)
+    _, elsewhere = process.predict(Z + 0.5, told)
+    assert np.corrcoef(mean - told, score - told)[0, 1] > 0.95
+    assert variance.max() < 0.5 * elsewhere.min()
+
+
+def test_where_others_miss_something_jobs_correct_it() -> None:
+    Z, score, told = told_but_for(0.0, 80, 0)
+    score = score + 2.0 * Z[:, 3]
+    process = Local.fit(GROUPS, Z[:20], score[:20], np.ones(20), told[:20], 2.0)
+    mean, _ = process.predict(Z[20:], told[20:])
+    assert process.share > 0.8
+    assert np.corrcoef(mean, score[20:])[0, 1] > 0.98
+
+
+def test_what_faded_tells_no_level() -> None:
+    """A context got slower: of what ran before hardly anything counts."""
+    Z, score, told = told_but_for(0.2, 60, 1)
+    score[:50] += 3.0
+    weight = np.where(np.arange(60) < 50, 1e-3, 1.0)
+    process = Local.fit(GROUPS, Z, score, weight, told, 0.3)
+    asked, true, _ = told_but_for(0.2, 40, 2)
+    mean, _ = process.predict(asked, np.sin(asked[:, 0]) + asked[:, 1])
+    assert abs(float(np.mean(mean - true))) < 0.5
+
+
+def test_what_is_usual_elsewhere_is_where_a_context_begins() -> None:
+    """Everywhere one coordinate of four matters, and steeply: eight jobs do not tell which."""
+
+    def context(seed: int, n: int) -> local.Seen:
+        rng = np.random.default_rng(seed)
+        Z = rng.normal(size=(n, 4))
+        score = np.sin(2.0 * Z[:, 0] + rng.uniform(0.0, 6.0)) + 0.02 * rng.normal(size=n)
+        return local.Seen(Z, score, np.ones(n), np.zeros(n))
+
+    around = local.usual(GROUPS, [context(100 + i, 60) for i in range(6)], 0.7)
+    found = []
+    for seed in range(20):
+        Z, score, _, _ = context(seed, 60)
+        few, weight = slice(8), np.ones(8)
+        off = [
+            Local.fit(GROUPS, Z[few], score[few], weight, around=one).predict(Z[8:])[0] - score[8:]
+            for one in (None, around)
+        ]
+        found.append([np.mean(one**2) for one in off])
+    without, knowing = np.mean(found, axis=0)
+    assert knowing < 0.8 * without
+
+
+def test_nothing_is_usual_where_nobody_says_anything() -> None:
+    assert local.usual(GROUPS, [], None) == pytest.approx(local._priors(3)[0])

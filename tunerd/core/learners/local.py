@@ -9,13 +9,18 @@ One form with and without history::
 with a slope of its own for each coordinate, the second Matérn 5/2; they share one length per
 parameter. Lengths, amplitudes and noise are chosen by their posterior (MAP) with exact gradients.
 Ten jobs tell lengths badly, and what is chosen is believed as if it were known: the priors are firm
-enough that a few jobs do not make it follow their noise. A fit on sixty jobs takes a few
+enough that a few jobs do not make it follow their noise, and where there are other contexts, theirs
+say what is usual (:func:`usual`). A fit on sixty jobs takes a few
 milliseconds, so that it is made anew whenever it is needed. Rasmussen and Williams, Gaussian
 Processes for Machine Learning, 2006: algorithm 2.1, equations 4.17, 5.9 and 5.12.
+
+What others say may be so good that a few jobs can only spoil it. So ``b`` and ``f`` count by how
+well they tell each job from the others, beside ``T`` and the level alone (stacking, Wolpert 1992).
 """
 
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -24,7 +29,7 @@ from scipy.optimize import minimize
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.learners.matern import matern, sloped, squares
 
-__all__ = ["Local"]
+__all__ = ["Local", "Seen", "usual"]
 
 LENGTH_PRIOR = (1.3, 0.8)
 """Mean and standard deviation of the logarithm of a length; a parameter has unit variance."""
@@ -40,12 +45,33 @@ SLOPE = 0.5
 """… of how much more or less everything matters here than elsewhere."""
 CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
+TOLD_JOBS = 4.0
+"""Jobs beforehand by which what others say needs no correction but the level's."""
+USUAL = 0.5
+"""Standard deviations around what is usual in other contexts, in those of the priors."""
+USUAL_ROWS = 60
+"""Rows of one context that this is chosen by."""
 LEARN_ROWS = 120
 """Rows that lengths are chosen by: the gradient costs n² per length."""
 JITTER = 1e-8
 """Noise that there is anyway, beside the variance of scores: a matrix must not be singular, however
 far from all others a configuration lies."""
+SAME = 1e-9
+"""Squared distance below which two configurations are one."""
 CHUNK = 1024
+
+
+class Seen(NamedTuple):
+    """What was run in a context."""
+
+    Z: FloatArray
+    """(n, C) configurations."""
+    score: FloatArray
+    """(n,)"""
+    weight: FloatArray
+    """(n,) runs that each counts as."""
+    told: FloatArray
+    """(n,) what other contexts say of them, in scores."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,8 @@ class Local:
     """Mean of ``told``: the slope turns around it."""
     level: float
     """Mean of scores less ``told``."""
+    share: float = 1.0
+    """Of what is said of configurations beyond ``told`` and the level, where they were not run."""
 
     @classmethod
     def fit(
@@ -81,49 +109,36 @@ class Local:
         told: FloatArray | None = None,
         left: float | None = None,
         theta: FloatArray | None = None,
+        around: FloatArray | None = None,
     ) -> Self:
         """Learn from (n, C) configurations with ``score`` (n,), noise e^noise / ``weight`` (n,).
 
         ``told`` (n,) is what other contexts say of them, None for nothing; ``left`` is the standard
         deviation of what that leaves in other contexts. ``theta`` (G + 3,) is taken where it is
-        given, and chosen otherwise.
+        given, and chosen otherwise: around what is :func:`usual`, if ``around`` says that.
         """
-        n = len(score)
+        n, others = len(score), told is not None
         told = np.zeros(n) if told is None else told
+        seen = Seen(Z, score, weight, told)
         middle = float(told.mean()) if n else 0.0
-        rest = score - told
-        level = float(rest.mean()) if n else 0.0
-        carried = 0.0 if left is None else CARRIED_JOBS
-        squares = float(((rest - level) ** 2).sum()) + carried * (left or 0.0) ** 2
-        unit = float(np.sqrt(squares / max(n - 1 + carried, 1.0)))
-        unit = unit if unit > 1e-9 else 1.0
-        y = (rest - level) / unit
-        slope = (told - middle) / unit
+        level, unit = _scale(seen, left)
+        y = (score - told - level) / unit
         count = int(groups.max(initial=-1)) + 1
-        chosen = theta is not None
-        typical, sd = _priors(count)
         if theta is None:
-            theta = typical
-        if n > 2 and count and not chosen:
-            some = slice(-LEARN_ROWS, None)  # those tried last: older ones may be of other times
-            parts = _parts(Z[some], groups, count)
-            ends = np.stack([typical - BOUND * sd, typical + BOUND * sd], axis=1)
-            found = minimize(
-                lambda at: _posterior(at, *parts, y[some], slope[some], weight[some]),
-                theta,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=ends,
-                options={"maxiter": ITERATIONS},
-            )
-            theta = found.x
+            mean, sd = _priors(count)
+            prior = (mean, sd) if around is None else (around, USUAL * sd)
+            # Those tried last: older ones may be of other times.
+            some = Seen(*(values[-LEARN_ROWS:] for values in seen))
+            terms = [_terms(some, groups, level, unit)] if n > 2 and count else []
+            theta = _chosen(prior, terms)
         empty = cls(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle, level)
         if not n:
             return empty
         K = _noisy(empty._between(Z, told, Z, told), np.exp(theta[-1]) / weight)
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
-        return cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
+        found = cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
+        return replace(found, share=found._carried(seen)) if others and n > 1 else found
 
     @property
     def noise(self) -> float:
@@ -136,13 +151,20 @@ class Local:
         """(m, C) → (m,) mean, and (m,) variance without the noise of a run."""
         told = np.zeros(len(Z)) if told is None else told
         mean, variance = np.zeros(len(Z)), self._prior(Z, told)
+        share = np.full(len(Z), self.share)
         for start in range(0, len(Z) if len(self.Z) else 0, CHUNK):
             part = slice(start, start + CHUNK)
             across = self._between(Z[part], told[part], self.Z, self.told)
             mean[part] = across @ self.alpha
             known = solve_triangular(self.factor, across.T, lower=True, check_finite=False)
             variance[part] -= np.einsum("nm,nm->m", known, known)
-        return told + self.level + mean * self.unit, np.maximum(variance, 1e-9) * self.unit**2
+            if self.share < 1.0:  # of what was run itself the process is right
+                share[part][(squares(Z[part], self.Z) < SAME).any(axis=1)] = 1.0
+        variance = np.maximum(variance, 1e-9)
+        if self.share < 1.0:  # two that are believed by shares, the other as sure as jobs lie apart
+            other = np.maximum(variance, 1.0 - np.exp(self.theta[-1]))
+            variance = share * variance + (1.0 - share) * (other + share * mean**2)
+        return told + self.level + share * mean * self.unit, variance * self.unit**2
 
     def left_out(self, part: IntArray) -> FloatArray:
         """(n,) what it would say of its own configurations without those of the same ``part`` (n,),
@@ -154,6 +176,18 @@ class Local:
             there = np.flatnonzero(part == one)
             off[there] = np.linalg.solve(inverse[np.ix_(there, there)], self.alpha[there])
         return np.asarray(self.told + self.level + (y - off) * self.unit, np.float64)
+
+    def _carried(self, seen: Seen) -> float:
+        """Share of what the process says of each job, told by the others, beyond the mean of these,
+        at which squared errors are smallest, drawn to 0 by :data:`TOLD_JOBS`."""
+        counts = np.minimum(seen.weight, 1.0)
+        rest = seen.score - seen.told
+        level = ((counts @ rest) - counts * rest) / (counts.sum() - counts)
+        moved = self.left_out(np.arange(len(rest))) - seen.told - level
+        missing = rest - level
+        firm = TOLD_JOBS * float(counts @ missing**2) / float(counts.sum())
+        share = float(counts @ (moved * missing)) / max(float(counts @ moved**2) + firm, 1e-300)
+        return min(max(share, 0.0), 1.0)
 
     def covariance(self, Z: FloatArray, told: FloatArray | None, row: int) -> FloatArray:
         """(m, C) → (m,) covariance of each with one of them, without the noise of a run."""
@@ -190,6 +224,53 @@ class Local:
         return SLOPE / self.unit if len(self.Z) else 0.0
 
 
+def usual(groups: IntArray, contexts: Sequence[Seen], left: float | None) -> FloatArray:
+    """(G + 3,) what several contexts choose together: a prior for the next one (Wang et al.,
+    arXiv 2109.08215). ``left`` as in :meth:`Local.fit`."""
+    terms = [
+        _terms(one, groups, *_scale(one, left))
+        for one in (Seen(*(values[-USUAL_ROWS:] for values in context)) for context in contexts)
+    ]
+    return _chosen(_priors(int(groups.max(initial=-1)) + 1), terms)
+
+
+def _scale(seen: Seen, left: float | None) -> tuple[float, float]:
+    """Level and unit of a process over some jobs. What counts little any more tells no level."""
+    n, counts = len(seen.score), np.minimum(seen.weight, 1.0)
+    rest = seen.score - seen.told
+    level = float(counts @ rest) / float(counts.sum()) if n else 0.0
+    carried = 0.0 if left is None else CARRIED_JOBS
+    total = float(((rest - level) ** 2).sum()) + carried * (left or 0.0) ** 2
+    unit = float(np.sqrt(total / max(n - 1 + carried, 1.0)))
+    return level, unit if unit > 1e-9 else 1.0
+
+
+def _terms(seen: Seen, groups: IntArray, level: float, unit: float) -> tuple[FloatArray, ...]:
+    """What :func:`_likelihood` takes beside what is chosen."""
+    slope = (seen.told - seen.told.mean()) / unit
+    y = (seen.score - seen.told - level) / unit
+    return (*_parts(seen.Z, groups, int(groups.max(initial=-1)) + 1), y, slope, seen.weight)
+
+
+def _chosen(
+    prior: tuple[FloatArray, FloatArray], terms: Sequence[tuple[FloatArray, ...]]
+) -> FloatArray:
+    """(G + 3,) of highest posterior by all of these jobs; the prior's mean where there are none."""
+    mean, sd = prior
+    if not terms or len(mean) == len(_priors(0)[0]):
+        return mean
+    found = minimize(
+        _posterior,
+        mean,
+        args=(prior, terms),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=np.stack([mean - BOUND * sd, mean + BOUND * sd], axis=1),
+        options={"maxiter": ITERATIONS},
+    )
+    return np.asarray(found.x, np.float64)
+
+
 def _parts(Z: FloatArray, groups: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
     """(G, n, n) squared distances and products in each group of coordinates."""
     apart, products = np.zeros((2, count, len(Z), len(Z)))
@@ -214,13 +295,28 @@ def _noisy(K: FloatArray, noise: FloatArray) -> FloatArray:
 
 def _posterior(
     theta: FloatArray,
+    prior: tuple[FloatArray, FloatArray],
+    terms: Sequence[tuple[FloatArray, ...]],
+) -> tuple[float, FloatArray]:
+    """Negative logarithm of the posterior but for a constant, and its gradient."""
+    mean, sd = prior
+    off = (theta - mean) / sd
+    value, gradient = 0.5 * float(off @ off), off / sd
+    for one in terms:
+        more, slope = _likelihood(theta, *one)
+        value, gradient = value + more, gradient + slope
+    return value, gradient
+
+
+def _likelihood(
+    theta: FloatArray,
     apart: FloatArray,
     products: FloatArray,
     y: FloatArray,
     slope: FloatArray,
     weight: FloatArray,
 ) -> tuple[float, FloatArray]:
-    """Negative logarithm of the posterior but for a constant, and its gradient."""
+    """Negative logarithm of the likelihood but for a constant, and its gradient."""
     n = len(y)
     falls = np.exp(-2.0 * theta[:-3])
     straight, amplitude = np.exp(theta[-3:-1])
@@ -240,6 +336,4 @@ def _posterior(
     by_length -= 2.0 * straight * np.einsum("gnm,nm->g", products, pull)
     by_amplitude = [np.vdot(pull, line), np.vdot(pull, k)]
     gradient = np.array([*falls * by_length, *by_amplitude, float(np.diag(pull) @ noise)])
-    mean, sd = _priors(len(falls))
-    off = (theta - mean) / sd
-    return value + 0.5 * float(off @ off), gradient + off / sd
+    return value, gradient

@@ -169,7 +169,6 @@ class Committee(Predictor):
         found = cls(features, whole, own, state, nothing, nothing)
         known = [one for one in each if not one[0].without]
         found._examine(strange, few, known, rows, seed)
-        own.tell(own.jobs)
         return found
 
     @property
@@ -324,6 +323,8 @@ class Committee(Predictor):
             left = _within_sd(far.score - far.mean @ own.carry, far.keys, far.told)
             usual = _within_sd(rows.score, rows.context_key, rows.counts)
             own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
+        own.tell(own.jobs)
+        own.compare()
         scarce, _, there = self._asked_as_known(few, rows, rng)
         near, tried, points = self._asked_as_known(known, rows, rng)
         self._left_out = _Records(far, scarce, near)
@@ -463,6 +464,7 @@ class Committee(Predictor):
             "keys": [record.keys for record in self._left_out],
             "carry": self._own.carry.tolist(),
             "left": self._own.left,
+            "chosen": None if self._own.chosen is None else self._own.chosen.tolist(),
             "typical": self._typical,
             "unknown": self._unknown,
             "usual": self._usual,
@@ -501,6 +503,7 @@ class Committee(Predictor):
                 np.array(state["carry"]),
                 state["left"],
             )
+            own.chosen = None if state["chosen"] is None else np.array(state["chosen"])
             if len(own.jobs) != live["contexts"]:
                 raise KeyError("what some contexts' jobs said")
             state["noise"] = live["noise"]

@@ -15,7 +15,7 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import pack, seal_headed, unpack, unseal_headed
-from tunerd.core.learners.local import Local
+from tunerd.core.learners.local import Local, Seen, usual
 from tunerd.core.learners.own_jobs import OwnJobs
 from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.learners.shelves import Shelves
@@ -29,6 +29,10 @@ __all__ = ["OwnProcesses", "load_jobs", "own_jobs"]
 JOBS = "own."
 """What the names of the blobs with the contexts' jobs begin with."""
 MAX_CONTEXTS = 2_000
+COMPARED = 8
+"""Contexts that say what is usual …"""
+LEAST_COMPARED = 5
+"""… and configurations that each has at least."""
 MOST_PROCESSES = 64
 """Processes of single contexts that are kept ready."""
 
@@ -56,6 +60,8 @@ class OwnProcesses:
         would mistake a change of them for news."""
         self.left = left
         """What that leaves within a context, standard deviation; None before it was seen."""
+        self.chosen: FloatArray | None = None
+        """What processes of contexts choose, by several together; None before they were asked."""
         self._ready: OrderedDict[str, Local] = OrderedDict()
         self._trees: dict[str, OwnTrees | None] = {}
         """Of those of the former that were asked for."""
@@ -87,6 +93,15 @@ class OwnProcesses:
         for point, said in zip(points, told.tolist(), strict=True):
             point.told = said
 
+    def compare(self) -> None:
+        """Learn what is usual from the contexts with most jobs, where others say anything."""
+        if not self.knows:
+            return
+        most = sorted(self.jobs.values(), key=lambda own: -len(own.points))[:COMPARED]
+        arrays = [own.arrays(self._width) for own in most if len(own.points) >= LEAST_COMPARED]
+        seen = [Seen(self.places(X), *values) for X, *values in arrays]
+        self.chosen = usual(self._features.coordinate_groups, seen, self.left)
+
     def of(self, key: str) -> Local:
         """The process over a context's own jobs, of which there may be none."""
         process = self._ready.get(key)
@@ -103,7 +118,8 @@ class OwnProcesses:
         """A process over some jobs around what other contexts say of them."""
         X, score, weight, told = own.arrays(self._width)
         groups, Z = self._features.coordinate_groups, self.places(X)
-        return Local.fit(groups, Z, score, weight, self._about(told), self.left, theta)
+        about = self._about(told)
+        return Local.fit(groups, Z, score, weight, about, self.left, theta, self.chosen)
 
     def predict(
         self, process: Local, places: FloatArray, told: FloatArray
