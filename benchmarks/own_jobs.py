@@ -1,10 +1,10 @@
 """What the first jobs of a new context add to what all other contexts say of it.
 
 Of each measured table every context is left out, eight at most, and the predictor fitted on the
-rest. Then jobs of the context are learned, drawn at random, as the service learns them: 5, 10 and 20.
-The figures are Kendall's τ over its other configurations, and regret: by how much the best of the
-five predicted best, and of those that were run, is worse than the best there is. A few jobs can tell
-little where other contexts tell nearly all, but they must not spoil it.
+rest. Then jobs of the context are learned as the service learns them, drawn at random: 5, 10 and
+20. The figures are Kendall's τ over its other configurations, and regret: by how much the best of
+the five predicted best, and of those that were run, is worse than the best there is. A few jobs can
+tell little where other contexts tell nearly all, but they must not spoil it.
 """
 
 import sys
