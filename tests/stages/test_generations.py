@@ -249,7 +249,7 @@ def test_what_another_version_kept_otherwise_begins_anew(tuning: Tuning) -> None
     for row in rows:
         del row.state["watched"]["outcomes"]
         del row.state["evidence"]["apart"]
-        row.state["introduction"]["unheard"] = "of"
+        del row.state["introduction"]["doubt"]
     with tuning.store.transaction() as tx:
         tx.save_context_states("toy", rows)
         state = saved.state | {"layout": 1}
