@@ -166,13 +166,14 @@ class Local:
             variance = share * variance + (1.0 - share) * (other + share * mean**2)
         return told + self.level + share * mean * self.unit, variance * self.unit**2
 
-    def left_out(self, part: IntArray) -> FloatArray:
+    def left_out(self, part: IntArray | None = None) -> FloatArray:
         """(n,) what it would say of its own configurations without those of the same ``part`` (n,),
-        what was chosen staying as it is: equation 5.12, for several at once."""
-        inverse = cho_solve((self.factor, True), np.eye(len(self.Z)))
+        or each without itself, what was chosen staying as it is: equation 5.12, for several at
+        once."""
+        inverse = cho_solve((self.factor, True), np.eye(len(self.Z)), check_finite=False)
         y = self.factor @ (self.factor.T @ self.alpha)
-        off = np.zeros(len(y))
-        for one in np.unique(part):
+        off = self.alpha / np.diag(inverse)
+        for one in () if part is None else np.unique(part):
             there = np.flatnonzero(part == one)
             off[there] = np.linalg.solve(inverse[np.ix_(there, there)], self.alpha[there])
         return np.asarray(self.told + self.level + (y - off) * self.unit, np.float64)
@@ -183,7 +184,7 @@ class Local:
         counts = np.minimum(seen.weight, 1.0)
         rest = seen.score - seen.told
         level = ((counts @ rest) - counts * rest) / (counts.sum() - counts)
-        moved = self.left_out(np.arange(len(rest))) - seen.told - level
+        moved = self.left_out() - seen.told - level
         missing = rest - level
         firm = TOLD_JOBS * float(counts @ missing**2) / float(counts.sum())
         share = float(counts @ (moved * missing)) / max(float(counts @ moved**2) + firm, 1e-300)
