@@ -169,8 +169,6 @@ def test_configurations_left_out_are_predicted_from_all_others(parts: int) -> No
         mean = K[np.ix_(out, seen)] @ np.linalg.solve(K[np.ix_(seen, seen)], y[seen])
         expected = told[out] + process.level + mean * process.unit
         assert process.left_out(part)[out] == pytest.approx(expected, abs=1e-8)
-    alone = process.left_out(np.arange(30))
-    assert process.left_out() == pytest.approx(alone, abs=1e-8)
 
 
 def told_but_for(rough: float, n: int, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:

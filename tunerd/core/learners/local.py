@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -166,26 +167,26 @@ class Local:
             variance = share * variance + (1.0 - share) * (other + share * mean**2)
         return told + self.level + share * mean * self.unit, variance * self.unit**2
 
-    def left_out(self, part: IntArray | None = None) -> FloatArray:
+    def left_out(self, part: IntArray) -> FloatArray:
         """(n,) what it would say of its own configurations without those of the same ``part`` (n,),
-        or each without itself, what was chosen staying as it is: equation 5.12, for several at
-        once."""
-        inverse = cho_solve((self.factor, True), np.eye(len(self.Z)), check_finite=False)
+        what was chosen staying as it is: equation 5.12, for several at once."""
+        inverse = cho_solve((self.factor, True), np.eye(len(self.Z)))
         y = self.factor @ (self.factor.T @ self.alpha)
-        off = self.alpha / np.diag(inverse)
-        for one in () if part is None else np.unique(part):
+        off = np.zeros(len(y))
+        for one in np.unique(part):
             there = np.flatnonzero(part == one)
             off[there] = np.linalg.solve(inverse[np.ix_(there, there)], self.alpha[there])
         return np.asarray(self.told + self.level + (y - off) * self.unit, np.float64)
 
     def _carried(self, seen: Seen) -> float:
-        """Share of what the process says of each job, told by the others, beyond the mean of these,
-        at which squared errors are smallest, drawn to 0 by :data:`TOLD_JOBS`."""
+        """Share of what the process says of each job, told by the others (equation 5.12), beyond
+        the mean of these, at which squared errors are smallest, drawn to 0 by :data:`TOLD_JOBS`."""
         counts = np.minimum(seen.weight, 1.0)
         rest = seen.score - seen.told
         level = ((counts @ rest) - counts * rest) / (counts.sum() - counts)
-        moved = self.left_out() - seen.told - level
+        precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
         missing = rest - level
+        moved = missing - self.unit * self.alpha / precision
         firm = TOLD_JOBS * float(counts @ missing**2) / float(counts.sum())
         share = float(counts @ (moved * missing)) / max(float(counts @ moved**2) + firm, 1e-300)
         return min(max(share, 0.0), 1.0)
