@@ -187,6 +187,14 @@ def test_truth_is_as_in_python(text: str, sample: list[dict[str, Any]]) -> None:
     check_against_reference(text, sample)
 
 
+def test_the_smallest_integer_is_one() -> None:
+    """A float may be it exactly."""
+    row = {"i": 0, "j": 0, "x": 0.0, "t": False, "s": UNDEFINED, "n": UNDEFINED}
+    row |= {"ii": [0, 0, -(2**63)], "xx": [0.0] * 3, "tt": [False] * 3, "ss": ["FULL"] * 3}
+    check_against_reference("ceil(sum(ii + 0.5))", [row])
+    check_against_reference("floor(0.0 - 2.0 * min(ii))", [row])
+
+
 @given(numbers(3), many_rows)
 @example("i * 9223372036854775807 + i", [ONES])
 @example("i - -9223372036854775807 + i", [ONES])

@@ -177,7 +177,7 @@ def mapped(function: str, column: Column) -> Column:
     if values.dtype == np.int64:
         return Column(values, column.undefined)
     rounded = {"ceil": np.ceil, "floor": np.floor, "round": np.rint}[function](values)
-    outside = ~(np.abs(rounded) < _FLOAT_LIMIT)
+    outside = ~((rounded >= -_FLOAT_LIMIT) & (rounded < _FLOAT_LIMIT))
     whole = np.where(outside, 0, rounded).astype(np.int64)
     return Column(whole, either(column.undefined, somewhere(outside)))
 
