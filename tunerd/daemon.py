@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -35,7 +35,7 @@ from tunerd.stages import Stage
 from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
 from tunerd.stages.requests import Requests
-from tunerd.store import Store, folder_guard, open_store
+from tunerd.store import InstanceGuard, Store, folder_guard, open_store
 from tunerd.streams import open_stream
 from tunerd.streams.base import Content, Stream, TopicSpec
 from tunerd.systemd import Systemd
@@ -52,6 +52,8 @@ TROUBLE_S = 1.0
 STOP_S = 4.0
 """How long the stages may take to end their steps: of the five seconds that the daemon has."""
 SUPERVISE_S = 0.1
+GIVES_BACK_S = 0.5
+"""What giving the store back may take where that has passed."""
 GAUGES_S = 2.0
 COLLECT_AFTER = 10_000
 """Objects between two runs of the garbage collector. A batch of events makes some thousands that
@@ -107,8 +109,8 @@ class _Daemon:
             with _had(f"data_dir {settings.data_dir}"):
                 settings.data_dir.mkdir(parents=True, exist_ok=True)
             store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
-            self.guard = open_until_end.enter_context(store.guard(_now()))
-            open_until_end.callback(self._leave_at_once)
+            self.guard = store.guard(_now())
+            open_until_end.callback(self._give_back, self.guard)
             if settings.stream.kind == "jsonl":
                 with _had(f"stream.folder {settings.stream.folder}"):
                     settings.stream.folder.mkdir(parents=True, exist_ok=True)
@@ -142,13 +144,26 @@ class _Daemon:
     def _code(self) -> int:
         return CRASHED if self.crashed else STOPPED
 
-    def _leave_at_once(self) -> None:
-        """If a thread waits for a broker or a database that does not answer: giving the store
-        back would wait for it too, and so would the interpreter. What is committed is committed;
-        what was on its way is looked for next time."""
+    def _give_back(self, guard: InstanceGuard) -> None:
+        """Leave at once where a thread waits for a broker or a database that does not answer:
+        giving the store back would wait for it too, and so would the interpreter. What is committed
+        is committed; what was on its way is looked for next time. And where nothing has asked the
+        database lately, it may not answer this."""
+        if not self.stop_by:
+            self._release(guard)  # it never ran, and what kept it from starting is still to be told
+            return
+        if not self.left_behind:
+            last = threading.Thread(target=self._release, args=(guard,), name="store", daemon=True)
+            last.start()
+            last.join(max(GIVES_BACK_S, self.stop_by - time.monotonic()))
+            self.left_behind = last.is_alive()
         if self.left_behind:
             self.log.info("stopped")
             os._exit(self._code)
+
+    def _release(self, guard: InstanceGuard) -> None:
+        with suppress(StoreUnavailableError):  # the lock goes with the connection
+            guard.release()
 
     # -- starting ---------------------------------------------------------------------------
 

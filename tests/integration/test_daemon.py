@@ -222,7 +222,11 @@ def _enqueue(store: sqlite3.Connection, topic: str, value: str, kind: str = "rej
 # -- what happens to it ---------------------------------------------------------------------
 
 
-def test_it_stops_while_the_database_does_not_answer(make: Make, postgres_url: str) -> None:
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_it_stops_while_the_database_does_not_answer(
+    make: Make, postgres_url: str, waiting: int
+) -> None:
+    """Whether a job waits to be written or nobody has noticed."""
     url = make_url(postgres_url)
     wire = Wire(url.port or 5432)
     wired = url.set(port=wire.port).render_as_string(hide_password=False)
@@ -230,7 +234,7 @@ def test_it_stops_while_the_database_does_not_answer(make: Make, postgres_url: s
     daemon.start()
     daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
     wire.cut()
-    daemon.send(events(1))
+    daemon.send(events(waiting))
     code, took = daemon.stop()
     assert code == 0
     assert took < STOPS_S
