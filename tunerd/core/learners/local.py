@@ -10,9 +10,9 @@ with a slope of its own for each coordinate, the second Matérn 5/2; they share 
 parameter. Lengths, amplitudes and noise are chosen by their posterior (MAP) with exact gradients.
 Ten jobs tell lengths badly, and what is chosen is believed as if it were known: the priors are firm
 enough that a few jobs do not make it follow their noise, and where there are other contexts, theirs
-say what is usual (:func:`usual`). A fit on sixty jobs takes a few
-milliseconds, so that it is made anew whenever it is needed. Rasmussen and Williams, Gaussian
-Processes for Machine Learning, 2006: algorithm 2.1, equations 4.17, 5.9 and 5.12.
+say what is usual (:func:`usual`). A fit on sixty jobs takes a few milliseconds, so that it is made
+anew whenever it is needed. Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006:
+algorithm 2.1, equations 4.17, 5.9 and 5.12.
 
 What others say may be so good that a few jobs can only spoil it. So ``b`` and ``f`` count by how
 well they tell each job from the others, beside ``T`` and the level alone (stacking, Wolpert 1992).
