@@ -229,11 +229,9 @@ class Local:
 def usual(groups: IntArray, contexts: Sequence[Seen], left: float | None) -> FloatArray:
     """(G + 3,) what several contexts choose together: a prior for the next one (Wang et al.,
     arXiv 2109.08215). ``left`` as in :meth:`Local.fit`."""
-    terms = [
-        _terms(one, groups, *_scale(one, left))
-        for one in (Seen(*(values[-USUAL_ROWS:] for values in context)) for context in contexts)
-    ]
-    return _chosen(_priors(int(groups.max(initial=-1)) + 1), terms)
+    count = int(groups.max(initial=-1)) + 1
+    latest = [Seen(*(values[-USUAL_ROWS:] for values in one)) for one in contexts if count]
+    return _chosen(_priors(count), [_terms(one, groups, *_scale(one, left)) for one in latest])
 
 
 def _scale(seen: Seen, left: float | None) -> tuple[float, float]:
@@ -259,7 +257,7 @@ def _chosen(
 ) -> FloatArray:
     """(G + 3,) of highest posterior by all of these jobs; the prior's mean where there are none."""
     mean, sd = prior
-    if not terms or len(mean) == len(_priors(0)[0]):
+    if not terms:
         return mean
     found = minimize(
         _posterior,
