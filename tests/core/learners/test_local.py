@@ -104,15 +104,19 @@ def test_what_ten_jobs_say_of_others_is_honest() -> None:
     assert np.mean(errors > 4.0) < 0.05
 
 
-def test_covariance_agrees_with_variance() -> None:
+@pytest.mark.parametrize("rough", [0.0, 0.5])
+def test_covariance_agrees_with_variance(rough: float) -> None:
     Z, y = jobs(25)
+    y = y + rough * np.random.default_rng(2).normal(size=25)
     asked, _ = jobs(6, seed=1)
     told = asked[:, 0]
     process = Local.fit(GROUPS, Z, y, np.ones(25), Z[:, 0], 0.5)
+    assert (process.share < 1.0) == (rough > 0.0)
     _, variance = process.predict(asked, told)
     found = np.array([process.covariance(asked, told, i) for i in range(6)])
     np.testing.assert_allclose(np.diag(found), variance, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found, found.T, atol=1e-9)
+    assert np.linalg.eigvalsh(found).min() > 0.0
 
 
 @pytest.mark.parametrize("far", [1e2, 1e4, 1e8])

@@ -199,7 +199,9 @@ class Local:
             one = self._between(self.Z, self.told, Z[[row]], told[[row]])[:, 0]
             pull = cho_solve((self.factor, True), one)
             found = found - self._between(Z, told, self.Z, self.told) @ pull
-        return np.asarray(found * self.unit**2, np.float64)
+        found = self.share * found * self.unit**2  # what lies apart has nothing in common
+        found[row] = self.predict(Z[[row]], told[[row]])[1][0]
+        return np.asarray(found, np.float64)
 
     def _between(self, Z: FloatArray, t: FloatArray, W: FloatArray, u: FloatArray) -> FloatArray:
         A, B = self._scaled(Z), self._scaled(W)
