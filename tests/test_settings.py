@@ -316,5 +316,15 @@ def test_any_value_is_taken_or_reported(
     assert isinstance(settings, Settings)
 
 
+def test_a_home_that_is_not_there_is_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "tunerd.toml", 'data_dir = "~nobody-of-this-name/data"\n')
+    with pytest.raises(MisconfiguredError) as caught:
+        load_settings(file, {"TUNERD_STUDIES": "~nor-this-one"}, check_studies=False)
+    told = str(caught.value)
+    assert f"{file}: data_dir" in told
+    assert "~nobody-of-this-name: there is no such user" in told
+    assert "environment: TUNERD_STUDIES" in told
+
+
 def test_variables_are_named_after_keys() -> None:
     assert variable("stream.kafka.group") == "TUNERD_STREAM__KAFKA__GROUP"

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def load_settings(
     for key, value in variables.items():
         _put(tree, key, value)
     studies_named = "studies" in tree
-    _anchor(tree, Path(os.path.abspath(path)).parent)
+    _anchor(tree, variables.keys(), path, problems)
     settings = _validate(tree, variables.keys(), path, problems)
     _read_secrets(settings, environ, problems)
     if check_studies:
@@ -169,8 +169,9 @@ class _Environment(EnvSettingsSource):
         return {name.lower(): value for name, value in self._environ.items() if value}
 
 
-def _anchor(tree: Tree, base: Path) -> None:
+def _anchor(tree: Tree, variables: Collection[str], path: Path, problems: list[Problem]) -> None:
     """Make paths absolute, given and default ones alike."""
+    base = Path(os.path.abspath(path)).parent
     for key, field in _KEYS.items():
         if field.annotation not in (Path, Path | None):
             continue
@@ -178,14 +179,25 @@ def _anchor(tree: Tree, base: Path) -> None:
         if value is None and "." not in key:
             value = str(field.default)
         if isinstance(value, str) and value:
-            _put(tree, key, base / Path(value).expanduser())
+            try:
+                _put(tree, key, base / Path(value).expanduser())
+            except RuntimeError:
+                name = Path(value).parts[0]
+                told = f"{name}: there is no such user, or no home folder; write the path in full"
+                problems.append(Problem(_where(key, variables, path), told))
+                _remove(tree, tuple(key.split(".")))
     url = _get(tree, "store.url")
     if isinstance(url, str) and url.startswith("sqlite:///"):
         _put(tree, "store.url", f"sqlite:///{base / url.removeprefix('sqlite:///')}")
 
 
+def _where(key: str, variables: Collection[str], path: Path) -> str:
+    """Where a setting was set."""
+    return f"environment: {variable(key)}" if key in variables else f"{path}: {key}"
+
+
 def _validate(
-    tree: Tree, variables: Iterable[str], path: Path, problems: list[Problem]
+    tree: Tree, variables: Collection[str], path: Path, problems: list[Problem]
 ) -> Settings:
     """The settings without what is wrong in them; what is wrong is added to ``problems``."""
     while True:
@@ -194,8 +206,7 @@ def _validate(
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_context=False):
                 key = ".".join(map(str, detail["loc"]))
-                where = f"environment: {variable(key)}" if key in variables else f"{path}: {key}"
-                problems.append(Problem(where, _explain(key, detail)))
+                problems.append(Problem(_where(key, variables, path), _explain(key, detail)))
                 _remove(tree, detail["loc"])
 
 
