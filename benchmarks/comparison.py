@@ -11,6 +11,9 @@ twice is drawn twice in all of them.
 Percentiles of a bootstrap over few contexts are too narrow: with five contexts "95 %" holds in
 84 %. They are taken further out for it (Hesterberg 2015, *expanded* percentiles), which leaves
 them as they are where there are many.
+
+One comparison in forty that is nothing but luck comes out as significantly worse. Where hundreds
+are looked at, :func:`found_worse` says which are beyond that (Benjamini and Hochberg 1995).
 """
 
 import math
@@ -22,10 +25,12 @@ from scipy import stats
 
 from tunerd.core.arrays import FloatArray, IntArray
 
-__all__ = ["Cell", "Difference", "Values", "area", "difference", "mean_difference"]
+__all__ = ["Cell", "Difference", "Values", "area", "difference", "found_worse", "mean_difference"]
 
 DRAWS = 4_000
 LEVEL = 0.95
+FALSE = 0.05
+"""Share of what :func:`found_worse` finds that may be luck."""
 
 Values = Mapping[tuple[str, int], float]
 """(context, seed) → figure. NaN and pairs that the other side lacks do not count."""
@@ -51,6 +56,8 @@ class Difference:
     """Ends of the 95 % interval; infinite where a single pair allows no interval."""
     contexts: int
     pairs: int
+    p_worse: float
+    """Probability of being this far behind, or farther, where there is no difference."""
 
     @property
     def better(self) -> bool:
@@ -103,14 +110,25 @@ def mean_difference(
     # A draw may miss all pairs of a sparse cell: the others speak for it then.
     there = np.isfinite(spread).sum(axis=0)
     total = np.nansum(spread, axis=0)[there > 0] / there[there > 0]
-    low, high = _interval(total, _units(grids, spread))
+    mean, units = float(np.mean([grid.mean() for grid in grids])), _units(grids, spread)
+    low, high = _interval(total, units)
     return Difference(
-        mean=float(np.mean([grid.mean() for grid in grids])),
+        mean=mean,
         low=low,
         high=high,
         contexts=len({(grid.population, c) for grid in grids for c in grid.contexts}),
         pairs=sum(int(grid.known.sum()) for grid in grids),
+        p_worse=_p_worse(mean, float(total.std()), units),
     )
+
+
+def found_worse(compared: Sequence[Difference]) -> list[bool]:
+    """Which of many comparisons are significantly worse, luck among so many counted: of those
+    found at most :data:`FALSE` are expected to be luck."""
+    if not compared:
+        return []
+    adjusted = stats.false_discovery_control([one.p_worse for one in compared])
+    return [bool(p <= FALSE) for p in adjusted]
 
 
 def area(curve: Sequence[float], first: int, last: int) -> float:
@@ -231,7 +249,19 @@ def _interval(means: FloatArray, units: float) -> tuple[float, float]:
     if units < 2:
         return -math.inf, math.inf
     # How far out a t-interval over this few units would go, as a normal quantile.
-    t = stats.t.ppf(0.5 + LEVEL / 2, units - 1) * math.sqrt(units / (units - 1))
+    t = stats.t.ppf(0.5 + LEVEL / 2, units - 1) * _expanded(units)
     tail = float(stats.norm.cdf(-t))
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return float(low), float(high)
+
+
+def _p_worse(mean: float, sd: float, units: float) -> float:
+    """By the t-interval that :func:`_interval` is made as wide as: percentiles of some thousand
+    draws end where hundreds of comparisons begin to tell."""
+    if units < 2 or sd == 0:
+        return float(units < 2 or mean >= 0)
+    return float(stats.t.cdf(mean / (sd * _expanded(units)), units - 1))
+
+
+def _expanded(units: float) -> float:
+    return math.sqrt(units / (units - 1))

@@ -165,7 +165,8 @@ def _leads(said: Sequence[Said]) -> Iterator[str]:
     yield (
         "How far tunerd's predictors are ahead: mean over cells of the paired differences, every"
         " context alike, with 95 % bootstrap intervals over contexts and repeats; then in how many"
-        " of how many cells significantly ahead and behind. Positive is better for tunerd."
+        " of how many cells it is ahead and behind by as much, which luck makes it in one of forty"
+        " each. Positive is better for tunerd."
     )
     figures = {"kendall_tau": "τ", "regret_at.5": "regret of five, %", "auc": "AUC"}
     rows: dict[tuple[str, str], dict[str, str]] = {}
@@ -177,6 +178,7 @@ def _leads(said: Sequence[Said]) -> Iterator[str]:
     there = [name for name in figures if any(name in row for row in rows.values())]
     table = [[*who, *(row.get(name, "n/a") for name in there)] for who, row in rows.items()]
     yield _table(["ours", "peer", *(figures[name] for name in there)], table)
+    yield from _worse(said, "committee")
 
 
 # ── closed loops ─────────────────────────────────────────────────────────────────────────────
@@ -225,7 +227,8 @@ def _loop_leads(said: Sequence[Said]) -> Iterator[str]:
     yield (
         "How far tunerd's regret is ahead, in per cent of the best: mean over tables of the paired"
         " differences, with 95 % bootstrap intervals over contexts and seeds. Positive is better"
-        " for tunerd; the tables on which a peer is significantly better are named."
+        " for tunerd; the tables on which a peer is ahead by as much are named, which luck makes it"
+        " on one of forty."
     )
     for mode in dict.fromkeys(one["mode"] for one in found):
         mine = [one for one in found if one["mode"] == mode]
@@ -235,6 +238,17 @@ def _loop_leads(said: Sequence[Said]) -> Iterator[str]:
         yield f"{MODES[mode].capitalize()}:"
         rows = [[peer, *(cells.get((peer, name), "n/a") for name in figures)] for peer in peers]
         yield _table(["peer", *figures], rows)
+    yield from _worse(said, "tunerd")
+
+
+def _worse(said: Sequence[Said], ours: str) -> Iterator[str]:
+    for one in _of(said, "worse"):
+        if one["ours"] == ours:
+            behind = "; ".join(one["behind"]) or "nowhere"
+            yield (
+                f"`{ours}` is significantly worse, luck among {one['comparisons']} single"
+                f" comparisons counted (Benjamini and Hochberg 1995): {behind}."
+            )
 
 
 def _lead(one: Said) -> str:

@@ -1,16 +1,23 @@
 """What the yardsticks hold to: themselves, the time they take, and whoever claims to be best."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.comparison import Cell as Pair
-from benchmarks.comparison import Difference, Values, difference, mean_difference
+from benchmarks.comparison import Difference, Values, difference, found_worse, mean_difference
 from benchmarks.kit import Bars
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
 from benchmarks.yardsticks_plan import CHECKS, Cell
 
-__all__ = ["against", "area_values", "hold_all", "loop_values", "predict_values"]
+__all__ = [
+    "against",
+    "area_values",
+    "hold_all",
+    "loop_values",
+    "predict_values",
+    "worse_beyond_luck",
+]
 
 QUICK_S, WHOLE_S = 180.0, 2_700.0
 CORES = 2
@@ -179,35 +186,59 @@ def against(
     return mean_difference(pairs, larger_is_better=larger_is_better), single
 
 
+def worse_beyond_luck(lines: Lines, name: str) -> tuple[list[str], int]:
+    """Single comparisons, a cell with a peer by a figure, in which a predictor of tunerd's, or
+    ``tunerd`` in closed loops, is significantly worse, luck among all of them counted; and how
+    many there are."""
+    singles: dict[str, Difference] = {}
+    for title, cells, larger in _figures(lines, name):
+        for peer, _, single in _met(cells, name, larger):
+            singles |= {f"{peer}, {_named(cell)}: {title}": one for cell, one in single.items()}
+    worse = found_worse(list(singles.values()))
+    return [title for title, bad in zip(singles, worse, strict=True) if bad], len(singles)
+
+
 def _best(bars: Bars, name: str, lines: Lines) -> None:
+    for title, cells, larger in _figures(lines, name):
+        for peer, mean, single in _met(cells, name, larger):
+            bars.hold(
+                f"{name} ahead of {peer}: {title}",
+                mean.mean,
+                mean.better,
+                f"above 0 ({mean.low:+.4f} … {mean.high:+.4f})",
+            )
+            worse = [_named(cell) for cell, one in single.items() if one.worse]
+            shown = f": {', '.join(worse)}" if worse else ""
+            # No bar: one in forty by luck alone.
+            bars.say(f"cells in which {peer} is ahead by 95 %: {title}{shown}", len(worse))
+    beyond, count = worse_beyond_luck(lines, name)
+    for one in beyond:
+        bars.say(f"{name} significantly behind {one}", "")
+    bars.hold(f"{name} significantly worse, of {count} comparisons", len(beyond), not beyond, "0")
+
+
+def _figures(
+    lines: Lines, name: str
+) -> Iterator[tuple[str, Mapping[Any, Mapping[str, Values]], bool]]:
+    """What ``name`` is compared by: title, cells, whether larger is better."""
     if name == "tunerd":
         for mode, jobs in REGRETS.items():
             for n in jobs:
-                cells: Mapping[Any, Mapping[str, Values]] = loop_values(lines, mode, n)
-                _beaten_by_nobody(bars, name, f"{mode}, regret after {n} jobs", cells, False)
-            _beaten_by_nobody(bars, name, f"{mode}, area", area_values(lines, mode), False)
-        return
-    for figure, larger in FIGURES.items():
-        _beaten_by_nobody(bars, name, figure, predict_values(lines, figure), larger)
+                yield f"{mode}, regret after {n} jobs", loop_values(lines, mode, n), False
+            yield f"{mode}, area", area_values(lines, mode), False
+    else:
+        for figure, larger in FIGURES.items():
+            yield figure, predict_values(lines, figure), larger
 
 
-def _beaten_by_nobody(
-    bars: Bars, name: str, title: str, cells: Mapping[Any, Mapping[str, Values]], larger: bool
-) -> None:
+def _met(
+    cells: Mapping[Any, Mapping[str, Values]], name: str, larger: bool
+) -> Iterator[tuple[str, Difference, dict[Any, Difference]]]:
+    """Peers that were asked the same: how far ``name`` is ahead, on the mean and in each cell."""
     for peer in dict.fromkeys([*PREDICTORS, *OPTIMIZERS]):
         found = against(cells, name, peer, larger_is_better=larger)
-        if found is None:
-            continue
-        mean, single = found
-        worse = [_named(cell) for cell, one in single.items() if one.worse]
-        bars.hold(
-            f"{name} ahead of {peer}: {title}",
-            mean.mean,
-            mean.better,
-            f"above 0 ({mean.low:+.4f} … {mean.high:+.4f})",
-        )
-        shown = f": {worse[0]}" if worse else ""
-        bars.hold(f"cells in which {peer} is ahead: {title}{shown}", len(worse), not worse, "0")
+        if found is not None:
+            yield peer, *found
 
 
 def _named(cell: Any) -> str:

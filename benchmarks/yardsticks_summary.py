@@ -14,6 +14,7 @@ from benchmarks.yardsticks_bars import (
     area_values,
     loop_values,
     predict_values,
+    worse_beyond_luck,
 )
 from benchmarks.yardsticks_plan import CHECKS
 from tunerd.core.predictors import PREDICTORS as OWN
@@ -32,7 +33,14 @@ def summary(lines: Lines) -> list[Said]:
 
     The machine's own seconds stay out but for what a suggestion took.
     """
-    told = [*_run(lines), *_predictions(lines), *_leads(lines), *_loops(lines), *_loop_leads(lines)]
+    told = [
+        *_run(lines),
+        *_predictions(lines),
+        *_leads(lines),
+        *_loops(lines),
+        *_loop_leads(lines),
+        *_worse(lines),
+    ]
     return [_rounded(one) for one in told]
 
 
@@ -131,6 +139,13 @@ def _loop_leads(lines: Lines) -> Iterator[Said]:
                 if found is not None:
                     told = _lead("tunerd", theirs, *found)
                     yield {"what": "loop lead", "mode": mode, "figure": figure} | told
+
+
+def _worse(lines: Lines) -> Iterator[Said]:
+    for ours in ("committee", "tunerd"):
+        behind, count = worse_beyond_luck(lines, ours)
+        if count:
+            yield {"what": "worse", "ours": ours, "comparisons": count, "behind": behind}
 
 
 def _lead(ours: str, theirs: str, mean: Difference, single: Mapping[Any, Difference]) -> Said:

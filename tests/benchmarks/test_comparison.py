@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.comparison import Cell, Values, area, difference, mean_difference
+from benchmarks.comparison import (
+    Cell,
+    Difference,
+    Values,
+    area,
+    difference,
+    found_worse,
+    mean_difference,
+)
 
 
 def grid(values: np.ndarray) -> Values:
@@ -150,3 +158,19 @@ def test_area_is_the_mean_regret_over_a_range_of_jobs() -> None:
             area(curve, first, last)
     with pytest.raises(ValueError, match="no area"):
         area([], 1, 1)
+
+
+def test_of_hundreds_of_comparisons_luck_is_not_taken_for_a_difference() -> None:
+    """Contexts that differ by chance come out "worse" one time in forty; those that are, stay."""
+    rng = np.random.default_rng(11)
+
+    def against_nothing(mean: float) -> Difference:
+        lead = mean + rng.normal(size=(12, 1)) + rng.normal(size=(12, 3))
+        return difference(grid(lead), grid(np.zeros((12, 3))), larger_is_better=True, draws=400)
+
+    luck = [against_nothing(0.0) for _ in range(200)]
+    assert any(one.worse for one in luck)
+    assert not any(found_worse(luck))
+    real = [against_nothing(-4.0) for _ in range(5)]
+    assert found_worse([*luck, *real]) == [False] * 200 + [True] * 5
+    assert found_worse([]) == []

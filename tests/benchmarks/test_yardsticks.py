@@ -168,7 +168,8 @@ def test_who_claims_to_be_best_is_held_to_it(
     run(data, tmp_path, *options)
     told = capsys.readouterr().out
     assert "boosted_trees ahead of mean_share: kendall_tau" in told
-    assert "cells in which lightgbm_log is ahead: regret_at.5" in told
+    assert "cells in which lightgbm_log is ahead by 95 %: regret_at.5" in told
+    assert "boosted_trees significantly worse, of " in told
     assert "tunerd ahead of random: none, area" in told
 
 
@@ -226,6 +227,7 @@ def test_a_summary_keeps_what_a_page_needs(done: Path) -> None:
         "loop",
         "loop lead",
         "check",
+        "worse",
     }
     assert told[0]["quick"]
     assert told[0]["failed"] == []
