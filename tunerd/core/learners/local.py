@@ -2,12 +2,13 @@
 
 One form with and without history::
 
-    score = level + b T(x) + f(x) + noise      level ~ N(·, LEVEL²), b ~ N(1, SLOPE²), f ~ GP(k)
-    k(x, y) = e^a x·y + e^b matern(|x - y|)    over the configuration, in units of the lengths
+    score = level + b T(x) + f(x) + noise      level ~ N(·, LEVEL²), b ~ N(1, e^2s), f ~ GP(k)
+    k(x, y) = e^a x·y + e^c matern(|x - y|)    over the configuration, in units of the lengths
 
 ``T`` is what was learned elsewhere, 0 where nothing was. The first part of ``k`` is a straight line
 with a slope of its own for each coordinate, the second Matérn 5/2; they share one length per
-parameter. Lengths, amplitudes and noise are chosen by their posterior (MAP) with exact gradients.
+parameter. Lengths, amplitudes, noise and how far ``b`` may be from 1 are chosen by their posterior
+(MAP) with exact gradients.
 Ten jobs tell lengths badly, and what is chosen is believed as if it were known: the priors are firm
 enough that a few jobs do not make it follow their noise, and where there are other contexts, theirs
 say what is usual (:func:`usual`). A fit on sixty jobs takes a few milliseconds, so that it is made
@@ -34,6 +35,10 @@ __all__ = ["Local", "Seen", "usual"]
 
 LENGTH_PRIOR = (1.3, 0.8)
 """Mean and standard deviation of the logarithm of a length; a parameter has unit variance."""
+SLOPE_PRIOR = (-0.7, 1.0)
+"""… of the standard deviation of ``b``, by how much more or less everything matters than elsewhere.
+What lies far below all that was tried is as unsure as that allows: where contexts agree and it did
+not say so, the worst there is was worth trying."""
 STRAIGHT_PRIOR = (0.5, 1.0)
 AMPLITUDE_PRIOR = (0.5, 1.0)
 NOISE_PRIOR = (-3.5, 1.0)
@@ -42,8 +47,6 @@ BOUND = 4.0
 ITERATIONS = 40
 LEVEL = 2.0
 """Standard deviation of the level, in units of how far scores lie apart."""
-SLOPE = 0.5
-"""… of how much more or less everything matters here than elsewhere."""
 CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
 TOLD_JOBS = 4.0
@@ -86,7 +89,8 @@ class Local:
     told: FloatArray
     """(n,) what other contexts say of them, in scores; 0 where nobody says anything."""
     theta: FloatArray
-    """(G + 3,) logarithms of lengths, of the amplitudes of both parts, and of the noise."""
+    """(G + 4,) logarithms of lengths, of the slope's deviation, of the amplitudes of both parts, and
+    of the noise."""
     factor: FloatArray
     """(n, n) lower Cholesky factor of their covariance."""
     alpha: FloatArray
@@ -115,7 +119,7 @@ class Local:
         """Learn from (n, C) configurations with ``score`` (n,), noise e^noise / ``weight`` (n,).
 
         ``told`` (n,) is what other contexts say of them, None for nothing; ``left`` is the standard
-        deviation of what that leaves in other contexts. ``theta`` (G + 3,) is taken where it is
+        deviation of what that leaves in other contexts. ``theta`` (G + 4,) is taken where it is
         given, and chosen otherwise: around what is :func:`usual`, if ``around`` says that.
         """
         n, others = len(score), told is not None
@@ -225,11 +229,11 @@ class Local:
     @property
     def _slope(self) -> float:
         """There is nothing to turn around before the first job."""
-        return SLOPE / self.unit if len(self.Z) else 0.0
+        return float(np.exp(self.theta[-4])) / self.unit if len(self.Z) else 0.0
 
 
 def usual(groups: IntArray, contexts: Sequence[Seen], left: float | None) -> FloatArray:
-    """(G + 3,) what several contexts choose together: a prior for the next one (Wang et al.,
+    """(G + 4,) what several contexts choose together: a prior for the next one (Wang et al.,
     arXiv 2109.08215). ``left`` as in :meth:`Local.fit`."""
     count = int(groups.max(initial=-1)) + 1
     latest = [Seen(*(values[-USUAL_ROWS:] for values in one)) for one in contexts if count]
@@ -257,7 +261,7 @@ def _terms(seen: Seen, groups: IntArray, level: float, unit: float) -> tuple[Flo
 def _chosen(
     prior: tuple[FloatArray, FloatArray], terms: Sequence[tuple[FloatArray, ...]]
 ) -> FloatArray:
-    """(G + 3,) of highest posterior by all of these jobs; the prior's mean where there are none."""
+    """(G + 4,) of highest posterior by all of these jobs; the prior's mean where there are none."""
     mean, sd = prior
     if not terms:
         return mean
@@ -284,8 +288,9 @@ def _parts(Z: FloatArray, groups: IntArray, count: int) -> tuple[FloatArray, Flo
 
 
 def _priors(count: int) -> tuple[FloatArray, FloatArray]:
-    """(G + 3,) means and standard deviations of what is chosen."""
-    priors = [LENGTH_PRIOR] * count + [STRAIGHT_PRIOR, AMPLITUDE_PRIOR, NOISE_PRIOR]
+    """(G + 4,) means and standard deviations of what is chosen."""
+    rest = [SLOPE_PRIOR, STRAIGHT_PRIOR, AMPLITUDE_PRIOR, NOISE_PRIOR]
+    priors = [LENGTH_PRIOR] * count + rest
     mean, sd = np.array(priors).T
     return mean, sd
 
@@ -320,13 +325,14 @@ def _likelihood(
 ) -> tuple[float, FloatArray]:
     """Negative logarithm of the likelihood but for a constant, and its gradient."""
     n = len(y)
-    falls = np.exp(-2.0 * theta[:-3])
+    falls = np.exp(-2.0 * theta[:-4])
+    slopes = np.exp(2.0 * theta[-4])
     straight, amplitude = np.exp(theta[-3:-1])
     noise = np.exp(theta[-1]) / weight
     k, near = sloped(np.tensordot(falls, apart, axes=1))
     k *= amplitude
     line = straight * np.tensordot(falls, products, axes=1)
-    K = _noisy(LEVEL**2 + SLOPE**2 * np.outer(slope, slope) + line + k, noise)
+    K = _noisy(LEVEL**2 + slopes * np.outer(slope, slope) + line + k, noise)
     factor = cho_factor(K, lower=True, check_finite=False)
     alpha = cho_solve(factor, y, check_finite=False)
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())
@@ -336,6 +342,6 @@ def _likelihood(
     around = pull * (amplitude * (5.0 / 3.0)) * near
     by_length = np.einsum("gnm,nm->g", apart, around)
     by_length -= 2.0 * straight * np.einsum("gnm,nm->g", products, pull)
-    by_amplitude = [np.vdot(pull, line), np.vdot(pull, k)]
+    by_amplitude = [2.0 * slopes * (slope @ pull @ slope), np.vdot(pull, line), np.vdot(pull, k)]
     gradient = np.array([*falls * by_length, *by_amplitude, float(np.diag(pull) @ noise)])
     return value, gradient
