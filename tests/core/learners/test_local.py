@@ -265,7 +265,7 @@ def test_where_contexts_agree_what_they_call_bad_is_surely_bad() -> None:
         process = Local.fit(
             GROUPS, *context(0, True, 1.0), 0.2, around=local.usual(GROUPS, others, 0.2)
         )
-        mean, variance = process.predict(np.zeros((1, 4)), np.array([-3.0]))
+        _, variance = process.predict(np.zeros((1, 4)), np.array([-3.0]))
         return float(np.sqrt(variance[0]))
 
     assert unsure([1.0, 1.0, 1.0, 1.0]) < 0.2

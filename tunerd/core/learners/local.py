@@ -89,8 +89,8 @@ class Local:
     told: FloatArray
     """(n,) what other contexts say of them, in scores; 0 where nobody says anything."""
     theta: FloatArray
-    """(G + 4,) logarithms of lengths, of the slope's deviation, of the amplitudes of both parts, and
-    of the noise."""
+    """(G + 4,) logarithms of lengths, of how far the slope may be from 1, of the amplitudes of both
+    parts, and of the noise."""
     factor: FloatArray
     """(n, n) lower Cholesky factor of their covariance."""
     alpha: FloatArray
