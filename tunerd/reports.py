@@ -245,8 +245,8 @@ class TunerReplaced(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_replac
 
 
 class SetAside(msgspec.Struct, frozen=True, kw_only=True, tag="set_aside"):
-    """A study is not tuned any more because it ended the tuner process too often; or it is again,
-    with ``aside=False``."""
+    """A study is not tuned any more because it ended the tuner process too often or cannot be read;
+    or it is again, with ``aside=False``."""
 
     study: str
     aside: bool = True

@@ -253,6 +253,28 @@ def test_a_study_that_is_set_aside_is_left_alone(tuning: Tuning) -> None:
     assert tuning.run(tuning.start(set_aside=["toy"])) == 0
 
 
+def test_a_study_that_only_a_newer_tunerd_can_read_is_told_and_left_alone(tuning: Tuning) -> None:
+    tuning.publish()
+    other, newer = (
+        study().text.replace(*change)
+        for change in (('"toy"', '"other"'), ('"boosted_trees"', '"of tomorrow"'))
+    )
+    tuning.store.publish_generation("other", "other", other, "test", tuning.time.now())
+    tuning.store.publish_generation("toy", "newer", newer, "newer", tuning.time.now())
+    tuning.add(random_jobs(20))
+    tune = tuning.start()
+    tuning.run(tune)
+    (line,) = tuning.lines.of("study set aside: this tunerd cannot read it")
+    assert line["study"] == "toy"
+    assert "there is no predictor 'of tomorrow'" in line["problem"]
+    assert tuning.heard.of(reports.SetAside) == [reports.SetAside(study="toy")]
+    assert [one.study for one in tuning.heard.of(reports.Loaded)] == ["other"]
+    tuning.publish()  # as a reload does with a file that can be read
+    tuning.run(tune)
+    assert [one.study for one in tuning.heard.of(reports.Loaded)] == ["other", "toy"]
+    assert len(tuning.rows()) == 3
+
+
 def test_asked_to_stop_it_saves_what_it_has_and_the_next_one_goes_on(tuning: Tuning) -> None:
     tuning.publish()
     tuning.add(random_jobs(20))

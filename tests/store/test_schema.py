@@ -60,7 +60,7 @@ def test_a_newer_schema_is_refused_and_left_alone(new_url: str) -> None:
     open_store(new_url).close()
     _set_version(new_url, "9999")
     for upgrade in (True, False):
-        with pytest.raises(MisconfiguredError, match="schema 9999"):
+        with pytest.raises(MisconfiguredError, match="schema 9999, made by a newer tunerd"):
             open_store(new_url, upgrade=upgrade)
     _set_version(new_url, HEAD)
     open_store(new_url).close()

@@ -102,7 +102,7 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     """A few lines rather than a row: names are long and terminals narrow."""
     text = Text(f"\n{study['name']}", style="bold")
     if study["set_aside"]:
-        text.append("  set aside: it ended the tuner process too often", style="not bold red")
+        text.append("  set aside: not tuned any more, the log says why", style="not bold red")
     if study["ended"]:
         text.append("  ended: nothing more is recommended", style="not bold yellow")
     unlearned = study["observations"] - study["learned"]

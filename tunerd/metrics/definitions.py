@@ -232,7 +232,8 @@ RECOMMENDED = _gauge(
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
 ASIDE = _gauge(
     "study_set_aside",
-    "1 for a study that is not tuned any more because it ended the tuner too often.",
+    "1 for a study that is not tuned any more because it ended the tuner too often, or because a "
+    "newer tunerd installed it and this one cannot read it.",
     STUDY,
 )
 RESTARTS = _counter("tuner_restarts", "Tuner processes replaced, by why.", WHY)

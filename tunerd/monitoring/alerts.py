@@ -295,14 +295,17 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
             "critical",
             of(d.ASIDE),
             "== 1",
-            "{{ $labels.study }}: not tuned any more, it ended the tuner process too often",
+            "{{ $labels.study }}: not tuned any more, the log says why",
             "A study that ends the tuner process several times in a row is left alone, so that the "
-            "others are tuned. Its running recommendations hold until they expire.",
+            "others are tuned; and so is one that a newer tunerd installed and this one cannot "
+            "read. Its running recommendations hold until they expire.",
             (
                 "The log's `tuner process replaced` for this study; the traceback before it is a "
                 "fault of tunerd, please report it.",
                 "A changed study file, if that was the beginning: take the change back, then "
                 "restart the daemon. A restart takes every study up again.",
+                "The log's `this tunerd cannot read it`: an older tunerd was started on a newer "
+                "one's store. Install the newer one again.",
             ),
         ),
         Alert(

@@ -140,7 +140,8 @@ WORKING = Row(
         Panel(
             "How many studies rest?",
             "None set aside: such a study ended the tuner process too often and is not tuned until "
-            "the daemon starts anew. Paused are those that an operator paused.",
+            "the daemon starts anew, or this tunerd cannot read it. Paused are those that an "
+            "operator paused.",
             (
                 Query(f"sum({shown(d.ASIDE)})", "set aside"),
                 Query(f"sum({shown(d.PAUSED)})", "paused"),

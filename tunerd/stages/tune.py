@@ -17,7 +17,7 @@ import msgspec
 from tunerd import logs, reports
 from tunerd.core.observation import Observation
 from tunerd.core.training import portions
-from tunerd.errors import FencedOutError, NothingFeasibleError
+from tunerd.errors import FencedOutError, MisconfiguredError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.answering import answer_requests
@@ -81,6 +81,8 @@ class Tune:
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _books: dict[str, Books] = field(default_factory=dict)
+    _unreadable: dict[str, int] = field(default_factory=dict)
+    """Generations that a newer tunerd installed and this one cannot read, by study."""
     _turn: int = 0
     _waiting: Mapping[str, int] = field(default_factory=dict)
     """Requests that wait for an answer, by study."""
@@ -117,7 +119,11 @@ class Tune:
 
     def step(self) -> bool:
         """Work on the next study that has something to do."""
-        rows = [row for row in self.store.studies() if row.name not in self.set_aside]
+        rows = [
+            row
+            for row in self.store.studies()
+            if row.name not in self.set_aside and self._unreadable.get(row.name) != row.generation
+        ]
         if self.clock() - self._commands_at > LOOK_EVERY_S:
             self._commands_at = self.clock()
             self._commands = self.store.commands()
@@ -129,6 +135,9 @@ class Tune:
             except FencedOutError as error:
                 self.log.warning("study taken over", study=row.name, problem=str(error))
                 self._drop(row.name)
+                worked = True
+            except MisconfiguredError as error:
+                self._leave(row, error)
                 worked = True
             except Exception:
                 self._books.pop(row.name, None)
@@ -316,7 +325,8 @@ class Tune:
 
     def _somebody_asks(self) -> bool:
         """Whether a request waits that this process can answer."""
-        return bool(self.store.requests_waiting().keys() - set(self.set_aside))
+        aside = {*self.set_aside, *self._unreadable}
+        return bool(self.store.requests_waiting().keys() - aside)
 
     def _save(
         self,
@@ -403,6 +413,7 @@ class Tune:
             alive=lambda: self.listener.hear(reports.Began(study=row.name)),
         )
         self._books[row.name] = books
+        self._unreadable.pop(row.name, None)
         self.listener.hear(reports.Progressed(stage="tune", worked=True))
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
@@ -441,6 +452,19 @@ class Tune:
     def _drop(self, study: str) -> None:
         self._books.pop(study, None)
         self.listener.hear(reports.StudyGone(study=study))
+
+    def _leave(self, row: StudyRow, error: MisconfiguredError) -> None:
+        """Leave a study alone until its next generation: an older tunerd on a newer one's store
+        would end on it again and again, and hold up the others."""
+        self._drop(row.name)
+        self._unreadable[row.name] = row.generation
+        self.listener.hear(reports.SetAside(study=row.name))
+        self.log.error(
+            "study set aside: this tunerd cannot read it",
+            study=row.name,
+            problem=str(error),
+            remedy="install the newer tunerd again, or a study file that this one can read",
+        )
 
     def _close_overdue(self, books: Books) -> None:
         closed = books.tuner.close_overdue(books.rounds_out(), self.now())

@@ -44,11 +44,25 @@ def check_schema(database: Database) -> None:
     """
     with database.reading() as connection:
         version = _version(connection)
+    if version is not None and version > HEAD:
+        raise _newer(database, version)
     if version != HEAD:
         found = f"has schema {version}" if version else "holds nothing of tunerd"
         raise MisconfiguredError(
             [Problem("store.url", f"{database.place} {found}, not {HEAD}; `tunerd run` upgrades")]
         )
+
+
+def _newer(database: Database, version: str) -> MisconfiguredError:
+    return MisconfiguredError(
+        [
+            Problem(
+                "store.url",
+                f"{database.place} has schema {version}, made by a newer tunerd; "
+                f"this one knows up to {HEAD}: install the newer tunerd again",
+            )
+        ]
+    )
 
 
 def _version(connection: sa.Connection) -> str | None:
@@ -69,13 +83,5 @@ def _migrate(connection: sa.Connection, database: Database) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     version = _version(connection)
     if version is not None and version not in known:
-        raise MisconfiguredError(
-            [
-                Problem(
-                    "store.url",
-                    f"{database.place} has schema {version}, made by a newer tunerd; "
-                    f"this one knows up to {HEAD}: install the newer tunerd again",
-                )
-            ]
-        )
+        raise _newer(database, version)
     command.upgrade(config, "head")
