@@ -77,6 +77,7 @@ REPORTS: list[Report] = [
         suggested=3,
         paused=True,
         following={"followed": 2, "unasked": 1},
+        outside={"tp": 2, "": 1},
     ),
     Backlog(study="a", sequence=3, waiting=6, last_at=99.0),
     Published(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),
@@ -138,6 +139,8 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_gain_realised_ratio", ("a",)): -0.01,
         ("tunerd_gain_jobs", ("a",)): 12,
         ("tunerd_jobs_total", ("followed", "a")): 2,
+        ("tunerd_outside_jobs_total", ("tp", "a")): 2,
+        ("tunerd_outside_jobs_total", ("_other", "a")): 1,
         ("tunerd_recommended_contexts", ("running", "a")): 4,
         ("tunerd_recommended_contexts", ("proposed", "a")): 1,
         ("tunerd_study_paused", ("a",)): 1,
@@ -231,11 +234,13 @@ def test_a_score_that_is_no_longer_defined_disappears() -> None:
 def test_studies_beyond_the_bound_are_counted_together() -> None:
     metrics = Metrics()
     for number in range(MOST_STUDIES + 3):
-        metrics.hear(Stepped(study=f"s{number}", sequence=1, observations=2))
+        outside = {f"p{number}": 1}
+        metrics.hear(Stepped(study=f"s{number}", sequence=1, observations=2, outside=outside))
     found = samples(metrics)
     learned = {labels: v for (name, labels), v in found.items() if "learned_obs" in name}
     assert len(learned) == MOST_STUDIES + 1
     assert learned[("_other",)] == 6
+    assert found["tunerd_outside_jobs_total", ("_other", "_other")] == 3
     assert ("tunerd_learned_sequence", ("_other",)) not in found
 
 

@@ -169,6 +169,9 @@ class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
     following: dict[str, int] = {}
     """Jobs learned in this step by what they did with the recommendation: followed, changed,
     ignored, unasked. Imported jobs are not counted."""
+    outside: dict[str, int] = {}
+    """Jobs learned in this step that have a value which the study does not have, by parameter;
+    under an empty name those with a parameter that it does not know."""
     drift: dict[str, int] = {}
     """Drifts that began or grew among them, by kind."""
 

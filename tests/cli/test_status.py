@@ -37,7 +37,10 @@ def daemon(installation: Installation) -> Iterator[list[str]]:
     metrics.hear(Unsendable(kind="recommendation", message_id="r-1", problem="too large"))
     metrics.hear(Unsendable(kind="rejected", message_id="1", problem="too large"))
     scores = Scores(observations=40, kendall=0.61, noise=0.023, repeats=9)
-    metrics.hear(Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores))
+    outside = {"pp": 1, "tp": 30, "": 7}
+    metrics.hear(
+        Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores, outside=outside)
+    )
     metrics.hear(SetAside(study="llm"))
     server = HttpServer("127.0.0.1", 0, metrics.render, ready=lambda: problems)
     installation.file.write_text(f"[http]\nport = {server.port}\n")
@@ -112,6 +115,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
         "2.3%",
         "+4.2%",
         "set aside",
+        "values that the study does not have, since the start: tp in 30 jobs, pp in 1 job\n",
     ):
         assert part in said.out
     report = tunerd("status", "--settings", installation.file, "--json").json
@@ -120,6 +124,7 @@ def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[
     assert report["studies"][0]["recommendations"] == {"active": 1}
     assert report["studies"][0]["scores"]["kendall"] == 0.61
     assert report["studies"][0]["gain_realised"] == 0.042
+    assert report["studies"][0]["outside"] == {"pp": 1, "tp": 30, "_other": 7}
     daemon.append("ingest: the broker cannot be reached")
     said = tunerd("status", "--settings", installation.file)
     assert "not ready" in said.out

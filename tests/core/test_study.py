@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.observation import Observation, Ran, Status
+from tunerd.core.observation import Observation, Ran, Status, Value
 from tunerd.core.study import Bucket, Guard, Study, StudyFile, parse_study
 from tunerd.core.study.reference import study_page
 from tunerd.errors import MisconfiguredError
@@ -508,3 +508,28 @@ def test_columns_of_raw_jobs() -> None:
     assert columns["gpu"].plain(3).tolist() == ["H100", "B200", None]
     assert columns["gpu"].attributes is not None
     assert columns["gpu"].attributes["hbm"].plain(3).tolist()[0] == 80
+
+
+def test_what_a_job_has_beside_the_study_is_named() -> None:
+    found = parse_study(
+        SMALL.partition("[parameters]")[0].partition("[lookup")[0]
+        + """
+[parameters]
+tp = { type = "int", values = [1, 2, 4], was = "tensor" }
+memory = { type = "float", low = 0.7, high = 0.9 }
+share = { type = "float", low = 0.7, high = 0.9, step = 0.1 }
+cut = { type = "category", values = ["a", "b"], repeat = 2 }
+[derived]
+twice = "2 * tp"
+"""
+    )
+    inside: dict[str, Value] = {"tp": 2, "memory": 0.7123, "share": 0.8, "cut": ["a", "b"]}
+    assert found.outside(inside) == []
+    assert found.outside({"memory": 0.9001, "share": 0.75, "cut": ["a", "c"]}) == [
+        "memory",
+        "share",
+        "cut",
+    ]
+    assert found.outside({"tensor": 3, "cut": ["a"]}) == ["tp", "cut"]
+    assert not found.is_foreign({"tensor": 2, "twice": 4, "unsaid": None})
+    assert found.is_foreign(inside | {"new": 1})

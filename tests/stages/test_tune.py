@@ -13,7 +13,7 @@ from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
 from tunerd.core.decide import Advice
-from tunerd.core.observation import Observation
+from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.core.scores import MOST_ERROR
 from tunerd.core.tuner import Tuner
@@ -251,6 +251,16 @@ def test_a_study_that_is_set_aside_is_left_alone(tuning: Tuning) -> None:
     tuning.publish()
     tuning.add(random_jobs(20))
     assert tuning.run(tuning.start(set_aside=["toy"])) == 0
+
+
+def test_values_that_a_study_does_not_have_are_counted(tuning: Tuning) -> None:
+    tuning.publish()
+    usual: dict[str, Value] = {"x": 1, "y": "a", "z": False}
+    ran = [usual | {"x": 16, "y": "d"}, usual | {"x": "1.5"}, usual | {"new": 3}, usual]
+    tuning.add([job(i, {"n": 8}, one, speed=9.0) for i, one in enumerate(ran, start=1)])
+    tuning.run(tuning.start())
+    told = [one.outside for one in tuning.heard.of(reports.Stepped) if one.observations]
+    assert told == [{"x": 2, "y": 1, "": 1}]
 
 
 def test_a_study_that_only_a_newer_tunerd_can_read_is_told_and_left_alone(tuning: Tuning) -> None:

@@ -42,6 +42,14 @@ class Samples:
         """The values of a label, in the order of the samples."""
         return [found[label] for found, _ in self._values.get(name, ())]
 
+    def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
+        """Counts by the values of a label, of the samples with these others."""
+        return {
+            found[label]: int(value)
+            for found, value in self._values.get(name, ())
+            if labels.items() <= found.items()
+        }
+
     def one(self, name: str) -> float | None:
         """The value of a sample without labels."""
         return self.of(name)

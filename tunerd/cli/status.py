@@ -124,6 +124,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "drift": _drift(generation, state),
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
+        "outside": metrics.by("tunerd_outside_jobs_total", "parameter", study=name),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
         "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,

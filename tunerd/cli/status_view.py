@@ -16,6 +16,8 @@ from tunerd.report.words import plural
 __all__ = ["show", "show_commands", "value_text"]
 
 
+OTHER = "_other"
+"""What metrics call parameters that a study does not know."""
 STAGES = ("ingest", "requests", "tune", "publish")
 
 
@@ -115,6 +117,11 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    if counts := {k: n for k, n in study["outside"].items() if k != OTHER}:
+        most = sorted(counts.items(), key=lambda one: -one[1])
+        told = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
+        text.append(f"\n  {'outside':<10}", style="not bold")
+        text.append(f"values that the study does not have, since the start: {told}", "not bold")
     if names := study["hardly_ever_the_same"]:
         text.append(f"\n  {'contexts':<10}", style="not bold yellow")
         text.append(

@@ -90,6 +90,9 @@ REASON = Label(
     f"field of the event that is wrong; `{OTHER}`: one that no contract names",
 )
 ANSWER = Label("outcome", tuple(Outcome))
+PARAMETER = Label(
+    "parameter", about=f"of the study; `{OTHER}`: one that it does not know, and all of `{OTHER}`"
+)
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
@@ -210,6 +213,13 @@ INTRODUCTIONS = _counter(
     ENDING,
 )
 JOBS = _counter("jobs", "Jobs learned, by what they did with the recommendation.", STUDY, FOLLOWING)
+OUTSIDE = _counter(
+    "outside_jobs",
+    "Jobs learned with a value of this parameter that the study does not have, imported ones too. "
+    "They teach all the same; no such configuration is recommended.",
+    STUDY,
+    PARAMETER,
+)
 RECOMMENDATIONS = _counter(
     "recommendations",
     "Recommendations by what was said; suggested: only observed, or waits for approval.",

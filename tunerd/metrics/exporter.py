@@ -216,6 +216,9 @@ class Metrics:
             self._count(count, d.CANDIDATES, study, kind)
         for following, count in report.following.items():
             self._count(count, d.JOBS, study, following)
+        for parameter, count in report.outside.items():
+            known = parameter if study != OTHER else ""
+            self._count(count, d.OUTSIDE, study, known or OTHER)
         for kind, count in report.drift.items():
             self._count(count, d.DRIFTS, study, kind)
         for outcome, count in report.introductions.items():

@@ -8,11 +8,13 @@ from typing import Any
 
 from tunerd import reports
 from tunerd.core.judged import Judged
+from tunerd.core.observation import Observation
+from tunerd.core.study import Study
 from tunerd.stages.books import Books
 from tunerd.stages.drifting import drifting
 from tunerd.store import StudyRow
 
-__all__ = ["following", "scores", "standing", "taken"]
+__all__ = ["following", "outside", "scores", "standing", "taken"]
 
 
 def standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
@@ -60,6 +62,15 @@ def following(judged: Sequence[Judged]) -> dict[str, int]:
     """Live jobs by what they did with advice."""
     followed = (one.outcome.following for one in judged)
     return dict(Counter(one for one in followed if one is not None))
+
+
+def outside(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
+    """Jobs that have a value which the study does not have, by parameter; under an empty name those
+    with a parameter that it does not know, whose names are a sender's."""
+    found = Counter(name for job in jobs for name in study.outside(job.config))
+    if foreign := sum(study.is_foreign(job.config) for job in jobs):
+        found[""] = foreign
+    return dict(found)
 
 
 def taken(counts: Counter[str]) -> dict[str, int]:

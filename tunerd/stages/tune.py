@@ -26,7 +26,7 @@ from tunerd.stages.books import Books, Changes
 from tunerd.stages.commands import Desk
 from tunerd.stages.drifting import tell_drift, told
 from tunerd.stages.opening import open_books
-from tunerd.stages.standing import following, scores, standing, taken
+from tunerd.stages.standing import following, outside, scores, standing, taken
 from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
 
 __all__ = ["Tune"]
@@ -389,6 +389,7 @@ class Tune:
                 suggested=said.suggested,
                 candidates=said.candidates,
                 following=following(changes.judged),
+                outside=outside(books.study, observations),
                 drift=told(changes.drift),
                 introductions=taken(books.tuner.introduced),
             )

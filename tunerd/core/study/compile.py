@@ -178,8 +178,10 @@ class _Compiler:
             if isinstance(absent, list) and len(absent) != repeat:
                 many = f"{repeat} values" if table.repeat else "a single value"
                 self.mistake(path, f"has {len(absent)} values; it is {many}")
-            parameter = Parameter(name, table.type, table.scale, choices, repeat, was, absent)
-            found.append(parameter)
+            ranged = table.type in ("int", "float") and not table.values and table.step is None
+            found.append(
+                Parameter(name, table.type, table.scale, choices, repeat, was, absent, ranged)
+            )
             if self.scope.owns("parameters", name):
                 texts = tuple(map(str, choices)) if table.type == "category" else None
                 kind = "text" if table.type == "category" else table.type

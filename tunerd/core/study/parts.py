@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Expression
@@ -108,6 +108,8 @@ class Parameter:
     """Earlier names, the latest first."""
     absent: Value = None
     """Its value in jobs that do not have it."""
+    ranged: bool = False
+    """Whether its choices stand for all numbers from the first to the last."""
 
     def of(self, config: Mapping[str, object]) -> object:
         """Return the raw value that a job's configuration has for it, under whatever name."""
@@ -129,6 +131,13 @@ class Parameter:
         if self.type == "float":
             return self._nearest(float(clean))
         return self._places.get(clean)
+
+    def holds(self, value: object) -> bool:
+        """Return whether one value is a choice, or within the range that the choices stand for."""
+        if self.index(value) is not None:
+            return True
+        clean: Any = clean_value(value, self.type)
+        return self.ranged and clean is not None and self.choices[0] <= clean <= self.choices[-1]
 
     def clean(self, value: object) -> Value:
         """Bring a raw value into the type, inside the choices or not; ``None`` if unusable.

@@ -101,6 +101,25 @@ class Study:
                 found[parameter.name] = value
         return found
 
+    def outside(self, config: Mapping[str, Value]) -> list[str]:
+        """Return the names of the parameters of which a job's raw configuration has a value that
+        the study does not have."""
+        named = self.named(config)
+        return [
+            one.name
+            for one in self.parameters
+            if one.name in named and not all(map(one.holds, one.spread(named[one.name])))
+        ]
+
+    def is_foreign(self, config: Mapping[str, Value]) -> bool:
+        """Return whether a job's raw configuration has a parameter that the study does not know."""
+        return any(value is not None and name not in self._known for name, value in config.items())
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        own = {name for one in self.parameters for name in (one.name, *one.was)}
+        return frozenset(own.union(one.name for one in self.derived))
+
     def baseline(self, context: Mapping[str, object]) -> dict[str, Value] | None:
         """Return the first baseline whose condition holds, possibly partial; ``None`` if none."""
         columns = self._constants(context)
