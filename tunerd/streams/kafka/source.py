@@ -74,6 +74,7 @@ class KafkaSource:
         self._unplaced: set[TopicPartition] = set()  # assigned, without a restored position yet
         self._placed: set[TopicPartition] = set()
         self._unchecked: dict[TopicPartition, Position] = {}
+        self._next: dict[TopicPartition, int] = {}  # the offset that follows what was read
         self._anew: set[TopicPartition] = set()  # of a topic that is another than it was
         self._lag: int | None = None
         self._topic_id: object = None
@@ -297,6 +298,8 @@ class KafkaSource:
                 self._unplaced.discard(place)
                 self._anew.discard(place)
                 self._placed.add(place)
+                unchecked = self._unchecked.get(place)
+                self._next[place] = unchecked.offset if unchecked else start
 
     def _start(self, place: TopicPartition, position: Position | None, first: int, end: int) -> int:
         """Where to read from: the record before the stored position, if there can be one."""
@@ -307,12 +310,8 @@ class KafkaSource:
             log.warning("topic %s partition %d was made anew", place.topic, place.partition)
             return first
         if position.offset < first:
-            log.warning(
-                "topic %s partition %d: up to %d records were deleted before they were read; is "
-                "its retention shorter than this reader was away?",
-                place.topic,
-                place.partition,
-                first - position.offset,
+            _tell_deleted(
+                place, first - position.offset, "is its retention shorter than this reader was away"
             )
         if position.offset <= first or not position.fingerprint:
             return max(position.offset, first)
@@ -333,11 +332,39 @@ class KafkaSource:
                     continue
                 del new[0]
             # A record before the position that is gone (compacted away) cannot be compared.
+            if new:
+                self._notice_deleted(place, new[0].offset)
+                self._next[place] = new[-1].next_offset
             records += new
         return records
+
+    def _notice_deleted(self, place: TopicPartition, offset: int) -> None:
+        """Tell where retention overtook this reader: the client goes on at what is left and says
+        nothing. Offsets are also skipped where transactions end, so the topic's start decides."""
+        wanted = self._next.get(place, offset)
+        if offset <= wanted:
+            return
+        assert self._consumer is not None
+        with suppress(KafkaError):  # what was read is read, and matters more
+            first = self._consumer.beginning_offsets([place], timeout_ms=CLOSE_MS)[place]
+            if first > wanted:
+                _tell_deleted(
+                    place, min(first, offset) - wanted, "is its retention shorter than the lag"
+                )
 
     def _begin_again(self, place: TopicPartition) -> None:
         assert self._consumer is not None
         log.warning("topic %s partition %d was made anew", place.topic, place.partition)
+        self._next.pop(place, None)
         with suppress(KafkaError, ValueError):  # lost meanwhile
             self._consumer.seek_to_beginning(place)
+
+
+def _tell_deleted(place: TopicPartition, count: int, why: str) -> None:
+    log.warning(
+        "topic %s partition %d: up to %d records were deleted before they were read; %s?",
+        place.topic,
+        place.partition,
+        count,
+        why,
+    )
