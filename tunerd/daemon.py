@@ -23,6 +23,7 @@ from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
     MisconfiguredError,
+    Problem,
     StoreUnavailableError,
     StreamUnavailableError,
 )
@@ -34,6 +35,7 @@ from tunerd.settings import Settings, dump_settings, load_settings
 from tunerd.stages import Stage
 from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
+from tunerd.stages.published import why_behind
 from tunerd.stages.requests import Requests
 from tunerd.store import InstanceGuard, Store, folder_guard, open_store
 from tunerd.streams import open_stream
@@ -90,6 +92,8 @@ class _Daemon:
     reload: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
     systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
+    unsure: bool = False
+    """Whether the store may have lost what it knew since it was last compared with the topic."""
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
@@ -118,6 +122,10 @@ class _Daemon:
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
             stream.ensure_topics()
+            if self.stages & {"tune", "publish"}:
+                topic = settings.topics.recommendations
+                if problem := why_behind(store, stream, topic):
+                    raise MisconfiguredError([Problem("store.url", problem)])
             for stage in self.stages:
                 self.metrics.hear(reports.Starting(stage=stage))  # type: ignore[arg-type]
             server = self._serve(open_until_end)
@@ -227,7 +235,7 @@ class _Daemon:
                 self.log.info("an empty topic gets what is active", topic=topic, messages=again)
             loops.append(publish)
         threads = [
-            threading.Thread(target=self._gauges, args=(store, tuner), name="gauges"),
+            threading.Thread(target=self._gauges, args=(store, stream, tuner), name="gauges"),
             *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),
         ]
         for thread in threads:
@@ -275,11 +283,12 @@ class _Daemon:
             if not self.health.hung():
                 self.systemd.alive()
 
-    def _gauges(self, store: Store, tuner: TunerProcess | None) -> None:
+    def _gauges(self, store: Store, stream: Stream, tuner: TunerProcess | None) -> None:
         """In a thread of its own: a database that does not answer must keep no signal waiting."""
         try:
             while not self.stop.is_set():
                 self._gauge(store, tuner)
+                self._compare(store, stream)
                 self.stop.wait(GAUGES_S)
         except Exception:
             self.log.exception("measuring crashed")
@@ -294,7 +303,7 @@ class _Daemon:
         if tuner is not None:
             self.metrics.hear(reports.TunerSize(resident_bytes=tuner.resident_bytes))
         try:
-            self.guard.check()
+            self.unsure = self.guard.check() or self.unsure
             waiting = store.outbox_depths().values()
             progress = store.progress() if tuner is not None else ()
             asked = sum(store.requests_waiting().values())
@@ -320,6 +329,21 @@ class _Daemon:
                     last_at=one.last_received_at.timestamp() if one.last_received_at else None,
                 )
             )
+
+    def _compare(self, store: Store, stream: Stream) -> None:
+        """After the database was away: it may have failed over to one that lacks transactions. A
+        start says what to do about it."""
+        if not self.unsure:
+            return
+        try:
+            problem = why_behind(store, stream, self.settings.topics.recommendations)
+        except (StreamUnavailableError, StoreUnavailableError):
+            return  # the stages say what is wrong
+        self.unsure = False
+        if problem:
+            self.log.error("the store lost what it knew while it was away", problem=problem)
+            self.crashed = True
+            self.stop.set()
 
     def _reload(self, store: Store) -> None:
         self.systemd.reloading()

@@ -18,7 +18,8 @@ def test_what_others_wrote_on_the_topic_is_left_alone(
     stream.mkdir()
     published = json.loads(to_bytes(example()))
     foreign = [{"hello": 1}, {**published, "schema": "tunerd.recommendation/2"}, "text"]
-    lines = [{"key": KEY, "value": value} for value in (published, *foreign)]
+    late = {**published, "revision": 6}  # by a daemon that was started before anything was taken up
+    lines = [{"key": KEY, "value": value} for value in (published, late, *foreign)]
     file = stream / "tunerd.recommendations.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + "hello\n")
     said = tunerd("recover", "--settings", installation.file)

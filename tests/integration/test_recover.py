@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from tests.integration.daemons import Daemon, events
+from tests.integration.daemons import PATIENCE_S, Daemon, events
 from tunerd.cli import run
+from tunerd.store import open_store
 
 
 @pytest.fixture(params=["jsonl", "kafka"])
@@ -48,6 +50,8 @@ def test_a_restored_store_goes_on_above_what_was_published(
         file.unlink()
     shutil.copytree(backup, data, dirs_exist_ok=True)
     assert revisions(daemon) == early
+    code, told = daemon.run()  # whoever forgets it is told, instead of saying what nobody heeds
+    assert (code, "`tunerd recover` takes them up" in told) == (2, True)
     assert run([*recover, "--dry-run"]) == 0
     assert "nothing was changed" in capsys.readouterr().out
     assert revisions(daemon) == early
@@ -65,3 +69,31 @@ def test_a_restored_store_goes_on_above_what_was_published(
     assert all(after[key] >= late[key] for key in late)
     assert daemon.study().last_sequence == 72
     assert daemon.stop()[0] == 0
+
+
+def test_a_failover_to_a_database_that_lacks_transactions_is_noticed(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    daemon = Daemon(tmp_path, settings=f'[store]\nurl = "{postgres_url}"')
+    try:
+        daemon.start()
+        assert daemon.process is not None
+        daemon.send(events(40))
+        with open_store(postgres_url) as store:
+            daemon.until(
+                lambda: bool(store.recommendations("toy")) and not store.outbox_depths(), "advice"
+            )
+        engine = sa.create_engine(postgres_url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE recommendations SET revision = revision - 1")
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                "pg_backend_pid() AND datname = current_database() AND application_name = 'tunerd'"
+            )
+        engine.dispose()
+        assert daemon.process.wait(PATIENCE_S) == 1
+        (line,) = daemon.lines("the store lost what it knew while it was away")
+        assert "`tunerd recover` takes them up" in line["problem"]
+        assert daemon.run()[0] == 2
+    finally:
+        daemon.end()

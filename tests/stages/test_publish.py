@@ -11,7 +11,8 @@ from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_
 from tunerd import reports
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
-from tunerd.stages.publish import CLOCKS, Publish
+from tunerd.stages.publish import Publish
+from tunerd.stages.published import CLOCKS
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 
 

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from tunerd import reports
 from tunerd.errors import StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
+from tunerd.stages.published import CLOCKS
 from tunerd.store import OutboxMessage, Store
 from tunerd.streams.base import EVER, Message, Record, Sink, Stream
 
@@ -25,8 +26,6 @@ __all__ = ["Publish"]
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
 PRUNE_EVERY_S = 60.0
-CLOCKS = timedelta(minutes=1)
-"""How far the clocks of those who write to the store and to the stream may be apart."""
 
 
 class _There:

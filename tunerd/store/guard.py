@@ -28,8 +28,9 @@ class InstanceGuard(ABC):
     """A claim. Held until released or until the process ends."""
 
     @abstractmethod
-    def check(self) -> None:
-        """Make sure that the claim still stands; call it every few seconds.
+    def check(self) -> bool:
+        """Make sure that the claim still stands; call it every few seconds. Says whether it had to
+        be made anew: the database was away, and may be another since.
 
         Raises:
             AlreadyRunningError: the connection was lost and another daemon was quicker.
@@ -155,8 +156,9 @@ class _FileGuard(InstanceGuard):
         self._file.write(json.dumps(holder))
         self._file.flush()
 
-    def check(self) -> None:
+    def check(self) -> bool:
         """Nothing can take a file lock away."""
+        return False
 
     def release(self) -> None:
         if self._file is not None:
@@ -226,14 +228,15 @@ class _AdvisoryGuard(InstanceGuard):
         own = self._claimed and (holder.pid, holder.since) == (os.getpid(), self._now)
         return own or not _exists(holder.pid)
 
-    def check(self) -> None:
+    def check(self) -> bool:
         if self._connection is not None:
             try:
                 self._connection.exec_driver_sql("SELECT 1")
-                return
+                return False
             except sa.exc.DBAPIError:
                 self.release()
         self._claim()
+        return True
 
     def release(self) -> None:
         if self._connection is None:

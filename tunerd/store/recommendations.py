@@ -101,6 +101,14 @@ class RecommendationReads(Reads):
             rows = connection.execute(statement.order_by(recommendations.c.context_key))
             return list(map(_recommendation, rows))
 
+    def last_issued_at(self) -> datetime | None:
+        """When the latest of all studies' recommendations was made; None before there was one."""
+        with self._reading() as connection:
+            found: datetime | None = connection.execute(
+                sa.select(sa.func.max(recommendations.c.issued_at))
+            ).scalar_one()
+            return found
+
 
 class RecommendationWrites(RecommendationReads, Writes):
     """Recommending. Call ``fence`` first in the same transaction."""
