@@ -38,6 +38,10 @@ def drift(kind: Kind = "speed", **more: object) -> Drift:
         ),
         (drift("inputs", parameter="tp", moved=0.4), "Other jobs than there were, by tp, since"),
         (drift("failures"), "More jobs fail than they should in the whole study, since"),
+        (
+            drift("failures", contexts=("watched|model=a",), moved=0.231),
+            "More jobs fail than they should in watched|model=a, by 23% of all, since job 10",
+        ),
     ],
 )
 def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:

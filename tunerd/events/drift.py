@@ -117,7 +117,9 @@ def _what(study: Study, drift: Drift) -> str:
     if drift.kind == "ranks":
         return f"What {drift.parameter} did for speed is no longer so"
     if drift.kind == "failures":
-        return f"More jobs fail than they should {where}"
+        more = _size(study, drift)
+        size = f", by {more:.0%} of all" if more is not None and more > 0 else ""
+        return f"More jobs fail than they should {where}{size}"
     name = drift.feature or drift.parameter
     if drift.value is not None:
         return f"Jobs with {name} = {_shown(drift.value)}, which there never were"
