@@ -102,6 +102,12 @@ def test_an_unknown_study(tunerd: Tunerd, installation: Installation) -> None:
     assert "it knows: llm" in said.err
 
 
+def test_a_beginning_that_has_not_come(tunerd: Tunerd, month: Installation) -> None:
+    said = tunerd("ledger", "llm", "--since", "2999-01-01", "--settings", month.file)
+    assert said.code == 2
+    assert "not in the past" in said.err
+
+
 def test_what_another_version_learned_is_learned_anew_first(
     tunerd: Tunerd, month: Installation
 ) -> None:

@@ -129,6 +129,7 @@ def test_imported_jobs_are_shown_when_asked_for_and_where_there_is_little_else(
         (("nope",), "the store knows no study nope; it knows: llm"),
         (("llm", "--days", "3", "--since", "2026-01-01"), "either --days or --since"),
         (("llm", "--since", "yesterday"), "not a date such as 2026-11-20"),
+        (("llm", "--since", "0001-01-01T00:00:00+14:00"), "not a date such as 2026-11-20"),
         (("llm", "--since", "2026-01-01T10:00:00"), "needs a zone"),
         (("llm", "--since", "2999-01-01"), "not in the past"),
         (("llm", "--days", "0"), "x>0"),

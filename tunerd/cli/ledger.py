@@ -63,7 +63,8 @@ def ledger(
     from tunerd.errors import MisconfiguredError, Problem
     from tunerd.report.gather import incomparable_until
 
-    begin = datetime.now(UTC) - timedelta(days=DAYS) if since is None else instant(since)
+    now = datetime.now(UTC)
+    begin = now - timedelta(days=DAYS) if since is None else instant(since, now)
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         parsed = stored_study(store, study)

@@ -58,9 +58,7 @@ def report(
     if days is not None and since is not None:
         raise click.UsageError("say either --days or --since")
     now = datetime.now(UTC)
-    begin = now - _span(days or DAYS, now) if since is None else instant(since)
-    if begin >= now:
-        raise click.UsageError(f"--since: {since} is not in the past")
+    begin = now - _span(days or DAYS, now) if since is None else instant(since, now)
     from tunerd.report.compute import compute
     from tunerd.report.gather import UnknownStudyError, gather
 
@@ -99,14 +97,15 @@ def _span(days: float, now: datetime) -> timedelta:
     return span
 
 
-def instant(text: str) -> datetime:
-    """A date is midnight UTC; a time needs a zone."""
+def instant(text: str, now: datetime) -> datetime:
+    """A moment in the past; a date is midnight UTC, a time needs a zone."""
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        told = datetime.fromisoformat(text)
+        found = (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise click.UsageError(f"--since: {text} is not a date such as 2026-11-20") from None
-    if found.tzinfo is not None:
-        return found.astimezone(UTC)
-    if len(text) > len("2026-11-20"):
+    if told.tzinfo is None and len(text) > len("2026-11-20"):
         raise click.UsageError(f"--since: {text} needs a zone, for instance {text}Z")
-    return found.replace(tzinfo=UTC)
+    if found >= now:
+        raise click.UsageError(f"--since: {text} is not in the past")
+    return found
