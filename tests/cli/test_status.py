@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.conftest import Installation, Said
+from tests.contracts.store_data import observation
 from tunerd.cli.status_view import show
 from tunerd.core.request import Request
 from tunerd.http import HttpServer
@@ -147,6 +148,21 @@ def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) 
         assert part in said.out
     report = tunerd("status", "llm", "--settings", installation.file, "--json").json
     assert report["recommendations"][0]["proposal"]["recommendation_id"] == "r-2"
+
+
+def test_a_reason_says_how_old_it_is(tunerd: Tunerd, installation: Installation) -> None:
+    made = VALUE.replace('"round"', '"made_from": {"sequence": 3}, "round"')
+    recommend(installation, state="active", proposal=made)
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.add_observations("llm", [observation(f"{i}", study="llm") for i in range(15)], NOW)
+
+    def said() -> str:
+        return " ".join(tunerd("status", "llm", "--settings", installation.file).out.split())
+
+    for learned, told in ((3, False), (15, True)):
+        with installation.open_store() as store, store.transaction() as tx:
+            tx.mark_learned("llm", learned)
+        assert ("(as it was 12 jobs ago)" in said()) == told
 
 
 def test_of_many_contexts_those_with_the_latest_jobs_are_shown(

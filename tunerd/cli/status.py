@@ -259,6 +259,7 @@ def _recommendation(
         "issued_at": row.issued_at,
         "valid_until": row.valid_until,
         "reason": value.get("reason"),
+        "made_from": value.get("made_from"),
         "round": value.get("round"),
         "candidates": value.get("candidates", []),
         "incumbent": value.get("incumbent"),

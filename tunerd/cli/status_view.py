@@ -36,7 +36,7 @@ def show(
     if report.get("recommendations"):
         rows = report["recommendations"]
         shown = rows if most is None or len(rows) <= most else _latest(rows, most)
-        parts.append(_recommendations(shown, now))
+        parts.append(_recommendations(shown, report["studies"][0]["learned"], now))
         if more := len(rows) - len(shown):
             name = report["studies"][0]["name"]
             parts.append(
@@ -236,7 +236,7 @@ def _commands(commands: list[Mapping[str, Any]], now: datetime) -> Table:
     return table
 
 
-def _recommendations(rows: list[Mapping[str, Any]], now: datetime) -> Table:
+def _recommendations(rows: list[Mapping[str, Any]], learned: int, now: datetime) -> Table:
     table = _table("Recommendations", lines=True)
     for name in ("context", "state", "best candidate", "why"):
         table.add_column(name, overflow="fold")
@@ -252,9 +252,19 @@ def _recommendations(rows: list[Mapping[str, Any]], now: datetime) -> Table:
             "\n".join(row["context_key"].split("|")[1:]) or "any",
             state,
             _best(shown.get("candidates") or []),
-            shown.get("reason") or "",
+            _why(shown, learned),
         )
     return table
+
+
+def _why(said: Mapping[str, Any], learned: int) -> str:
+    """A reason, and how old it is: what is said stands, with its words and numbers, until something
+    else is to be done."""
+    reason: str = said.get("reason") or ""
+    made = (said.get("made_from") or {}).get("sequence")
+    if made is None or made >= learned or said.get("state") == "withdrawn":
+        return reason
+    return f"{reason}\n(as it was {plural(learned - made, 'job')} ago)"
 
 
 def _best(candidates: list[Mapping[str, Any]]) -> str:
