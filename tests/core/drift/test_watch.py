@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -184,6 +186,22 @@ def test_of_failures_in_some_contexts_alone_these_are_named(
     named = () if len(contexts) == 4 else tuple(f"watched|model=m{c}" for c in contexts)
     assert drift.contexts == named
     assert drift.moved == pytest.approx(share_failed(stream, drift), abs=0.02)
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_jobs_of_a_configuration_known_to_fail_may_come_in_a_row(seed: int) -> None:
+    """One in ten of them fails, and hardly any other: that is as it was."""
+    rng = np.random.default_rng(seed)
+    stream = []
+    for number, job in enumerate(jobs(1_500, seed, contexts=2)):
+        flaky = number // 50 % 5 == 4
+        outcome = structs.replace(
+            job.judged.outcome,
+            config_id="c-flaky" if flaky else "c-sound",
+            ran=float(rng.random()) >= (0.1 if flaky else 0.002),
+        )
+        stream.append(replace(job, judged=structs.replace(job.judged, outcome=outcome)))
+    assert not [one for one in watched(stream) if one.drift.kind == "failures"]
 
 
 @pytest.mark.parametrize(("contexts", "seed"), [((0, 2), 0), ((0, 2), 5), ((1, 3, 4), 5)])

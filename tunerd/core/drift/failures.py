@@ -17,6 +17,8 @@ __all__ = ["Failures", "failing_places", "failure_gains", "more_fail"]
 ODDS = (3.0, 10.0)
 assert len(ODDS) == FAILURE_ALTERNATIVES
 BINS = 8
+"""Alike in log odds, as what is watched for is: in eighths of the chance, a configuration known to
+fail once in ten runs shared one with those that never do, and its jobs in a row were an alarm."""
 PRIOR = 4.0
 """Jobs that a chance as it was told counts as, against how often such jobs failed."""
 MEMORY = 400.0
@@ -44,7 +46,7 @@ class Failures:
         if cell is not None and said:
             told = (cell.failed + WEIGHT * told) / (said + WEIGHT)
         told = min(max(told, LEAST), MOST)
-        place = int(told * BINS) + (0 if first else BINS)
+        place = _bin(told) + (0 if first else BINS)
         jobs, failed = self._bins[place]
         return min(max((failed + PRIOR * told) / (jobs + PRIOR), LEAST), MOST), place
 
@@ -88,6 +90,15 @@ class Failures:
         failures = cls()
         failures._bins = [list(one) for one in state]
         return failures
+
+
+def _log_odds(chance: float) -> float:
+    return math.log(chance / (1.0 - chance))
+
+
+def _bin(chance: float) -> int:
+    low, high = _log_odds(LEAST), _log_odds(MOST)
+    return min(int(BINS * (_log_odds(chance) - low) / (high - low)), BINS - 1)
 
 
 def failure_gains(chance: float, *, failed: bool) -> list[float]:
