@@ -19,7 +19,7 @@ def test_what_others_wrote_on_the_topic_is_left_alone(
     published = json.loads(to_bytes(example()))
     foreign = [{"hello": 1}, {**published, "schema": "tunerd.recommendation/2"}, "text"]
     late = {**published, "revision": 6}  # by a daemon that was started before anything was taken up
-    lines = [{"key": KEY, "value": value} for value in (published, late, *foreign)]
+    lines = [{"key": KEY, "value": value} for value in (published, late, None, *foreign)]
     file = stream / "tunerd.recommendations.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + "hello\n")
     said = tunerd("recover", "--settings", installation.file)

@@ -5,6 +5,7 @@ revisions than went out. Readers drop those as old, so it must learn of the late
 anything is said.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -23,11 +24,16 @@ MOST_NAMED = 3
 
 
 def why_behind(store: Store, stream: Stream, topic: str) -> str | None:
-    """Why this store must not go on; None where it knows all that was published. Reads what was
-    sent since the last that it knows, which is little where it does."""
+    """Why this store must not go on; None where it knows all that was published, of studies that
+    publish: who only observes may do so beside others. Reads what was sent since the last that it
+    knows, which is little where it does."""
+    speaking = {row.name for row in store.studies() if _publishes(store, row.name)}
+    if not speaking:
+        return None
     known = store.last_issued_at()
     since = EVER if known is None else known - CLOCKS
-    newer = newer_than(store, published(stream, topic, since))
+    said = [one for one in published(stream, topic, since) if one.study in speaking]
+    newer = newer_than(store, said)
     if not newer:
         return None
     named = ", ".join(f"{one.context_key}: {one.revision}" for one in newer[:MOST_NAMED])
@@ -35,8 +41,15 @@ def why_behind(store: Store, stream: Stream, topic: str) -> str | None:
     return (
         f"{topic} holds later revisions than the store knows ({named}{more}), and readers would "
         "drop what it says as old: the store was restored from a backup, was made anew or lost "
-        "transactions, or another tunerd publishes there. `tunerd recover` takes them up"
+        "transactions, then `tunerd recover` takes them up; or another tunerd publishes there, "
+        "then give this one another topic"
     )
+
+
+def _publishes(store: Store, study: str) -> bool:
+    generation = store.generation(study)
+    mode = tomllib.loads(generation.text).get("mode", "observe") if generation else "observe"
+    return mode != "observe"
 
 
 def published(
@@ -45,24 +58,27 @@ def published(
     since: datetime,
     foreign: Callable[[Record, ValueError], None] | None = None,
 ) -> list[Recommendation]:
-    """What was published, of each key the highest revision; none where the key was freed. Others
-    may write there, too: what is no recommendation goes to ``foreign``."""
+    """What was published, of each key the highest revision, also where the key was freed since:
+    readers remember it. Others may write there, too: what is no recommendation goes to
+    ``foreign``."""
     sink = stream.sink()
-    found: dict[bytes | None, Recommendation | None] = {}
+    found: dict[str, Recommendation] = {}
     try:
         for record in sink.sent_since([topic], since):
+            if record.value is None:
+                continue
             try:
-                one = None if record.value is None else from_bytes(record.value)
+                one = from_bytes(record.value)
             except ValueError as error:
                 if foreign is not None:
                     foreign(record, error)
                 continue
-            before = found.get(record.key)
-            if one is None or before is None or one.revision >= before.revision:
-                found[record.key] = one
+            key = one.context_key
+            if key not in found or one.revision >= found[key].revision:
+                found[key] = one
     finally:
         sink.close()
-    return [one for one in found.values() if one is not None]
+    return list(found.values())
 
 
 def newer_than(store: Store, published: Sequence[Recommendation]) -> list[Recommendation]:
