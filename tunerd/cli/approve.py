@@ -93,7 +93,7 @@ def _answer(
         return giver.follow()
 
 
-def waiting(store: "Store", study: str | None = None) -> list[Proposal]:
+def waiting(store: "Store", study: str | None) -> list[Proposal]:
     """What waits for approval, of one study or of all of them."""
     names = [study] if study is not None else [row.name for row in store.studies()]
     found = []

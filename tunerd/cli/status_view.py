@@ -203,7 +203,7 @@ def _table(title: str, *, lines: bool = False) -> Table:
     )
 
 
-def show_commands(commands: list[Mapping[str, Any]], console: Console | None = None) -> None:
+def show_commands(commands: list[Mapping[str, Any]]) -> None:
     """Print what operators asked for, and what came of it."""
     now = datetime.now(UTC)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True)
@@ -221,7 +221,7 @@ def show_commands(commands: list[Mapping[str, Any]], console: Console | None = N
                 command["result"] or f"waits since {_span((now - command['at']).total_seconds())}"
             ),
         )
-    console = console or Console()
+    console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)
 
 

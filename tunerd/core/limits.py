@@ -158,7 +158,7 @@ class Influence:
         self.jobs += 1
         for name in named:
             self.who[name] = self.who.get(name, 0) + 1
-        _bound(self.who, WHO, set(named))
+        _bound(self.who, set(named))
         ran = self.configs.pop(candidate_id, {})
         self.configs[candidate_id] = ran
         while len(self.configs) > CONFIGS:
@@ -169,7 +169,7 @@ class Influence:
             return False
         for name in ["", *named]:
             ran[name] = ran.get(name, 0) + 1
-        _bound(ran, WHO, {"", *named})  # else who is new among many is forgotten each time
+        _bound(ran, {"", *named})  # else who is new among many is forgotten each time
         return True
 
     def _over(self, ran: Mapping[str, int], limits: LimitOptions) -> dict[str, tuple[float, float]]:
@@ -217,7 +217,7 @@ def _nodes(job: Observation) -> list[str]:
     return [f"n:{node}" for node in dict.fromkeys(nodes[:MOST_NODES]) if isinstance(node, str)]
 
 
-def _bound(counts: dict[str, int], most: int, kept: set[str]) -> None:
-    while len(counts) > most:
+def _bound(counts: dict[str, int], kept: set[str]) -> None:
+    while len(counts) > WHO:
         fewest = min((one for one in counts if one not in kept), key=lambda one: (counts[one], one))
         del counts[fewest]

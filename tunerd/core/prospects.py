@@ -16,9 +16,9 @@ class Prospect:
 
     candidate_id: str
     config: Mapping[str, Value]
-    mean: float | None = None
-    spread: float = 0.0
-    feasible: float | None = None
+    mean: float | None
+    spread: float
+    feasible: float | None
     at_random: bool = False
     """Drawn at random rather than searched for."""
     again: bool = False

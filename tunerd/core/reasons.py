@@ -40,8 +40,8 @@ def reason_for(
     candidates: Sequence[Candidate],
     wanted: Wanted | None,
     held: Held,
-    introduction: Introduction | None = None,
-    overrated: float = 0.0,
+    introduction: Introduction | None,
+    overrated: float,
 ) -> str:
     """The reason of one recommendation."""
     parts = [_why(study, evidence, incumbent, candidates, wanted, overrated)]

@@ -269,7 +269,7 @@ class Tuner(Learner):
         self,
         former: Mapping[str, Mapping[str, Any]],
         study: Study | None,
-        said: Iterable[Recommendation] = (),
+        said: Iterable[Recommendation],
     ) -> list[tuple[str, str]]:
         """Take over what history does not tell of the contexts of the former generation, whose
         ``study`` is None where nobody can read it any more: campaigns under way, proposals

@@ -25,7 +25,7 @@ _SQLITE = {
 _LONGEST = 300
 
 
-def explain(error: sa.exc.SQLAlchemyError, secret: str = "") -> str | None:
+def explain(error: sa.exc.SQLAlchemyError, secret: str) -> str | None:
     """One sentence about a database that cannot be used; None when the statement is at fault.
 
     Args:

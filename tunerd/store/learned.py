@@ -106,11 +106,9 @@ class LearnedReads(Reads):
                 return None
             return StudyState(from_json(row.state), row.epoch, row.saved_at)
 
-    def context_states(self, study: str, keys: Collection[str] | None = None) -> list[ContextRow]:
-        """What was saved last of these contexts, by key; of all of them by default."""
+    def context_states(self, study: str) -> list[ContextRow]:
+        """What was saved last of each context, by key."""
         statement = sa.select(context_states).where(context_states.c.study == study)
-        if keys is not None:
-            statement = statement.where(context_states.c.context_id.in_(map(context_id, keys)))
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(context_states.c.context_key))
             return [

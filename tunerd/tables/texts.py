@@ -127,7 +127,7 @@ def open_text(path: Path) -> Iterator[OpenText]:
         yield OpenText(raw, buffered, *(("utf-16", "replace") if wide else _UTF8))
 
 
-def sniffed(sample: str, first: str = ",") -> str:
+def sniffed(sample: str, first: str) -> str:
     """The delimiter of a CSV: what splits its header and most of its lines alike.
 
     ``first`` wins where none does, and ties.

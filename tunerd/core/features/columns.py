@@ -91,7 +91,7 @@ class Vocabulary:
                 if name in self._codes:
                     self.code(name, text, learn=True)
 
-    def code(self, name: str, text: str, *, learn: bool = False) -> float:
+    def code(self, name: str, text: str, *, learn: bool) -> float:
         """Code of a value; NaN when it has none and gets none."""
         codes = self._codes[name]
         code = codes.get(text)
