@@ -92,9 +92,6 @@ class FakeStream:
     def follow(self, topic: str, *, from_beginning: bool = True) -> Follower:
         raise NotImplementedError
 
-    def reachable(self) -> str | None:
-        return None
-
 
 @dataclass
 class ListSource:

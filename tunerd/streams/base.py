@@ -254,10 +254,3 @@ class Stream(Protocol):
         Raises StreamUnavailableError if the stream cannot be reached.
         """
         ...
-
-    def reachable(self) -> str | None:
-        """Return None if the stream answers, else one sentence saying what is wrong.
-
-        Takes at most a few seconds. Never raises.
-        """
-        ...

@@ -68,13 +68,6 @@ class JsonlStream:
             self._folder, topic, content, self.cluster_id, from_beginning=from_beginning
         )
 
-    def reachable(self) -> str | None:
-        if not self._folder.is_dir():
-            return f"there is no folder {self._folder}"
-        if not os.access(self._folder, os.R_OK | os.W_OK | os.X_OK):
-            return f"folder {self._folder} cannot be read and written"
-        return None
-
     def cluster_id(self) -> str:
         """Return the folder's name for good, made at first use. Raises OSError."""
         if self._id is None:

@@ -11,7 +11,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
-from tunerd.errors import MisconfiguredError, Problem, StreamUnavailableError
+from tunerd.errors import MisconfiguredError, Problem
 from tunerd.streams.base import Restore, TopicSpec
 from tunerd.streams.kafka.connection import connect, quiet, translated
 from tunerd.streams.kafka.follower import KafkaFollower
@@ -60,14 +60,6 @@ class KafkaStream:
 
     def follow(self, topic: str, *, from_beginning: bool = True) -> KafkaFollower:
         return KafkaFollower(self._options, topic, from_beginning=from_beginning)
-
-    def reachable(self) -> str | None:
-        try:
-            with self._admin() as admin:
-                admin.describe_cluster()
-        except StreamUnavailableError as error:
-            return str(error)
-        return None
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
