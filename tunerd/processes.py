@@ -51,7 +51,6 @@ class TunerProcess:
     on."""
     set_aside: set[str] = field(default_factory=set)
     """Studies that ended it too often and are left alone until the daemon starts again."""
-    restarts: int = 0
     module: str = "tunerd.tuner_main"
     """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
@@ -172,7 +171,6 @@ class TunerProcess:
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()
-        self.restarts += 1
         self._pause(now)
         self.on_exit(study, cause, too_often)
 

@@ -28,14 +28,13 @@ class TestGenerations:
             LATER,
             "reload on a",
         )
-        assert [one.content_hash for one in store.generations("s")] == ["h1", "h2"]
 
     def test_an_older_file_never_overwrites_a_newer_one(self, store: Store) -> None:
         for content in ("h1", "h2"):
             store.publish_generation("s", content, content, "a", NOW)
         older = store.publish_generation("s", "h1", "h1", "start on an old host", LATER)
         assert (older.generation, older.outcome) == (2, "older")
-        assert len(store.generations("s")) == 2
+        assert store.generation("s", 3) is None
 
     def test_going_back_on_purpose_is_a_new_generation(self, store: Store) -> None:
         for content in ("h1", "h2"):
@@ -50,7 +49,6 @@ class TestGenerations:
     def test_an_unknown_study(self, store: Store) -> None:
         assert store.study("s") is None
         assert store.generation("s") is None
-        assert store.generations("s") == []
 
     def test_an_earlier_generation(self, store: Store) -> None:
         for content in ("h1", "h2"):

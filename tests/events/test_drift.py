@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.core.drift.jobs import feed, jobs, study
 from tunerd.core.drift import Watch
 from tunerd.core.drift.found import Change, Drift, Kind, Phase
-from tunerd.events.drift import drift_event, drift_schema, from_bytes, to_bytes
+from tunerd.events.drift import DriftEvent, drift_event, drift_schema, to_bytes
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 PAGE = (Path(__file__).parents[2] / "docs" / "drift.md").read_text()
@@ -48,7 +49,7 @@ def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:
     event = drift_event(study(), Change("began", found, 14, AT))
     assert event.message.startswith(said)
     assert event.acted == (found.kind in ("speed", "ranks"))
-    assert from_bytes(to_bytes(event)) == event
+    assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
     assert Drift.load(json.loads(json.dumps(found.dump()))) == found
 
 
@@ -96,7 +97,7 @@ def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
     else:
         assert event.size == pytest.approx(share, abs=0.03)
         assert re.match(r"1\d% worse in watched\|model=m0, since job 7", event.message)
-    assert from_bytes(to_bytes(event)) == event
+    assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
 
 
 def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
@@ -132,7 +133,7 @@ def test_a_value_that_a_job_brought_is_shown_and_not_obeyed(
     assert len(event.message) < 200
     assert "RED�ééé" in event.message
     assert event.value == name
-    assert from_bytes(to_bytes(event)) == event
+    assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
 
 
 def test_the_end_says_why() -> None:
@@ -143,14 +144,9 @@ def test_the_end_says_why() -> None:
     assert event.drift_id == "drift-1"
 
 
-def test_what_is_no_event_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a drift event"):
-        from_bytes(b'{"schema": "tunerd.drift/2"}')
-
-
 def test_the_page_shows_one_and_the_schema_requires_all_fields() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert from_bytes(example.encode()).kind == "speed"
+    assert msgspec.json.decode(example.encode(), type=DriftEvent).kind == "speed"
     definition = drift_schema()["$defs"]["DriftEvent"]
     assert list(definition["properties"]) == list(json.loads(example))
     assert set(definition["required"]) == set(definition["properties"])

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -11,7 +12,7 @@ from tests.stages.fakes import CrashError, crash_in
 from tests.stages.tuning import Tuning
 from tunerd import reports
 from tunerd.core.drift import Drift
-from tunerd.events.drift import from_bytes
+from tunerd.events.drift import DriftEvent
 from tunerd.metrics import Metrics
 
 
@@ -28,7 +29,7 @@ def test_it_is_told_once_however_often_the_tuner_dies(tuning: Tuning) -> None:
         tuning.run(tuning.start() if start % 60 == 0 else tuning.made[-1])
     waiting = [one for one in tuning.store.unsent(1000) if one.kind == "drift"]
     assert all((one.topic, one.key) == ("tunerd.drift", b"toy") for one in waiting)
-    events = [from_bytes(one.value or b"") for one in waiting]
+    events = [msgspec.json.decode(one.value or b"", type=DriftEvent) for one in waiting]
     assert [(one.phase, one.kind) for one in events] == [("began", "speed"), ("over", "speed")]
     began, over = events
     assert began.context_keys == (tuning.key(8),)
@@ -89,7 +90,7 @@ def test_a_new_generation_ends_what_it_does_not_watch_any_more(tuning: Tuning) -
     tuning.run(tuning.start())
     tuning.run(tuning.start())
     waiting = [one for one in tuning.store.unsent(1000) if one.kind == "drift"]
-    began, over = (from_bytes(one.value or b"") for one in waiting)
+    began, over = (msgspec.json.decode(one.value or b"", type=DriftEvent) for one in waiting)
     assert (began.phase, over.phase) == ("began", "over")
     assert over.drift_id == began.drift_id
     assert over.message.endswith("over. What is usual is learned anew.")

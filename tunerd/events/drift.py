@@ -15,7 +15,7 @@ from tunerd.core.drift.found import Change, Drift
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
 
-__all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "from_bytes", "to_bytes", "words"]
+__all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "to_bytes", "words"]
 
 MOST_SHOWN = 60
 """Characters of a value in a sentence; the event has all of it as ``value``."""
@@ -167,20 +167,11 @@ def _size(study: Study, drift: Drift) -> float | None:
 
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(DriftEvent)
 
 
 def to_bytes(event: DriftEvent) -> bytes:
     """JSON, fields in the declared order."""
     return _ENCODER.encode(event)
-
-
-def from_bytes(raw: bytes) -> DriftEvent:
-    """Read a message of the drift topic. Raises ValueError naming the field."""
-    try:
-        return _DECODER.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"not a drift event: {error}") from None
 
 
 def drift_schema() -> dict[str, Any]:

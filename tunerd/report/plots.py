@@ -36,7 +36,7 @@ def points_plot(name: str, points: Sequence[Point], objective: Objective) -> Mar
         tag(
             "circle",
             cx=_x(axis, p.predicted),
-            cy=axis.up(p.actual, TOP, BOTTOM),
+            cy=_y(axis, p.actual),
             r=DOT,
             class_="dot" if p.held else "dot out",
         )
@@ -88,7 +88,7 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
     told = [(i, p, p.error) for i, p in enumerate(periods) if p.error is not None]
     across = linear_axis(0, max(len(periods) - 1, 1), margin=0.0)
     up = linear_axis(0.0, max((e for _, _, e in told), default=0.01), 4, margin=0.0)
-    at = [(_x(across, i), up.up(e, TOP, BOTTOM)) for i, _, e in told]
+    at = [(_x(across, i), _y(up, e)) for i, _, e in told]
     lines = [
         tag("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1], class_="line") for a, b in pairwise(at)
     ]
@@ -184,6 +184,10 @@ def _x(axis: Axis, value: float) -> str:
     return _across(axis.place(value))
 
 
+def _y(axis: Axis, value: float) -> float:
+    return BOTTOM - (BOTTOM - TOP) * axis.place(value)
+
+
 def _across(place: float) -> str:
     return f"{GUTTER + (100 - GUTTER) * place:.3f}%"
 
@@ -192,9 +196,9 @@ def _dot_with_span(axis: Axis, x: float, value: Range, said: str, size: float) -
     at = _x(axis, x)
     marks = []
     if value.low is not None and value.high is not None:
-        y1, y2 = axis.up(value.low, TOP, BOTTOM), axis.up(value.high, TOP, BOTTOM)
+        y1, y2 = _y(axis, value.low), _y(axis, value.high)
         marks.append(tag("line", x1=at, y1=y1, x2=at, y2=y2, class_="span"))
-    y = axis.up(value.value, TOP, BOTTOM)
+    y = _y(axis, value.value)
     return [*marks, tag("circle", tag("title", said), cx=at, cy=y, r=size, class_="mark")]
 
 
@@ -202,9 +206,9 @@ def _equal(axis: Axis, low: float, high: float) -> Markup:
     return tag(
         "line",
         x1=_x(axis, low),
-        y1=axis.up(low, TOP, BOTTOM),
+        y1=_y(axis, low),
         x2=_x(axis, high),
-        y2=axis.up(high, TOP, BOTTOM),
+        y2=_y(axis, high),
         class_="equal",
     )
 
@@ -213,7 +217,7 @@ def _grid(axis: Axis, texts: Sequence[str]) -> list[Markup]:
     """Horizontal lines, each with its value at the left."""
     marks = []
     for value, text in zip(axis.ticks, texts, strict=True):
-        y = axis.up(value, TOP, BOTTOM)
+        y = _y(axis, value)
         marks.append(tag("line", x1=_across(0.0), y1=y, x2="100%", y2=y, class_="grid"))
         marks.append(tag("text", text, x="0%", y=y + 4, class_="tick"))
     return marks

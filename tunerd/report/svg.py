@@ -52,14 +52,6 @@ class Axis:
     place: Callable[[float], float]
     ticks: tuple[float, ...]
 
-    def across(self, value: float) -> str:
-        """Place from the left, in per cent."""
-        return f"{100 * self.place(value):.3f}%"
-
-    def up(self, value: float, top: float, bottom: float) -> float:
-        """Place from the top, in pixels, between two ends."""
-        return bottom - (bottom - top) * self.place(value)
-
 
 def linear_axis(low: float, high: float, count: int = 5, *, margin: float = MARGIN) -> Axis:
     """An axis over at least these values."""

@@ -83,16 +83,6 @@ class StudyReads(Reads):
             row = connection.execute(statement).one_or_none()
             return None if row is None else _generation(row)
 
-    def generations(self, study: str) -> list[Generation]:
-        """All generations of a study, oldest first."""
-        statement = (
-            sa.select(generations)
-            .where(generations.c.study == study)
-            .order_by(generations.c.generation)
-        )
-        with self._reading() as connection:
-            return list(map(_generation, connection.execute(statement)))
-
 
 class StudyWrites(StudyReads, Writes):
     """Publishing and learning."""
