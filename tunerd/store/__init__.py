@@ -7,45 +7,31 @@ nothing else: history, positions, outbox, studies, what was learned, leases, ope
 from tunerd.store.commands import Command
 from tunerd.store.derivations import Derivation
 from tunerd.store.guard import InstanceGuard, folder_guard
-from tunerd.store.learned import (
-    CheckpointRow,
-    ContextRow,
-    DamagedCheckpointError,
-    StudyState,
-    TuneStep,
-    checkpoint_name,
-)
-from tunerd.store.leases import Lease, study_lease
+from tunerd.store.learned import ContextRow, DamagedCheckpointError, TuneStep, checkpoint_name
+from tunerd.store.leases import study_lease
 from tunerd.store.models import ModelVersion, serving
-from tunerd.store.observations import Added
-from tunerd.store.outbox import OutboxDepth, OutboxMessage
+from tunerd.store.outbox import OutboxMessage
 from tunerd.store.overview import StudyOverview
 from tunerd.store.recommendations import RecommendationRow
 from tunerd.store.requests import Asked, RequestRow
 from tunerd.store.store import Store, Transaction, open_store
-from tunerd.store.studies import Generation, Published, StudyRow
+from tunerd.store.studies import Generation, StudyRow
 
 __all__ = [
-    "Added",
     "Asked",
-    "CheckpointRow",
     "Command",
     "ContextRow",
     "DamagedCheckpointError",
     "Derivation",
     "Generation",
     "InstanceGuard",
-    "Lease",
     "ModelVersion",
-    "OutboxDepth",
     "OutboxMessage",
-    "Published",
     "RecommendationRow",
     "RequestRow",
     "Store",
     "StudyOverview",
     "StudyRow",
-    "StudyState",
     "Transaction",
     "TuneStep",
     "checkpoint_name",

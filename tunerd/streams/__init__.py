@@ -7,31 +7,10 @@ A new kind of stream is one module that keeps :class:`tunerd.streams.base.Stream
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tunerd.streams.base import (
-    Content,
-    Follower,
-    Message,
-    Position,
-    Record,
-    Restore,
-    Sink,
-    Source,
-    Stream,
-    TopicSpec,
-)
+from tunerd.streams.base import Stream, TopicSpec
 
 __all__ = [
     "STREAMS",
-    "Content",
-    "Follower",
-    "Message",
-    "Position",
-    "Record",
-    "Restore",
-    "Sink",
-    "Source",
-    "Stream",
-    "TopicSpec",
     "open_stream",
 ]
 

@@ -8,8 +8,8 @@ is over.
 - :mod:`.watch`: all of it for one study
 """
 
-from tunerd.core.drift.found import Change, Drift, Kind, Phase
+from tunerd.core.drift.found import Change, Drift
 from tunerd.core.drift.here import Here
 from tunerd.core.drift.watch import Watch
 
-__all__ = ["Change", "Drift", "Here", "Kind", "Phase", "Watch"]
+__all__ = ["Change", "Drift", "Here", "Watch"]

@@ -4,15 +4,10 @@ Values are changed, and one looks at what the model then says; so any predictor 
 ``boosted_trees`` LightGBM itself says what each value adds (SHAP).
 """
 
-from tunerd.core.explain.changes import Change, Changed, explain_change
-from tunerd.core.explain.overall import Matters, Method, Overall, explain_overall
+from tunerd.core.explain.changes import explain_change
+from tunerd.core.explain.overall import explain_overall
 
 __all__ = [
-    "Change",
-    "Changed",
-    "Matters",
-    "Method",
-    "Overall",
     "explain_change",
     "explain_overall",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.expressions.columns import Column, Lookup, constant, looked_up
+from tunerd.core.expressions.columns import Column, constant, looked_up
 from tunerd.core.expressions.distance import distance
 from tunerd.core.expressions.evaluation import evaluate
 from tunerd.core.expressions.kinds import Kind, NameKind, check, closest, suggestion
@@ -23,7 +23,6 @@ __all__ = [
     "Expression",
     "ExpressionError",
     "Kind",
-    "Lookup",
     "NameKind",
     "closest",
     "constant",

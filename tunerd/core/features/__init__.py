@@ -4,8 +4,7 @@
 bounded sample of history that a rebuild learns from.
 """
 
-from tunerd.core.features.columns import Column
 from tunerd.core.features.map import FeatureMap
 from tunerd.core.features.rows import Rows
 
-__all__ = ["Column", "FeatureMap", "Rows"]
+__all__ = ["FeatureMap", "Rows"]

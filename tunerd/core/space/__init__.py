@@ -4,7 +4,6 @@
 can be afforded, :mod:`.wide` samples where not, :mod:`.infeasible` says why nothing is feasible.
 """
 
-from tunerd.core.arrays import Codes
-from tunerd.core.space.space import Block, Dimension, Space
+from tunerd.core.space.space import Block, Space
 
-__all__ = ["Block", "Codes", "Dimension", "Space"]
+__all__ = ["Block", "Space"]

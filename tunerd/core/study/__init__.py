@@ -13,38 +13,18 @@ from tunerd.core.context import Bucket
 from tunerd.core.study.compile import compile_study
 from tunerd.core.study.file import StudyFile
 from tunerd.core.study.mapping import MappingTable
-from tunerd.core.study.parts import (
-    Baseline,
-    Constraint,
-    ContextFeature,
-    Derived,
-    DriftOptions,
-    Guard,
-    HistoryOptions,
-    LimitOptions,
-    Objective,
-    Parameter,
-    PredictorOptions,
-    SearchOptions,
-)
+from tunerd.core.study.parts import Constraint, Derived, Guard, Parameter, SearchOptions
 from tunerd.core.study.read import Reading, read, read_tables
 from tunerd.core.study.study import Study
 from tunerd.errors import MisconfiguredError
 
 __all__ = [
-    "Baseline",
     "Bucket",
     "Constraint",
-    "ContextFeature",
     "Derived",
-    "DriftOptions",
     "Guard",
-    "HistoryOptions",
-    "LimitOptions",
     "MappingTable",
-    "Objective",
     "Parameter",
-    "PredictorOptions",
     "SearchOptions",
     "Study",
     "StudyFile",

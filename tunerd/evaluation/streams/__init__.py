@@ -9,14 +9,12 @@ come out as the table says, times noise, times what has changed. The truth is be
 - :mod:`.stream`: jobs in time order
 """
 
-from tunerd.evaluation.streams.changes import CHANGES, Change, Truth
-from tunerd.evaluation.streams.habits import Arrival, Traffic
+from tunerd.evaluation.streams.changes import CHANGES, Truth
+from tunerd.evaluation.streams.habits import Traffic
 from tunerd.evaluation.streams.stream import Stream, StreamJob, make_stream
 
 __all__ = [
     "CHANGES",
-    "Arrival",
-    "Change",
     "Stream",
     "StreamJob",
     "Traffic",
