@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tunerd.events.printable import printable
 from tunerd.stages.deriving import Derived
 
 __all__ = ["show"]
@@ -31,13 +32,13 @@ def _parts(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> Iterator[Re
     kept = derived.kept
     yield Text.assemble(
         (kept.recommendation_id, "bold"),
-        f", said {kept.said_at:%Y-%m-%d %H:%M:%S} UTC for {_plain(kept.context_key)} "
+        f", said {kept.said_at:%Y-%m-%d %H:%M:%S} UTC for {printable(kept.context_key)} "
         f"after {kept.sequence:,} jobs",
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for check in derived.checks:
         mark, style = MARKS[check.same]
-        table.add_row(f"  {check.what}", Text(mark, style), Text(_plain(check.text)))
+        table.add_row(f"  {check.what}", Text(mark, style), Text(printable(check.text)))
     yield table
     if derived.differences:
         rows = [(one.field, one.said, one.derived) for one in derived.differences]
@@ -67,7 +68,7 @@ def _table(head: Sequence[str], rows: Sequence[tuple[str, Any, Any]]) -> Table:
     for name in head:
         table.add_column(name, overflow="fold")
     for name, one, other in rows[:MOST]:
-        table.add_row(_plain(name), _short(one), _short(other))
+        table.add_row(printable(name), _short(one), _short(other))
     if len(rows) > MOST:
         table.add_row(f"… and {len(rows) - MOST} more", "", "")
     return table
@@ -75,9 +76,4 @@ def _table(head: Sequence[str], rows: Sequence[tuple[str, Any, Any]]) -> Table:
 
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return _plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
-
-
-def _plain(text: str) -> str:
-    """What comes from jobs may hold anything, also what a terminal would obey."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

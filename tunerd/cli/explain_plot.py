@@ -5,8 +5,9 @@ from math import expm1
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tunerd.cli.explain_view import AGAINST, change_text, gain_text, plain
+from tunerd.cli.explain_view import AGAINST, change_text, gain_text
 from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
+from tunerd.events.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +94,7 @@ def _candidate(axes: "Axes", made: Explanation, one: Explained) -> None:
         gains.append(_together(made, others))
     _bars(axes, labels, gains, [BETTER if x > 0 else WORSE for x in gains])
     axes.axvline(0, color="#424242", lw=0.8)
-    unit = "%" if one.gain is not None else _literal(plain(made.unit))
+    unit = "%" if one.gain is not None else _literal(printable(made.unit))
     axes.set_xlabel(f"adds to the predicted gain, {unit}".removesuffix(", "), fontsize=9)
     axes.set_title(
         _literal(
@@ -131,7 +132,7 @@ def _bars(
 def _panels(title: Sequence[str], bars: Sequence[int]) -> "tuple[Figure, list[Axes]]":
     from matplotlib.figure import Figure  # without pyplot: nothing global, no window
 
-    lines = [part for line in title for part in wrap(plain(line), TITLE) or [""]]
+    lines = [part for line in title for part in wrap(printable(line), TITLE) or [""]]
     heights = [REST + BAR * max(count, 1) for count in bars]
     height = sum(heights) + LINE * len(lines) + 0.3
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -147,16 +148,16 @@ def _panels(title: Sequence[str], bars: Sequence[int]) -> "tuple[Figure, list[Ax
 
 def _change(one: Added) -> str:
     """What is changed, on a second line where the name leaves no room for it."""
-    text = plain(change_text(one))
+    text = printable(change_text(one))
     if len(text) <= LABEL:
         return text
-    name = plain(one.parameter)
+    name = printable(one.parameter)
     return f"{_cut(name)}\n{_cut(text[len(name) :].removeprefix(':').strip())}"
 
 
 def _cut(text: str) -> str:
     """What has room, from both ends: names often differ at the last letter."""
-    text = plain(text)
+    text = printable(text)
     if len(text) <= LABEL:
         return text
     return f"{text[: LABEL // 2]}…{text[1 - LABEL // 2 :]}"

@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
+from tunerd.events.printable import printable
 from tunerd.report.words import context_label, percent, plural, value_text
 
-__all__ = ["AGAINST", "change_text", "gain_text", "plain", "show", "size"]
+__all__ = ["AGAINST", "change_text", "gain_text", "show", "size"]
 
 WIDTH = 100
 """Where there is no terminal."""
@@ -68,7 +69,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     permuted = overall.method == "permutation"
     table = Table(box=box.SIMPLE_HEAD)
     # Where it is narrow the bars are shorter, and names stay whole.
-    longest = max((len(plain(one.name)) for one in overall.matters[:MOST_ROWS]), default=0)
+    longest = max((len(printable(one.name)) for one in overall.matters[:MOST_ROWS]), default=0)
     table.add_column("", no_wrap=longest <= LONG)
     table.add_column("kind", no_wrap=True)
     unit = "" if made.ratios or not made.unit else f"\n{made.unit}"
@@ -85,7 +86,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     for one in overall.matters[:MOST_ROWS]:
         bar = Bar(most, 0.0, one.share)
         importance = _number(made, one.importance)
-        name = Text(plain(one.name), overflow="fold")
+        name = Text(printable(one.name), overflow="fold")
         row = [name, one.group, importance, f"{one.share:.0%}", bar]
         if permuted:
             row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")
@@ -133,10 +134,10 @@ def _beforehand(told: Beforehand | None) -> Text:
 
 
 def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
-    values = {k: plain(v) if isinstance(v, str) else v for k, v in told.context.items()}
-    label = context_label(plain(told.context_key), values)
+    values = {k: printable(v) if isinstance(v, str) else v for k, v in told.context.items()}
+    label = context_label(printable(told.context_key), values)
     yield Text(f"{told.recommendation_id}, {told.state}, for {label}")
-    yield Text(plain(told.reason))
+    yield Text(printable(told.reason))
     if not made.model.same:
         yield Text(
             "The model that made it cannot be read any more: this is what the present one says.",
@@ -169,7 +170,7 @@ def _candidate(made: Explanation, told: Of, one: Explained) -> Iterator[Renderab
         style = "green" if change.score > 0 else "red"
         feasible = percent(change.feasible) if abs(change.feasible) >= SEEN else ""
         table.add_row(
-            Padding.indent(Text(plain(change_text(change)), overflow="fold"), 3),
+            Padding.indent(Text(printable(change_text(change)), overflow="fold"), 3),
             gain_text(made, change),
             feasible,
             Text(bar, style),
@@ -189,8 +190,3 @@ def change_text(one: Added) -> str:
         if one.old is None
         else (f"{one.parameter}: {value_text(one.old)} → {new}")
     )
-
-
-def plain(text: str) -> str:
-    """What comes from jobs may hold anything, also what a terminal would obey."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

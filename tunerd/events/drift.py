@@ -14,6 +14,7 @@ from msgspec import Meta
 from tunerd.core.drift.found import Change, Drift
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
+from tunerd.events.printable import printable
 
 __all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "to_bytes", "words"]
 
@@ -137,10 +138,8 @@ def _how(study: Study, drift: Drift) -> str:
 
 
 def _shown(value: Scalar) -> str:
-    """A value that a job brought may hold anything, also what a terminal or a log would obey."""
     text = str(value)
-    text = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return printable(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
 
 
 def _where(drift: Drift) -> str:

@@ -7,6 +7,8 @@ the event, so that a reason can go into logs, headers and metrics without carryi
 import hashlib
 from dataclasses import dataclass
 
+from tunerd.events.printable import printable
+
 __all__ = [
     "MAX_EVENT_BYTES",
     "MAX_REASON_CHARACTERS",
@@ -37,9 +39,7 @@ class Rejection:
     @property
     def reason(self) -> str:
         """One printable line for a person: ``field: problem``."""
-        line = f"{self.field}: {self.problem}"
-        if not line.isprintable():
-            line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+        line = printable(f"{self.field}: {self.problem}")
         return (
             line if len(line) <= MAX_REASON_CHARACTERS else line[: MAX_REASON_CHARACTERS - 1] + "…"
         )

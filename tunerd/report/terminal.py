@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tunerd.events.printable import printable
 from tunerd.report.model import Advice, Context, Past, Quality, Reliability, Report
 from tunerd.report.words import (
     STATES,
@@ -47,9 +48,8 @@ def show(report: Report, console: Console | None = None) -> None:
 
 
 def _printable(value: Any) -> Any:
-    """What comes from jobs may hold anything, also what a terminal would obey."""
     if isinstance(value, str):
-        return "".join(c if c.isprintable() else "\ufffd" for c in value)
+        return printable(value)
     if isinstance(value, dict):
         return {_printable(name): _printable(inner) for name, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
