@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.core.tuning import Inline, random_jobs, study
+from tests.core.tuning import Inline, random_jobs, steps, study
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import HALF, STANDINGS, Bands
 from tunerd.core.left_out import LeftOut
-from tunerd.core.observation import Observation
 from tunerd.core.tuner import Tuner
 
 KEYS = ("a", "b", "c", "d")
@@ -289,10 +288,6 @@ def test_what_is_kept_does_not_grow() -> None:
         bands.learn([f"context {i:05}"], 0 * one, one, one, yes)
         sizes.append(i if i % 1_000 else len(json.dumps(bands.dump())))
     assert len(json.dumps(bands.dump())) <= 1.1 * sizes[-1_000]
-
-
-def steps(observations: list[Observation], size: int = 10) -> list[list[Observation]]:
-    return [observations[i : i + size] for i in range(0, len(observations), size)]
 
 
 @pytest.mark.parametrize("predictor", ["committee", "boosted_trees"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.core.tuning import TEXT, Inline, job, random_jobs
+from tests.core.tuning import TEXT, Inline, changed, job, random_jobs
 from tunerd.core.observation import Value
 from tunerd.core.study import Study, parse_study
 from tunerd.core.tuner import Tuner
@@ -11,14 +11,6 @@ from tunerd.errors import MisconfiguredError
 
 JOBS = random_jobs(120)
 KEY = "toy|n=8"
-
-
-def changed(*replaced: tuple[str, str]) -> Study:
-    text = TEXT
-    for old, new in replaced:
-        assert old in text
-        text = text.replace(old, new)
-    return parse_study(text)
 
 
 def learned(study: Study) -> Tuner:

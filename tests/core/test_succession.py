@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.core.test_changed_study import changed
-from tests.core.tuning import TEXT
+from tests.core.tuning import TEXT, changed
 from tunerd.core.campaign import Ask, Campaign
 from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.history import Regime

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
+from tests.core.tuning import START, TEXT, Inline, job, random_jobs, steps, study, true_speed
 from tunerd.core.advisor import START_RAN
 from tunerd.core.bands import HALF
 from tunerd.core.campaign import Campaign
@@ -24,10 +24,6 @@ from tunerd.core.study import Study, parse_study
 from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
-
-
-def steps(observations: list[Observation], size: int) -> list[list[Observation]]:
-    return [observations[i : i + size] for i in range(0, len(observations), size)]
 
 
 def learned(

@@ -62,6 +62,15 @@ def study(**changes: str) -> Study:
     return parse_study("\n".join(lines))
 
 
+def changed(*replaced: tuple[str, str]) -> Study:
+    """The toy study, with pieces of its text replaced."""
+    text = TEXT
+    for old, new in replaced:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_study(text)
+
+
 def renamed() -> Study:
     """The toy study after x became ex, and n gpus."""
     text = TEXT.replace("x = { type", 'ex = { was = "x", type')
@@ -132,3 +141,8 @@ def _random_jobs(
             continue
         speed = true_speed(context, config) * float(np.exp(rng.normal(0, noise)))
         yield job(first + i, context, config, speed=speed)
+
+
+def steps(observations: Sequence[Observation], size: int = 10) -> list[list[Observation]]:
+    """Jobs in the steps that they come in."""
+    return [list(observations[i : i + size]) for i in range(0, len(observations), size)]

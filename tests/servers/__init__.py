@@ -10,11 +10,14 @@ import os
 import random
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["MissingServerError", "cache_folder", "free_ports", "tied", "wait_until"]
+__all__ = ["MissingServerError", "cache_folder", "end", "free_ports", "tied", "wait_until"]
+
+STOP_TIMEOUT_S = 20.0
 
 
 class MissingServerError(Exception):
@@ -54,6 +57,16 @@ def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not after {timeout_s:g} s")
         time.sleep(0.02)
+
+
+def end(process: subprocess.Popen[bytes], number: int) -> None:
+    """End a server with this signal, or by force where that does not end it in time."""
+    process.send_signal(number)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def tied() -> list[str]:

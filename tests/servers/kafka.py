@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.servers import (
     MissingServerError,
     cache_folder,
+    end,
     free_ports,
     tied,
     wait_until,
@@ -39,7 +40,6 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 
 
 class KafkaServer:
@@ -165,15 +165,9 @@ class KafkaServer:
         os.kill(self._process.pid, number)
 
     def _end(self, number: int) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            end(self._process, number)
+            self._process = None
 
 
 def _java(jars: Path, *arguments: str) -> list[str]:

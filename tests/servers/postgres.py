@@ -17,12 +17,11 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from tests.servers import MissingServerError, free_ports, tied, wait_until
+from tests.servers import MissingServerError, end, free_ports, tied, wait_until
 
 __all__ = ["Databases", "PostgresServer"]
 
 START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 20.0
 
 
 class PostgresServer:
@@ -108,15 +107,9 @@ class PostgresServer:
         return False
 
     def _end(self, number: int) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            end(self._process, number)
+            self._process = None
 
 
 class Databases:

@@ -16,13 +16,12 @@ from urllib.request import urlopen
 
 import yaml
 
-from tests.servers import MissingServerError, free_ports, tied, wait_until
+from tests.servers import MissingServerError, end, free_ports, tied, wait_until
 
 __all__ = ["PrometheusServer", "QueryError"]
 
 CONFIG = Path(__file__).parents[2] / "deploy/prometheus/prometheus.yml"
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 
 
 class QueryError(Exception):
@@ -70,15 +69,9 @@ class PrometheusServer:
 
     def stop(self) -> None:
         """Stop it."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            end(self._process, signal.SIGTERM)
+            self._process = None
 
     def scrape_nothing(self) -> None:
         """Take the target out of its configuration."""

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.core.tuning import TEXT
+from tests.core.tuning import TEXT, changed
 from tests.stages.tuning import Tuning, random_jobs, true_speed
 from tunerd.core.recommendation import State
 from tunerd.core.study import Study, parse_study
@@ -20,14 +20,6 @@ def tuning(tuning: Tuning) -> Tuning:
     tuning.run(tuning.start())
     tuning.outbox()
     return tuning
-
-
-def changed(*replaced: tuple[str, str]) -> Study:
-    text = TEXT
-    for old, new in replaced:
-        assert old in text
-        text = text.replace(old, new)
-    return parse_study(text)
 
 
 def seen(tuning: Tuning, new: Study) -> Preview:
