@@ -57,7 +57,7 @@ class Database:
             self._secret = password or str(parsed.password or "")
             from tunerd.store.postgres import postgres_engine
 
-            self.engine = postgres_engine(parsed, password, POOL_SIZE)
+            self.engine = postgres_engine(parsed, password, POOL_SIZE, LOCK_TIMEOUT_S)
         self._writing = threading.Lock()
         self._writer = 0
 

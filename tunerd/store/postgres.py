@@ -14,8 +14,6 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from tunerd.store.engine import LOCK_TIMEOUT_S
-
 __all__ = ["postgres_engine"]
 
 CONNECT_TIMEOUT_S = 10
@@ -25,7 +23,7 @@ LOST_S = 30
 """How long what was sent may go without the network's acknowledgement."""
 
 _OPTIONS = (
-    f"-c lock_timeout={LOCK_TIMEOUT_S * 1000} -c idle_in_transaction_session_timeout=60000 "
+    "-c idle_in_transaction_session_timeout=60000 "
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
     "-c timezone=UTC"
 )
@@ -66,7 +64,9 @@ class _Connection(psycopg.Connection[Any]):
             ) from error
 
 
-def postgres_engine(url: URL, password: str | None, pool_size: int) -> sa.Engine:
+def postgres_engine(
+    url: URL, password: str | None, pool_size: int, lock_timeout_s: int
+) -> sa.Engine:
     """An engine for ``postgresql://USER@HOST:PORT/DATABASE``. Does not connect."""
     query = dict(url.query)
     options = query.pop("options", "")
@@ -81,7 +81,11 @@ def postgres_engine(url: URL, password: str | None, pool_size: int) -> sa.Engine
         query.setdefault(name, str(value))
     # The operator's options come last and win.
     query["options"] = " ".join(
-        [_OPTIONS, *([options] if isinstance(options, str) else options)]
+        [
+            f"-c lock_timeout={lock_timeout_s * 1000}",
+            _OPTIONS,
+            *([options] if isinstance(options, str) else options),
+        ]
     ).strip()
     # It warns of what follows from an error, with each try; the error itself is raised.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
