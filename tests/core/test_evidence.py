@@ -192,5 +192,3 @@ def test_who_learns_history_anew_comes_to_what_a_drift_left() -> None:
     ]
     again = Evidence.load(json.loads(json.dumps(evidence.dump())))
     assert again.begun == evidence.begun == [(5, -0.3), (9, None)]
-    older = {key: value for key, value in evidence.dump().items() if key != "begun"}
-    assert Evidence.load(older).begun == []

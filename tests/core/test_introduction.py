@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunerd.core.duels import Doubt
 from tunerd.core.evidence import Estimate, Evidence
 from tunerd.core.introduction import ESTABLISHED, PROMOTE, SECOND_LOOK, Introduction
 from tunerd.core.observation import Ran
@@ -267,13 +266,6 @@ def test_one_straggler_is_no_slower_cluster() -> None:
     assert context.outcomes[-1] == ("new", "returned")
 
 
-def test_a_doubt_of_an_older_state_goes_on() -> None:
-    state = {"candidate_id": "new", "level": 1.0, "noise": 0.1, "gain": 0.2}
-    older = Doubt.load({**state, "runs": 4, "total": 2.0})
-    assert (older.level_now, older.unfounded) == (0.5, True)
-    assert Doubt.load({**state, "runs": 0, "total": 0.0}).scores == []
-
-
 def test_what_was_taken_back_says_what_all_of_its_jobs_lost() -> None:
     context = promoted(slow_after=0.35)
     probation = context.introduction.probation
@@ -379,18 +371,6 @@ def test_a_campaign_that_was_saved_half_way_goes_on_as_it_was() -> None:
     context = profiled(0, 0.2)
     state = json.loads(json.dumps(context.introduction.dump()))
     assert Introduction.load(state) == context.introduction
-    del state["untested"]  # of a state that is older
-    older = Introduction.load(state)
-    assert older.leads.ahead == context.introduction.leads.ahead
-
-
-def test_leads_of_an_older_state() -> None:
-    context = promoted(slow_after=0.0)
-    state = context.introduction.dump()
-    del state["leads"]
-    older = Introduction.load(state)
-    assert older.leads.ahead == context.introduction.leads.ahead > 0.0
-    assert older.leads.earlier == {}
 
 
 def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:

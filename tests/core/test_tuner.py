@@ -440,14 +440,6 @@ def test_what_a_round_asks_for_stays_wanted_when_the_incumbent_moves() -> None:
     assert missing == list(range(24, 0, -1))
 
 
-def test_a_campaign_that_began_before_its_bound_could_be_chosen_goes_on() -> None:
-    begun = Campaign(3, 1, 2)
-    assert Campaign.load(begun.dump()) == begun
-    assert Campaign.load(begun.dump() | {"min_feasible": None}) == begun
-    older = {name: value for name, value in begun.dump().items() if name != "min_feasible"}
-    assert Campaign.load(older) == begun
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_campaign_may_try_what_fails_now_and_then(seed: int) -> None:
     """Where it runs, y = c is four times as fast; half of the time it does not."""

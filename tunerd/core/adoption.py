@@ -105,8 +105,7 @@ class Adoption:
             return
         renamed = partial(self._heir(key).renamed, before.evidence, state.evidence)
         for former_id, promise in before.promised.items():
-            against = None if promise.against is None else renamed(promise.against)
-            promise = replace(promise, against=against or promise.against)
+            promise = replace(promise, against=renamed(promise.against) or promise.against)
             state.promise({state.renamed.get(former_id, former_id): promise})
         if succession.passes_on(former_key, key):
             state.introduction = introduction_of(before.introduction, renamed)

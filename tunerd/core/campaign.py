@@ -115,7 +115,4 @@ class Campaign:
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Campaign":
         """Build from what :meth:`dump` gave."""
-        values = {**state, "asks": [Ask(**ask) for ask in state["asks"]]}
-        if values.get("min_feasible") is None:  # begun when there was no such choice
-            values["min_feasible"] = MIN_FEASIBLE
-        return cls(**values)
+        return cls(**{**state, "asks": [Ask(**ask) for ask in state["asks"]]})

@@ -102,10 +102,10 @@ class ContextState:
             searched=state["searched"],
             campaign=None if campaign is None else Campaign.load(campaign),
             promised={
-                cid: Promise(gain, reference, Kind(kind), *against)
-                for cid, (gain, reference, kind, *against) in state["promised"].items()
+                cid: Promise(gain, reference, Kind(kind), against)
+                for cid, (gain, reference, kind, against) in state["promised"].items()
             },
-            renamed=state.get("renamed", {}),
+            renamed=state["renamed"],
             declined=state["declined"],
             watched=Here.load(state["watched"]),
         )

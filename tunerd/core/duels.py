@@ -184,12 +184,3 @@ class Doubt:
         """Whether the former one is no longer as fast as it was."""
         fallen = FALLEN * self.noise / math.sqrt(len(self.scores))
         return self.level_now < self.level - fallen
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Doubt":
-        """Build from ``asdict``; older states have the sum of the scores."""
-        known = dict(state)
-        if runs := known.pop("runs", 0):
-            known["scores"] = [known["total"] / runs] * min(runs, MOST_LOOKS)
-        known.pop("total", None)
-        return cls(**known)

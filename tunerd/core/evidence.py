@@ -290,7 +290,7 @@ class Evidence:
         evidence = cls()
         evidence.jobs = state["jobs"]
         evidence.apart = list(state["apart"])
-        evidence.begun = [(since, moved) for since, moved in state.get("begun", [])]  # older: none
+        evidence.begun = [(since, moved) for since, moved in state["begun"]]
         evidence.trials = {key: _trial(trial) for key, trial in state["trials"].items()}
         return evidence
 

@@ -426,7 +426,7 @@ class Introduction:
                 "duels": {cid: Duel.load(one) for cid, one in state["duels"].items()},
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else Probation(**probation),
-                "doubt": None if doubt is None else Doubt.load(doubt),
+                "doubt": None if doubt is None else Doubt(**doubt),
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),

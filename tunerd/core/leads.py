@@ -134,10 +134,10 @@ class Leads:
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Leads":
-        """Build from the state of an introduction; older ones have less in it."""
-        untested = state.get("untested")
+        """Build from the state of an introduction."""
+        untested = state["untested"]
         return cls(
             state["ahead"],
-            dict(state.get("leads", {})),
+            dict(state["leads"]),
             None if untested is None else Untested(**{**untested, "runs": dict(untested["runs"])}),
         )

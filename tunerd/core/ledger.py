@@ -36,9 +36,9 @@ def _entered(state: ContextState, one: Judged) -> Judged:
     introduction, outcome = state.introduction, one.outcome
     promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
     promised = None
-    if promise is not None and promise.gain is not None:
-        stands = promise.stands(outcome.config_id, introduction.incumbent)
-        promised = _short(promise.gain) if stands else None
+    # How far a job is ahead of another incumbent tells nothing of what was promised against one.
+    if promise and promise.gain is not None and promise.against == introduction.incumbent:
+        promised = _short(promise.gain)
     # A job may have been launched under an earlier incumbent, or name advice that never was.
     ahead = introduction.leads.of(outcome.config_id, introduction.incumbent)
     lead = None

@@ -39,15 +39,8 @@ class Promise:
     kind: Kind
     """Candidates that explore promise nothing; what was predicted of them is compared all the
     same."""
-    against: str | None = None
-    """That incumbent's candidate id; None in older states."""
-
-    def stands(self, candidate_id: str, incumbent: str | None) -> bool:
-        """Whether how far a job is ahead of the present incumbent tells of it: not of a candidate
-        that is the incumbent by now, nor where another one is."""
-        if self.against is None:
-            return candidate_id != incumbent
-        return self.against == incumbent
+    against: str
+    """That incumbent's candidate id."""
 
 
 def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[str, Promise]:
