@@ -52,7 +52,7 @@ class ContextState:
 
     @property
     def alive_at(self) -> datetime | None:
-        """When somebody last cared about it."""
+        """When a job, an import or a request last named it; None where none has yet."""
         moments = (self.last_job_at, self.imported_at, self.asked_at)
         return max((at for at in moments if at is not None), default=None)
 

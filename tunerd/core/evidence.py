@@ -263,7 +263,8 @@ class Evidence:
 
     def usual(self, wanted: Mapping[str, Value]) -> dict[str, Value] | None:
         """The configuration that unasked jobs most often use, among those that agree with
-        ``wanted``; it completes a baseline that names only some parameters."""
+        ``wanted``; it completes a baseline that names only some parameters. None where none
+        agrees."""
         fitting = [
             trial
             for trial in self.trials.values()

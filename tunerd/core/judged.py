@@ -336,7 +336,8 @@ class _Seen:
         )
 
     def targets(self, i: int, key: str) -> tuple[Target | None, Target | None]:
-        """What was expected of the incumbent and of the first candidate in a job's context."""
+        """What was expected of the incumbent and of the first candidate in the context of job
+        ``i``; None for what there is not."""
         offer, whose = self.offers[key], key if self.single else i
         if offer is None:
             return None, None

@@ -275,7 +275,7 @@ class Survey:
     @property
     def outside(self) -> Rival | None:
         """The best that ran here more than once and does not lie in the study's space: it can
-        neither lead nor be recommended."""
+        neither lead nor be recommended. None where there is none."""
         least, noise = self.study.min_feasible, self.state.evidence.noise(self.unit)
         found = [
             Rival(cid, trial, Estimate(trial.mean, noise / trial.sureness**0.5), 1.0)
@@ -311,7 +311,8 @@ class Survey:
         return stated, False
 
     def wanted(self, prospects: Sequence[Prospect], rng: np.random.Generator) -> Wanted | None:
-        """What the context's campaign still asks for; its next round begins when one is done."""
+        """What the context's campaign still asks for, None where it has none or is over; its next
+        round begins when one is done."""
         campaign = self.state.campaign
         if campaign is None:
             return None

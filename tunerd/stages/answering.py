@@ -47,7 +47,8 @@ def answer_requests(
 def compute_answer(
     books: Books, store: Store, context: Mapping[str, Value], now: datetime
 ) -> tuple[Recommendation | None, str]:
-    """What would be answered now, and why; nothing is written. The books are of no use afterwards.
+    """What would be answered now (None: nothing), and why. Nothing is written; the books are of no
+    use afterwards.
 
     Raises:
         NothingFeasibleError: the constraints rule out everything in this context.

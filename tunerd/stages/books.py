@@ -443,7 +443,7 @@ class Books:
         self.obeyed = True
 
     def held(self, one: Recommendation) -> str | None:
-        """Why the operators' orders forbid to say something."""
+        """Why the operators' orders forbid to say something; None when none does."""
         if paused := self.paused(one.context_key):
             return paused
         broken = self.tuner.orders.broken_by(one)

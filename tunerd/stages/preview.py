@@ -128,7 +128,8 @@ class _View:
         return f"none of its jobs has a usable {self.study.objective.metric}"
 
     def best(self, key: str) -> str | None:
-        """The configuration in the space that would be elected by the evidence alone."""
+        """Candidate id of the configuration in the space that the evidence alone would elect; None
+        where nothing in the space runs."""
         inside = [
             (name, trial)
             for name, trial in self.evidence[key].measured()

@@ -174,7 +174,9 @@ class Tune:
         if books is None or books.generation != row.generation:
             self._load(row)
             return True
-        asked = self.store.requests(row.name, limit=ANSWER_MOST) if self._is_asked(row) else []
+        asked = (
+            self.store.requests(row.name, limit=ANSWER_MOST) if row.name in self._waiting else []
+        )
         # Who asks does not wait until a backlog is learned; but it is learned all the same.
         books.put_off = bool(asked) and not books.put_off
         observations = [] if books.put_off else self._unlearned(row, books)
@@ -260,9 +262,6 @@ class Tune:
     def _active(self, books: Books) -> list[str]:
         within = timedelta(days=self.settings.active_days)
         return books.tuner.active(self.now(), within, self.settings.max_contexts)
-
-    def _is_asked(self, row: StudyRow) -> bool:
-        return row.name in self._waiting
 
     def _take_up(self, asked: Sequence[RequestRow], books: Books, changes: Changes) -> None:
         """Make the contexts of requests active, and say which of them are to be searched."""
@@ -440,7 +439,7 @@ class Tune:
     def _take(self, study: str) -> int:
         """Take over the lease. One daemon at a time holds the store (``Store.guard``), so
         whoever has the lease is a process of ours that died or is about to; the new epoch keeps
-        it from writing. Waiting for its expiry belongs to several instances, a later issue."""
+        it from writing. Waiting for its expiry belongs to several instances, which are missing."""
         name = study_lease(study)
         with self.store.transaction() as tx:
             for lease in tx.leases():

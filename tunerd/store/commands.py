@@ -45,7 +45,7 @@ class CommandReads(Reads):
             return list(map(_command, connection.execute(statement)))
 
     def command(self, number: int) -> Command | None:
-        """One command."""
+        """One command; None where there is none of this number."""
         statement = sa.select(commands).where(commands.c.id == number)
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()

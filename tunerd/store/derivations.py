@@ -40,7 +40,7 @@ class DerivationReads(Reads):
     """Finding them."""
 
     def derivation(self, recommendation_id: str) -> Derivation | None:
-        """Of one recommendation of any study."""
+        """Of one recommendation of any study; None where it was not kept."""
         statement = sa.select(derivations).where(
             derivations.c.recommendation_id == recommendation_id
         )

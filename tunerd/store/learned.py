@@ -98,7 +98,7 @@ class LearnedReads(Reads):
     """Recovering."""
 
     def study_state(self, study: str) -> StudyState | None:
-        """What was saved last."""
+        """What was saved last; None before the first step."""
         statement = sa.select(study_states).where(study_states.c.study == study)
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()

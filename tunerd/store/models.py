@@ -37,7 +37,7 @@ class ModelVersion:
 
 
 def serving(versions: Iterable[ModelVersion]) -> ModelVersion | None:
-    """The one that serves, of versions newest first."""
+    """The one that serves, of versions newest first; None where none took over."""
     return next((one for one in versions if one.took_over), None)
 
 

@@ -69,7 +69,7 @@ class RecommendationReads(Reads):
     """Asking for recommendations."""
 
     def recommendation(self, study: str, context_key: str) -> RecommendationRow | None:
-        """The newest revision for a context key."""
+        """The newest revision for a context key; None before the first."""
         statement = sa.select(recommendations).where(
             recommendations.c.study == study,
             recommendations.c.context_id == context_id(context_key),

@@ -66,7 +66,7 @@ class RequestReads(Reads):
             return {row.study: row.waiting for row in connection.execute(statement)}
 
     def request(self, number: int) -> RequestRow | None:
-        """One request."""
+        """One request; None where there is none of this number."""
         statement = sa.select(requests).where(requests.c.id == number)
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()

@@ -64,13 +64,13 @@ class StudyReads(Reads):
             return list(map(_study, rows))
 
     def study(self, name: str) -> StudyRow | None:
-        """One study."""
+        """One study; None where there is none of this name."""
         with self._reading() as connection:
             row = connection.execute(sa.select(studies).where(studies.c.name == name)).one_or_none()
             return None if row is None else _study(row)
 
     def generation(self, study: str, number: int | None = None) -> Generation | None:
-        """A generation of a study; the current one by default."""
+        """A generation of a study, the current one by default; None where there is none."""
         wanted: sa.ColumnElement[bool] = generations.c.generation == number
         if number is None:
             wanted = generations.c.generation == studies.c.generation

@@ -51,7 +51,8 @@ def from_json(text: str) -> Any:
 
 
 def text_problem(texts: Iterable[str]) -> str | None:
-    """What keeps one of these texts out of a text column (PostgreSQL's; SQLite would take it)."""
+    """What keeps one of these texts out of a text column (PostgreSQL's; SQLite would take it); None
+    when nothing does."""
     whole = "".join(texts)
     if "\0" in whole:
         return "holds a NUL character, which no text column can keep"

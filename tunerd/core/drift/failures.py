@@ -114,7 +114,8 @@ def _gain(chance: float, raised: float, *, failed: bool) -> float:
 
 
 def more_fail(came: Iterable[Came]) -> float | None:
-    """By how much the share of jobs that failed is above what was to be expected."""
+    """By how much the share of jobs that failed is above what was to be expected, -1 to 1; None
+    without jobs."""
     above = [one.failed - one.chance for one in came]
     return fmean(above) if above else None
 

@@ -97,7 +97,8 @@ class _Shares:
             self.before = [jobs * keep for jobs in self.before]
 
     def new(self, number: int) -> tuple[int, Moment, float] | None:
-        """A value that is new and there to stay."""
+        """A value that is new and there to stay: its code, when it came first, and its share of the
+        jobs since. None where there is none."""
         for code, (jobs, first, sequence, at) in list(self.fresh.items()):
             if number - first > NEW_WITHIN:
                 del self.fresh[code]
@@ -114,7 +115,7 @@ class _Shares:
         return 0.5 * sum(abs(c / n - b / total) for c, b in zip(counts, self.before, strict=True))
 
     def look(self, beyond: float) -> float | None:
-        """The distance where it is one that this feature never showed."""
+        """The distance where it is one that this feature never showed, else None."""
         distance = self.distance()
         looks, mean, variance = self.looks
         if looks >= LOOKS and distance >= LEAST_SHIFT:
@@ -192,7 +193,7 @@ class _Group:
     def see(
         self, values: Mapping[Feature, Value], at: Moment, beyond: float, *, live: bool
     ) -> Shift | None:
-        """Take in a job."""
+        """Take in a job; returns the change that it completes, if any."""
         self.jobs += 1
         self.moments.append(at)
         found: list[Shift] = []

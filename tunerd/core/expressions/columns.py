@@ -91,7 +91,7 @@ def _widened(column: Column) -> Column:
 
 
 def either(*masks: BoolArray | None) -> BoolArray | None:
-    """Return where any mask is true."""
+    """Return where any mask is true; None, which is true nowhere, when all are None."""
     found: BoolArray | None = None
     for mask in masks:
         if mask is not None:
