@@ -18,8 +18,9 @@ from tunerd.core.context import (
     canonical_context_key,
     clean_value,
     value_text,
+    written,
 )
-from tunerd.core.observation import Scalar
+from tunerd.core.observation import Scalar, Value
 from tunerd.core.study import Study, parse_study
 
 VECTORS = Path(__file__).parents[2] / "docs" / "context-key-vectors.json"
@@ -153,3 +154,9 @@ def test_the_end_of_the_floats_has_a_bucket() -> None:
     assert bucket_edge(1.7e308, 10.0) == pytest.approx(1e308)
     assert bucket_edge(5e-324, 2.0) > 0
     assert BucketValue(3, 2.0).value == 3
+
+
+def test_values_are_written_as_orders_take_them() -> None:
+    """``tunerd status`` wrote ``remat=False``, which ``tunerd forbid --set`` refuses."""
+    values: list[Value] = [True, 0.83, 8, "bf16", None, ["a", "a", "b"], [True, True, False]]
+    assert " ".join(map(written, values)) == "true 0.83 8 bf16 ~ a×2,b true×2,false"

@@ -1,6 +1,7 @@
 """What a preview says of a new generation, beside what then comes of it."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -166,7 +167,7 @@ def test_another_goal_makes_other_configurations_the_best(tuning: Tuning) -> Non
     assert [one["context_key"] for one in changes] == [tuning.key(n) for n in choice]
     assert (len(found.incumbents), found.incumbents_stay) == (len(choice), 3 - len(choice))
     for n, one in zip(choice, changes, strict=True):
-        assert one["why"].startswith("best measured is x=")
+        assert re.match(r"best measured is x=\d y=[abc] z=(true|false)$", one["why"])
         x, y, z = (part.partition("=")[2] for part in one["why"].split()[3:])
         best = {"x": int(x), "y": y, "z": z == "True"}
         assert true_speed({"n": n}, best) < true_speed({"n": n}, one["config"])

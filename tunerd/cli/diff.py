@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunerd.cli.options import open_the_store, read_settings
+from tunerd.core.context import written
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
+    from tunerd.core.observation import Value
     from tunerd.core.study import Study
     from tunerd.store import Store
 
@@ -141,5 +143,5 @@ def _jobs(count: int) -> str:
     return f"{count:,} job{'' if count == 1 else 's'}"
 
 
-def _config(config: Mapping[str, object]) -> str:
-    return " ".join(f"{name}={value}" for name, value in config.items())
+def _config(config: Mapping[str, "Value"]) -> str:
+    return " ".join(f"{name}={written(value)}" for name, value in config.items())

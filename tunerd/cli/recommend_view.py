@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.cli.status_view import value_text
+from tunerd.core.context import written
 from tunerd.report.words import plural
 
 __all__ = ["show_recommendation"]
@@ -73,7 +73,7 @@ def _table(said: Mapping[str, Any], unit: str) -> Table:
 
 
 def _config(config: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value_text(value)}" for name, value in config.items())
+    return " ".join(f"{name}={written(value)}" for name, value in config.items())
 
 
 def _band(one: Mapping[str, Any] | None) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 from rich import box
@@ -11,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tunerd.core.context import written
 from tunerd.report.words import plural
 
-__all__ = ["show", "show_commands", "value_text"]
+__all__ = ["show", "show_commands"]
 
 
 OTHER = "_other"
@@ -271,7 +271,7 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     if not candidates:
         return "none"
     best = candidates[0]
-    config = " ".join(f"{name}={value_text(value)}" for name, value in best["config"].items())
+    config = " ".join(f"{name}={written(value)}" for name, value in best["config"].items())
     gain, expected = best.get("gain") or {}, best.get("predicted") or {}
     band = ""
     if expected:
@@ -280,14 +280,6 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     more = f"\nand {len(candidates) - 1} more" if len(candidates) > 1 else ""
     median, low = (_number(gain.get(name), "{:+.1%}") for name in ("median", "low"))
     return f"{best['kind']}, {said}, gain {median} (low {low}){band}\n{config}{more}"
-
-
-def value_text(value: object) -> str:
-    """A list as runs of equal values: FULL_SHARD×6,NO_SHARD×2."""
-    if not isinstance(value, list):
-        return str(value)
-    runs = [(one, len(list(group))) for one, group in groupby(value)]
-    return ",".join(f"{one}×{count}" if count > 1 else str(one) for one, count in runs)
 
 
 def _states(states: Mapping[str, int]) -> str:

@@ -1,18 +1,18 @@
 """The context key: one canonical text for what a job brings and nobody tunes.
 
-Schedulers in any language write the same key (``docs/context-key-vectors.json`` has test
-vectors), so nothing here depends on more than the standard library; :mod:`tunerd.client` imports
-it too.
+Schedulers in any language write the same key: ``docs/context-key-vectors.json`` has test vectors.
+:mod:`tunerd.client`, one file that people copy, writes it with code of its own.
 """
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 from urllib.parse import quote
 
-from tunerd.core.observation import Scalar
+from tunerd.core.observation import Scalar, Value
 
 __all__ = [
     "MISSING",
@@ -23,6 +23,7 @@ __all__ = [
     "canonical_context_key",
     "clean_value",
     "value_text",
+    "written",
 ]
 
 ValueType = Literal["int", "float", "category", "bool"]
@@ -77,6 +78,17 @@ def value_text(value: bool | int | float | str) -> str:
     if isinstance(value, float):
         return "%.6g" % (value or 0.0)
     return str(value)
+
+
+def written(value: Value) -> str:
+    """Write one value as orders take it: true/false, and ``~`` for a missing one; a list as runs of
+    equal values: ``FULL_SHARD×6,NO_SHARD×2``."""
+    if isinstance(value, list):
+        runs = [(written(one), len(list(group))) for one, group in groupby(value)]
+        return ",".join(f"{one}×{count}" if count > 1 else one for one, count in runs)
+    if value is None:
+        return MISSING
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def bucket_edge(value: int | float, factor: float) -> float:

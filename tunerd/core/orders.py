@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tunerd.core.context import MISSING, clean_value
+from tunerd.core.context import clean_value, written
 from tunerd.core.expressions import Expression, Kind, names_in, suggestion
 from tunerd.core.expressions.tree import Call, Compare, Index, Logic, Name, Node, Not
 from tunerd.core.expressions.tree import Literal as Constant
@@ -233,7 +233,7 @@ class Orders:
         if isinstance(position, int) and position >= parameter.repeat:
             return f"{entry}: {parameter.name} has positions 0 to {parameter.repeat - 1}"
         if parameter.index(value) is None:
-            return f"{entry} = {_text(value)} is outside the space: {values_of(parameter)}"
+            return f"{entry} = {written(value)} is outside the space: {values_of(parameter)}"
         return None
 
     def _entry(self, entry: str) -> tuple[Parameter | None, int | str | None]:
@@ -258,7 +258,7 @@ class Orders:
         else:
             parts = [Not(_every([self._node(*item) for item in order.config.items()]), 0)]
         node = _every(parts)
-        text = " and ".join(f"{entry} == {_text(value)}" for entry, value in order.config.items())
+        text = " and ".join(f"{entry} == {written(value)}" for entry, value in order.config.items())
         text = f"not ({text})" if order.kind == "forbid" else text
         return Expression(text, node, Kind("bool"), names_in(node))
 
@@ -293,10 +293,4 @@ def _parts_of(key: str) -> list[str]:
 
 
 def _listed(values: Mapping[str, Scalar]) -> str:
-    return ", ".join(f"{name} = {_text(value)}" for name, value in values.items())
-
-
-def _text(value: Scalar) -> str:
-    return (
-        MISSING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    return ", ".join(f"{name} = {written(value)}" for name, value in values.items())

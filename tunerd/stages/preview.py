@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tunerd.core.context import written
 from tunerd.core.evidence import Evidence, estimates
 from tunerd.core.introduction import elect
 from tunerd.core.observation import Observation, Scalar, Value
@@ -275,7 +276,7 @@ def _incumbents(
         better = f"{new_key} has a better one"
         if best is not None and new_key == key:
             config = after.evidence[key].trials[best].config
-            better = f"best measured is {' '.join(f'{n}={v}' for n, v in config.items())}"
+            better = f"best measured is {' '.join(f'{n}={written(v)}' for n, v in config.items())}"
         trial = before.evidence[key].trials.get(name)
         found.append(
             {
