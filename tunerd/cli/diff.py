@@ -9,6 +9,7 @@ import click
 from tunerd.cli.options import open_the_store, read_settings
 from tunerd.core.context import written
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.report.words import plural
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Value
@@ -96,12 +97,12 @@ def _history(history: Mapping[str, Any]) -> list[str]:
         f"history: {jobs:,} jobs, all learned anew; the configuration of "
         f"{history['known_after']:,} lies in the space, of {history['known_before']:,} does now"
     ]
-    lines += _listed([f"{_jobs(n)} lost: {why}" for why, n in history["lost"].items()])
-    lines += _listed([f"{_jobs(n)} {what}" for what, n in history["jobs_change"].items()])
+    lines += _listed([f"{plural(n, 'job')} lost: {why}" for why, n in history["lost"].items()])
+    lines += _listed([f"{plural(n, 'job')} {what}" for what, n in history["jobs_change"].items()])
     for name, what in (("keys_vanish", "vanish"), ("keys_appear", "appear")):
         keys = history[name]
         lines.append(f"context keys that {what}: {len(keys) or 'none'}")
-        lines += _listed([f"{key}, {_jobs(n)}" for key, n in keys.items()])
+        lines += _listed([f"{key}, {plural(n, 'job')}" for key, n in keys.items()])
     said = history["recommendations"]
     gone = [one for one in said if one["becomes"] == "withdrawn"]
     other = [one for one in said if one["becomes"] == "replaced"]
@@ -121,7 +122,7 @@ def _history(history: Mapping[str, Any]) -> list[str]:
     lines += _listed(
         [
             f"{one['becomes']} in {one['context_key']}: {one['why']} ({_config(one['config'])}, "
-            f"{_jobs(one['jobs'])})"
+            f"{plural(one['jobs'], 'job')})"
             for one in lost
         ]
     )
@@ -137,10 +138,6 @@ def _listed(lines: Sequence[str]) -> list[str]:
     more = len(lines) - LISTED
     shown = [f"  {line}" for line in lines[:LISTED]]
     return [*shown, f"  and {more} more (--json has all)"] if more > 0 else shown
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 def _config(config: Mapping[str, "Value"]) -> str:
