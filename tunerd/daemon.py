@@ -300,6 +300,8 @@ class _Daemon:
         if "ingest" in self.stages:
             away = "ingest" in self.waiting_for
             self.metrics.hear(reports.Lagging(records=None if away else self.ingest.lag()))
+            if self.ingest.overtaken:
+                self.unsure, self.ingest.overtaken = True, False
         if tuner is not None:
             self.metrics.hear(reports.TunerSize(resident_bytes=tuner.resident_bytes))
         try:
@@ -331,8 +333,8 @@ class _Daemon:
             )
 
     def _compare(self, store: Store, stream: Stream) -> None:
-        """After the database was away: it may have failed over to one that lacks transactions. A
-        start says what to do about it."""
+        """After the database was away, or went back: it may have failed over to one that lacks
+        transactions, or been restored. A start says what to do about it."""
         if not self.unsure:
             return
         try:
@@ -341,7 +343,7 @@ class _Daemon:
             return  # the stages say what is wrong
         self.unsure = False
         if problem:
-            self.log.error("the store lost what it knew while it was away", problem=problem)
+            self.log.error("the store lost what it knew", problem=problem)
             self.crashed = True
             self.stop.set()
 

@@ -71,28 +71,45 @@ def test_a_restored_store_goes_on_above_what_was_published(
     assert daemon.stop()[0] == 0
 
 
-def test_a_failover_to_a_database_that_lacks_transactions_is_noticed(
-    tmp_path: Path, postgres_url: str
+def lose(url: str, *statements: str) -> None:
+    """Change the store as somebody else."""
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("how", ["failover", "restore"])
+def test_a_store_that_goes_back_under_a_daemon_is_noticed(
+    tmp_path: Path, request: pytest.FixtureRequest, how: str
 ) -> None:
-    daemon = Daemon(tmp_path, settings=f'[store]\nurl = "{postgres_url}"')
+    """By the connection that broke, or by the positions in the stream."""
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    if how == "failover":
+        url = request.getfixturevalue("postgres_url")
+    daemon = Daemon(tmp_path, settings=f'[store]\nurl = "{url}"')
     try:
         daemon.start()
         assert daemon.process is not None
         daemon.send(events(40))
-        with open_store(postgres_url) as store:
+        with open_store(url) as store:
             daemon.until(
                 lambda: bool(store.recommendations("toy")) and not store.outbox_depths(), "advice"
             )
-        engine = sa.create_engine(postgres_url)
-        with engine.begin() as connection:
-            connection.exec_driver_sql("UPDATE recommendations SET revision = revision - 1")
-            connection.exec_driver_sql(
+        before = "UPDATE recommendations SET revision = revision - 1"
+        if how == "failover":
+            lose(
+                url,
+                before,
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
-                "pg_backend_pid() AND datname = current_database() AND application_name = 'tunerd'"
+                "pg_backend_pid() AND datname = current_database() AND application_name = 'tunerd'",
             )
-        engine.dispose()
+        else:
+            lose(url, before, "UPDATE positions SET next_offset = 0, fingerprint = ''")
+            daemon.send(events(1, first=41))
         assert daemon.process.wait(PATIENCE_S) == 1
-        (line,) = daemon.lines("the store lost what it knew while it was away")
+        (line,) = daemon.lines("the store lost what it knew")
         assert "`tunerd recover` takes them up" in line["problem"]
         assert daemon.run()[0] == 2
     finally:

@@ -72,6 +72,9 @@ class Ingest:
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Monotonic seconds."""
+    overtaken: bool = False
+    """Whether the store had another position than this reader left there: another instance went on,
+    or the store went back. For whoever looks, and resets it."""
     name: str = "ingest"
     _source: Source | None = None
     _positions: dict[Place, Position] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class Ingest:
         except LostPartitionError:
             # Another instance moved on in one of our partitions: read again from what is stored.
             self._unsaved = None
+            self.overtaken = True
             self._source.reset()
             return True
         self._unsaved = None
