@@ -62,3 +62,9 @@ def test_exit_codes_mean_what_the_unit_says() -> None:
 def test_a_broker_that_is_away_at_the_start_is_waited_for_without_end() -> None:
     """The daemon then ends within seconds, with 1: any limit is reached while a broker boots."""
     assert "StartLimitIntervalSec=0\n" in UNIT.read_text()
+
+
+def test_it_starts_when_the_clock_is_set() -> None:
+    for key in ("Wants", "After"):
+        (line,) = re.findall(rf"^{key}=(.*)$", UNIT.read_text(), re.M)
+        assert "time-sync.target" in line.split()
