@@ -172,5 +172,7 @@ def test_of_hundreds_of_comparisons_luck_is_not_taken_for_a_difference() -> None
     assert any(one.worse for one in luck)
     assert not any(found_worse(luck))
     real = [against_nothing(-4.0) for _ in range(5)]
-    assert found_worse([*luck, *real]) == [False] * 200 + [True] * 5
+    found = found_worse([*luck, *real])
+    assert all(found[200:])
+    assert sum(found[:200]) <= 1, "of what is found one in twenty may be luck"
     assert found_worse([]) == []
