@@ -35,7 +35,7 @@ from tunerd.store import (
 
 __all__ = ["LAYOUT", "Books", "Changes"]
 
-LAYOUT = 16
+LAYOUT = 17
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 STEPS_PER_CHECKPOINT = 25

@@ -52,3 +52,16 @@ def test_a_classifier_may_be_off_in_a_whole_context_and_explains_part_of_what_is
     assert 0.7 < far < 0.9  # … says little of what is far away …
     assert failed(12, classified=True)[1] < 0.65  # … twelve much more
     assert failed(12, classified=False)[1] == pytest.approx(0.9)
+
+
+def test_what_failed_itself_is_believed_less_than_what_is_as_good_as_the_same() -> None:
+    rng, found = np.random.default_rng(0), Tried()
+    points = rng.normal(size=(60, 8)).astype(np.float32)
+    for point in points:
+        found.add(point.tobytes(), ran=False, firm=True)
+    itself = points.astype(np.float64)
+    beside = itself + 1e-3
+    said, said_beside = (
+        found.correct(asked, np.full(60, 0.9), 0.9, classified=False) for asked in (itself, beside)
+    )
+    assert (said < said_beside - 0.01).all()

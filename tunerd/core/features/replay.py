@@ -114,7 +114,8 @@ class Replay:
         so that an import of more than those is all that is recent until jobs come again."""
         newest = list(self._newest)
         if len(newest) > count:
-            last = np.argsort([_finished(kept) for kept in newest], kind="stable")[-count:]
+            ended = np.array([row[-1] for _, row, _ in newest])
+            last = np.argsort(ended, kind="stable")[-count:]
             newest = [newest[i] for i in np.sort(last).tolist()]
         return _unpack(newest)
 

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
-from tunerd.core.arrays import FloatArray, jobs_of
+from tunerd.core.arrays import FloatArray, IntArray, jobs_of
 
 __all__ = ["LEAST", "Record", "pooled", "weights_of"]
 
@@ -105,9 +105,10 @@ def weights_of(record: Record, prior: FloatArray) -> FloatArray:
         found[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
         return found
     counts = record.told
-    off = _within(record.mean - record.score[:, None], record.keys, counts)
-    size = _within(record.score[:, None], record.keys, counts)[:, 0]
-    off = off / _scale(size, record.keys, counts)[:, None]
+    _, group = np.unique(np.array(record.keys), return_inverse=True)
+    off = _within(record.mean - record.score[:, None], group, counts)
+    size = _within(record.score[:, None], group, counts)[:, 0]
+    off = off / _scale(size, group, counts)[:, None]
     off = off.clip(-WILD, WILD) * np.sqrt(counts)[:, None]
     squares = off.T @ off
     typical = max(float(np.median(np.diag(squares))), 1e-12)
@@ -133,10 +134,9 @@ def pooled(
     return together, np.exp(0.5 * (weight * np.log(np.maximum(off, 1e-24))).sum(axis=1))
 
 
-def _within(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> FloatArray:
+def _within(values: FloatArray, group: IntArray, counts: FloatArray) -> FloatArray:
     """(n, M) values less the mean of their context, drawn to 0: a job that is alone in its context
     keeps half of its own."""
-    _, group = np.unique(np.array(keys), return_inverse=True)
     count = np.bincount(group, counts)
     centred = np.empty_like(values)
     for m in range(values.shape[1]):
@@ -145,10 +145,9 @@ def _within(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> Floa
     return centred
 
 
-def _scale(size: FloatArray, keys: Sequence[str], counts: FloatArray) -> FloatArray:
+def _scale(size: FloatArray, group: IntArray, counts: FloatArray) -> FloatArray:
     """(n,) how far the scores of each job's context lie apart: a context in which everything
     matters more is not worth more."""
-    _, group = np.unique(np.array(keys), return_inverse=True)
     squares = counts * size**2
     overall = float(np.mean(squares) / np.mean(counts))
     count = np.bincount(group, counts)

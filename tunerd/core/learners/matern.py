@@ -7,23 +7,24 @@ Gaussian Processes for Machine Learning, 2006: equation 4.17.
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import Array, FloatArray
 
 __all__ = ["matern", "sloped", "squares"]
 
 ROOT5 = float(np.sqrt(5.0))
 
 
-def squares(A: FloatArray, B: FloatArray) -> FloatArray:
-    """(n, d) and (m, d), in units of the lengths → (n, m) squared distances."""
-    one, other = np.ones((len(A), 1)), np.ones((len(B), 1))
+def squares(A: Array, B: Array) -> Array:
+    """(n, d) and (m, d), in units of the lengths → (n, m) squared distances, in the precision of
+    both."""
+    one, other = np.ones((len(A), 1), A.dtype), np.ones((len(B), 1), B.dtype)
     long = np.concatenate([-2.0 * A, (A**2).sum(axis=1, keepdims=True), one], axis=1)
     tall = np.concatenate([B, other, (B**2).sum(axis=1, keepdims=True)], axis=1)
-    found: FloatArray = long @ tall.T
+    found: Array = long @ tall.T
     return np.maximum(found, 0.0, out=found)
 
 
-def matern(apart: FloatArray) -> FloatArray:
+def matern(apart: Array) -> Array:
     """Of squared distances, which are overwritten: (1 + √5 r + 5/3 r²) e^(-√5 r)."""
     apart *= 5.0
     r = np.sqrt(apart)

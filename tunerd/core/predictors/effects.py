@@ -200,8 +200,6 @@ def _few(place: IntArray) -> IntArray:
 
 def _names(X: FloatArray) -> Words:
     """(n, F) → (n,) one number per configuration: of a million, two share one in 10^-7 of cases."""
-    bits = np.ascontiguousarray(np.where(np.isnan(X), np.nan, X + 0.0).T).view(np.uint64)
-    found = np.zeros(len(X), np.uint64)
-    for column in bits:
-        found = stirred(found ^ column)
-    return found
+    bits = np.where(np.isnan(X), np.nan, X + 0.0).view(np.uint64)
+    places = stirred(np.arange(X.shape[1], dtype=np.uint64))
+    return np.asarray(stirred(bits ^ places).sum(axis=1, dtype=np.uint64), np.uint64)
