@@ -1,6 +1,6 @@
 """The arrays that rooms of the core hand each other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = [
     "Words",
     "jobs_of",
     "names_of",
+    "numbered",
     "places_of",
     "shuffled",
     "stirred",
@@ -42,6 +43,12 @@ def places_of(keys: Iterable[str]) -> dict[str, IntArray]:
     for i, key in enumerate(keys):
         places.setdefault(key, []).append(i)
     return {key: np.array(where, np.int64) for key, where in places.items()}
+
+
+def numbered(keys: Sequence[str]) -> IntArray:
+    """(n,) the number of each key, in the order in which keys first come."""
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
 
 
 def jobs_of(counts: FloatArray) -> float:

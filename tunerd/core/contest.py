@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray, places_of
 from tunerd.core.bands import HALF
 from tunerd.core.scores import kendall, within_contexts
 
@@ -114,9 +114,7 @@ def _ranks_better(
     """By how much ``new`` orders more of the pairs within contexts rightly, from -2 to 2, and the
     standard error of that by leaving out one job at a time. Zeros without pairs."""
     gained, pairs = np.zeros(len(actual)), np.zeros(len(actual))
-    names = np.unique(np.array(keys), return_inverse=True)[1]
-    for name in range(names.max() + 1):
-        at = np.flatnonzero(names == name)
+    for at in places_of(keys).values():
         truth = _order(actual[at])
         gained[at] = (truth * (_order(new[at]) - _order(old[at]))).sum(axis=1)
         pairs[at] = np.abs(truth).sum(axis=1)

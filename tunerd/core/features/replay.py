@@ -11,6 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,9 +25,6 @@ LATEST = 2_000
 SAMPLED = 18_000
 """Older ones kept. With LATEST 20,000 rows: a full fit of four members takes seconds, in the
 background; prediction gains little from more."""
-
-_Kept = tuple[int, FloatArray, str]
-"""Sequence, packed row, context key."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,14 @@ def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) ->
     return np.concatenate([older, newest])
 
 
+class _Kept(NamedTuple):
+    sequence: int
+    row: FloatArray
+    """All that is a number, side by side."""
+    context_key: str
+    finished: float
+
+
 class Replay:
     """The sample of :func:`sequences_at`, kept up to date in memory."""
 
@@ -80,19 +86,20 @@ class Replay:
     def add(self, rows: Rows, sequences: IntArray, finished: FloatArray) -> None:
         """Add rows in the order of their sequences, which continue those added before."""
         packed = np.column_stack(
-            [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, rows.margin, finished]
+            [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, rows.margin]
         )
         if self._now is not None and len(finished):
             self._now = max(self._now, float(finished.max())) if len(self) else None
-        for i, (sequence, key) in enumerate(zip(sequences.tolist(), rows.context_key, strict=True)):
+        told = zip(sequences.tolist(), packed, rows.context_key, finished.tolist(), strict=True)
+        for sequence, row, key, ended in told:
             # A copy of its own: a view would keep the whole batch in memory for one row.
-            self._newest.append((sequence, packed[i].copy(), key))
+            self._newest.append(_Kept(sequence, row.copy(), key, ended))
         leaving = [self._newest.popleft() for _ in range(len(self._newest) - self._latest)]
-        hashes = _hash(np.array([kept[0] for kept in leaving], dtype=np.int64))
+        hashes = _hash(np.array([kept.sequence for kept in leaving], dtype=np.int64))
         for place, kept in zip(hashes.tolist(), leaving, strict=True):
             if len(self._older) < self._sampled:
                 heapq.heappush(self._older, (-place, kept))
-            elif _finished(heapq.heappushpop(self._older, (-place, kept))[1]) == self._now:
+            elif heapq.heappushpop(self._older, (-place, kept))[1].finished == self._now:
                 self._now = None
 
     @property
@@ -101,12 +108,12 @@ class Replay:
         recovery. 0 without any."""
         if self._now is None:
             kept = [*self._newest, *(kept for _, kept in self._older)]
-            self._now = max(map(_finished, kept), default=0.0)
+            self._now = max((one.finished for one in kept), default=0.0)
         return self._now
 
     def sample(self) -> Sample:
         """Everything kept, in order of sequence. A copy: safe to hand to another thread."""
-        older = sorted((kept for _, kept in self._older), key=lambda kept: kept[0])
+        older = sorted((kept for _, kept in self._older), key=lambda kept: kept.sequence)
         return _unpack([*older, *self._newest])
 
     def recent(self, count: int) -> Sample:
@@ -114,35 +121,31 @@ class Replay:
         so that an import of more than those is all that is recent until jobs come again."""
         newest = list(self._newest)
         if len(newest) > count:
-            ended = np.array([row[-1] for _, row, _ in newest])
+            ended = np.array([kept.finished for kept in newest])
             last = np.argsort(ended, kind="stable")[-count:]
             newest = [newest[i] for i in np.sort(last).tolist()]
         return _unpack(newest)
 
     def since(self, sequence: int) -> Sample:
         """Rows above ``sequence``, as far as they are among the latest."""
-        return _unpack([kept for kept in self._newest if kept[0] > sequence])
-
-
-def _finished(kept: _Kept) -> float:
-    return float(kept[1][-1])
+        return _unpack([kept for kept in self._newest if kept.sequence > sequence])
 
 
 def _unpack(kept: Sequence[_Kept]) -> Sample:
     if not kept:
         return Sample(Rows.empty(), np.empty(0, np.int64), np.empty(0))
-    packed = np.stack([row for _, row, _ in kept])
+    sequences, packed, keys, finished = zip(*kept, strict=True)
+    packed = np.stack(packed)
     rows = Rows(
-        X=np.ascontiguousarray(packed[:, :-6]),
-        score=packed[:, -6].copy(),
-        ran=packed[:, -5].copy(),
-        ran_weight=packed[:, -4].copy(),
-        context_key=tuple(key for _, _, key in kept),
-        weight=packed[:, -3].copy(),
-        margin=packed[:, -2].copy(),
+        X=np.ascontiguousarray(packed[:, :-5]),
+        score=packed[:, -5].copy(),
+        ran=packed[:, -4].copy(),
+        ran_weight=packed[:, -3].copy(),
+        context_key=keys,
+        weight=packed[:, -2].copy(),
+        margin=packed[:, -1].copy(),
     )
-    sequences = np.array([sequence for sequence, _, _ in kept], dtype=np.int64)
-    return Sample(rows, sequences, packed[:, -1].copy())
+    return Sample(rows, np.array(sequences, dtype=np.int64), np.array(finished))
 
 
 def _hash(sequences: IntArray) -> IntArray:

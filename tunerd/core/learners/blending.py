@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
-from tunerd.core.arrays import FloatArray, IntArray, jobs_of
+from tunerd.core.arrays import FloatArray, IntArray, jobs_of, numbered
 
 __all__ = ["LEAST", "Record", "pooled", "weights_of"]
 
@@ -105,7 +105,7 @@ def weights_of(record: Record, prior: FloatArray) -> FloatArray:
         found[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
         return found
     counts = record.told
-    _, group = np.unique(np.array(record.keys), return_inverse=True)
+    group = numbered(record.keys)
     off = _within(record.mean - record.score[:, None], group, counts)
     size = _within(record.score[:, None], group, counts)[:, 0]
     off = off / _scale(size, group, counts)[:, None]

@@ -60,7 +60,6 @@ LEAST_LUCK = 1e-9
 SAME = 1e-9
 """Squared distance below which two configurations are one."""
 
-SUMS = ("yes", "no", "weak")
 Singles = NDArray[np.float32]
 
 
@@ -162,7 +161,7 @@ class Tried:
         if known is None or known[0] != classified or not np.array_equal(known[1], expected):
             tried = self.outcomes.values()
             points = np.frombuffer(b"".join(self.outcomes), np.float32).reshape(len(tried), -1)
-            yes, no, weak = (np.array([getattr(o, w) for o in tried]) for w in SUMS)
+            yes, no, weak = np.array([(o.yes, o.no, o.weak) for o in tried]).T
             if weak.any():
                 no += weak * self._blamed(tried)
             K = _alike(squares(points, points), classified)
