@@ -134,8 +134,8 @@ class Replay:
 def _unpack(kept: Sequence[_Kept]) -> Sample:
     if not kept:
         return Sample(Rows.empty(), np.empty(0, np.int64), np.empty(0))
-    sequences, packed, keys, finished = zip(*kept, strict=True)
-    packed = np.stack(packed)
+    sequences, numbers, keys, finished = zip(*kept, strict=True)
+    packed = np.stack(numbers)
     rows = Rows(
         X=np.ascontiguousarray(packed[:, :-5]),
         score=packed[:, -5].copy(),

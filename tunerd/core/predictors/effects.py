@@ -135,9 +135,11 @@ class Effects:
             names = _names(X[:, self.columns])
             place = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
             known = np.flatnonzero(self.names[place] == names)
-            where = self.design(X[np.ix_(known, self.around)]) / self.unit
-            total, count = self._gathered(place[known], where, self.fall, None, self.rest[:, None])
-            found[known], wider[known] = total / (count + self.drawn), 1.0
+            if len(known):
+                where = self.design(X[np.ix_(known, self.around)]) / self.unit
+                rest = self.rest[:, None]
+                total, count = self._gathered(place[known], where, self.fall, None, rest)
+                found[known], wider[known] = total / (count + self.drawn), 1.0
         return found, wider
 
     def _gathered(

@@ -157,10 +157,10 @@ class OnlinePredictor(Predictor, Generic[B]):
         rows, recent = scored(rows), scored(recent)
         if len(rows) == 0:
             return
-        prediction = self.predict(rows)
+        prediction, members = self._said(rows)
         errors = np.abs(rows.score - prediction.mean) / prediction.spread
         self._noise = follow_errors(self._noise, errors, rows.counts)
-        rest = rows.score - self._members(rows.X).mean(axis=1)
+        rest = rows.score - members.mean(axis=1)
         self._levels.learn(rows.context_key, rest, rows.counts)
         self._base = self._base.learned(rows, recent)
         self._correction = None
@@ -171,15 +171,7 @@ class OnlinePredictor(Predictor, Generic[B]):
 
     def predict(self, rows: Rows) -> Prediction:
         """See :meth:`Predictor.predict`."""
-        members, leverage, own = self._base.predict(rows.X)
-        if self._correction is not None:
-            members = members + self._correction.predict(rows.X)
-        level, jobs = self._levels.of(rows.context_key)
-        special, wider = self._effects.of(rows.X)
-        variance = own + self._noise * widening(leverage, jobs) * wider
-        if members.shape[1] > 1:
-            variance = variance + members.var(axis=1, ddof=1)
-        return Prediction(members.mean(axis=1) + level + special, np.sqrt(variance))
+        return self._said(rows)[0]
 
     def means(self, rows: Rows) -> FloatArray:
         """See :meth:`Predictor.means`."""
@@ -188,6 +180,20 @@ class OnlinePredictor(Predictor, Generic[B]):
             members = members + self._correction.predict(rows.X)
         level, _ = self._levels.of(rows.context_key)
         return np.asarray(members.mean(axis=1) + level, np.float64)
+
+    def _said(self, rows: Rows) -> tuple[Prediction, FloatArray]:
+        """The prediction, and of the same rows what :meth:`_members` gives."""
+        members, leverage, own = self._base.predict(rows.X)
+        special, wider = self._effects.of(rows.X)
+        members = members + special[:, None]
+        each = members
+        if self._correction is not None:
+            each = members + self._correction.predict(rows.X)
+        level, jobs = self._levels.of(rows.context_key)
+        variance = own + self._noise * widening(leverage, jobs) * wider
+        if each.shape[1] > 1:
+            variance = variance + each.var(axis=1, ddof=1)
+        return Prediction(each.mean(axis=1) + level, np.sqrt(variance)), members
 
     def _members(self, X: FloatArray) -> FloatArray:
         """(n, members) of all that a context has no part of its own in, but for the correction."""
