@@ -21,7 +21,8 @@ from confluent_kafka import Consumer, Producer
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, percentile, running
 from benchmarks.latency import history
 from tunerd.core.observation import Scalar
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import simulator_for
 

@@ -27,7 +27,7 @@ from benchmarks.streams import AS_CONTEXT, TABLES
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import BAND
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured

@@ -29,7 +29,7 @@ from benchmarks.tables import DATA, read_table
 from tunerd.core.drift.found import Change
 from tunerd.core.features import Rows
 from tunerd.core.scores import kendall
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured

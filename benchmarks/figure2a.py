@@ -23,7 +23,8 @@ from benchmarks.kit import Bars, Daemon, arguments, running
 from tunerd.client import JobReporter, Recommendations
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.cluster import TAUGHT_NOTHING, Cluster, Finished
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for

@@ -34,7 +34,7 @@ from benchmarks.kit import (
 from tests.broken_events import good_event
 from tests.servers import tied
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import shipped_study
 
 STUDY = "llm-pretrain"

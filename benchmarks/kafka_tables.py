@@ -21,7 +21,8 @@ from benchmarks.tables import DATA, Table, read_table
 from benchmarks.witness import read_topic
 from tunerd.client import context_key
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 
 TABLES: dict[str, dict[str, str]] = {

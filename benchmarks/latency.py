@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, Producer
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, percentile, running
 from tunerd.core.observation import Scalar
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import CostSimulator, job_rng, simulator_for
 

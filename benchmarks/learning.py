@@ -24,7 +24,8 @@ import numpy as np
 from benchmarks.kit import Bars, arguments, peak_mib, resident_mib
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.evaluation.own import AtOnce
 from tunerd.simulation.shipped import shipped_study

@@ -31,7 +31,7 @@ from typing import Any
 from benchmarks.kit import Bars, Daemon, arguments
 from tests.servers import tied
 from tests.servers.prometheus import PrometheusServer, QueryError
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.monitoring.alerts import Alert, Times, groups
 from tunerd.monitoring.dashboard import dashboard
 from tunerd.monitoring.rules import rule_file

@@ -35,7 +35,8 @@ from tunerd.core.lifecycle import compose, is_news
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.recommendation import MadeFrom, Recommendation, candidate_id
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.evaluation.own import AtOnce
 from tunerd.events import to_bytes

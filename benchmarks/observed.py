@@ -21,7 +21,8 @@ from tunerd import logs, reports
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.report.compute import compute
 from tunerd.report.gather import gather

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.kit import Bars, arguments
 from benchmarks.peers import forecaster as peer
 from benchmarks.tables import DATA, Table, read_table
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
 from tunerd.evaluation.judging import Truth
 from tunerd.evaluation.own import forecaster

@@ -26,7 +26,8 @@ from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.features.replay import Replay
 from tunerd.core.history import days
 from tunerd.core.model import Model
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.training import GROWTH, RECENT, SMALL, SWAP_AFTER
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured

@@ -27,7 +27,8 @@ from typing import Any
 
 from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.tables.draft import Draft, draft, study_name
 from tunerd.tables.files import open_table
 from tunerd.tables.guess import guess

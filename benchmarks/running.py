@@ -27,7 +27,8 @@ from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.observation import Observation, Status
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.closed_loop import Plan, play
 from tunerd.evaluation.measured import measured
 from tunerd.evaluation.players import Tunerd

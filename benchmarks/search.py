@@ -23,7 +23,8 @@ from tunerd.core.observation import Scalar
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, Found
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.judging import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import job_rng, simulator_for

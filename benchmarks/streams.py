@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import Table, measured
 from tunerd.evaluation.streams import CHANGES, Stream, StreamJob, Traffic, make_stream

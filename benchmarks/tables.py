@@ -29,7 +29,7 @@ from typing import Any
 
 from tunerd.core.expressions import RESERVED
 from tunerd.core.observation import Observation, Scalar
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.tables.files import Row, TableFile, open_table
 from tunerd.tables.mapping import read_observations
 from tunerd.tables.values import status_in, typed

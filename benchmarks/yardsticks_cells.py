@@ -24,7 +24,8 @@ from tunerd import __version__
 from tunerd.core.campaign import MIN_FEASIBLE
 from tunerd.core.observation import Observation
 from tunerd.core.predictors import PREDICTORS as OWN
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
 from tunerd.evaluation.closed_loop import Optimizer, Outcome, Problem, Run, play

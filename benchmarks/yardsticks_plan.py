@@ -18,7 +18,7 @@ from benchmarks.tables import read_table
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.predictors import PREDICTORS as OWN
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.closed_loop import Plan
 
 __all__ = [

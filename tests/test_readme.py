@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.settings import load_settings
 
 ROOT = Path(__file__).parent.parent

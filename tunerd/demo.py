@@ -24,7 +24,8 @@ import numpy as np
 from tunerd.client import Recommendations
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import DemoError
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for

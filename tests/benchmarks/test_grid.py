@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.peers.grid import Grid, as_jobs
 from tunerd.core.observation import Value
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.closed_loop import Problem
 
 STUDY = """

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import kernels
 from benchmarks.tables import read_table
 from tunerd.core.observation import Status
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc): kernels not measured")

@@ -10,7 +10,8 @@ from benchmarks.tables import read_table
 from tests.benchmarks.made_up import NAME, write_table
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS as OWN
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.closed_loop import Outcome, Plan, Problem, play
 from tunerd.evaluation.measured import Table, measured
 from tunerd.evaluation.predicting import checked, stripped

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import public_tables
 from benchmarks.tables import read_table
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 CLOUD = """\
 ,provider,A_family,A_vcpu,B_family,B_vcpu,C_family,C_type,C_vcpu,nodes,workload,target_cost,\

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.tables import read_table
 from tunerd.core.observation import Ran, Status
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 ROWS = """when,GPU type,n,tp size,sum,note,time,outcome
 2024-01-02,H100,8,1,a,x,1.5,good

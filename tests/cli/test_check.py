@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 Tunerd = Callable[..., Said]
 

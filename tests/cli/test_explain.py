@@ -13,7 +13,7 @@ from tests.cli.conftest import Installation, Said
 from tests.cli.learned import Learning
 from tests.core.tuning import TEXT
 from tests.stages.tuning import random_jobs
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 Tunerd = Callable[..., Said]
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import Installation, Said
 from tunerd.core.contexts import ContextState
 from tunerd.core.observation import Observation, Status
 from tunerd.core.request import Answer, Outcome
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.store import ContextRow
 
 Tunerd = Callable[..., Said]

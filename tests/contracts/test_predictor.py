@@ -18,7 +18,7 @@ from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 TOY = study()
 

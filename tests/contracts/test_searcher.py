@@ -13,7 +13,7 @@ from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import SEARCHERS, searcher_class
 from tunerd.core.searchers.base import Budget, Found, Searcher
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 LAYERS = parse_study("""
 schema = 1

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 CONTRACT = parse_study((Path(__file__).parents[1] / "studies" / "contract.toml").read_text())
 CONTEXT: dict[str, Value] = {"model_params": 7e9, "gpu": "H100", "n_gpus": 64, "global_batch": 512}

@@ -5,7 +5,8 @@ import pytest
 
 from tests.core.tuning import TEXT, Inline, changed, job, random_jobs
 from tunerd.core.observation import Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 

@@ -21,7 +21,8 @@ from tunerd.core.context import (
     written,
 )
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 
 VECTORS = Path(__file__).parents[2] / "docs" / "context-key-vectors.json"
 TYPES: tuple[ValueType, ...] = ("int", "float", "category", "bool")

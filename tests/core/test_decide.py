@@ -17,7 +17,8 @@ from tunerd.core.lifecycle import compose, is_news, worth_saying
 from tunerd.core.observation import Ran
 from tunerd.core.prospects import Prospect, Rival, Wanted
 from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes, to_bytes
 
 STUDY = parse_study(

@@ -18,8 +18,9 @@ from tunerd.core.limits import Influence, near, reachable
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
 from tunerd.core.study.parts import LimitOptions
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 

@@ -13,7 +13,7 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import NothingFeasibleError
 
 TOY = study()

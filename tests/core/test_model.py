@@ -13,7 +13,7 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 STUDY = study()
 FEATURES = FeatureMap(STUDY)

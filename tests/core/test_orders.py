@@ -13,7 +13,8 @@ from tunerd.core.decide import Advice
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
 

@@ -14,7 +14,7 @@ from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Value
 from tunerd.core.reach import Reach
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 FEATURES = FeatureMap(study())
 WITH_KINDS = parse_study(TEXT.replace("[context]\n", '[context]\ngpu = { type = "category" }\n'))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.core.reference import UNDEFINED, reference
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import NothingFeasibleError
 
 CONTRACT = (Path(__file__).parents[1] / "studies" / "contract.toml").read_text()

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunerd.core.context import Bucket
 from tunerd.core.observation import Observation, Ran, Status, Value
-from tunerd.core.study import Bucket, Guard, Study, StudyFile, parse_study
-from tunerd.core.study.reference import study_page
+from tunerd.core.study import Guard, Study
+from tunerd.core.study_file import StudyFile, parse_study
+from tunerd.core.study_file.reference import study_page
 from tunerd.errors import MisconfiguredError
 
 CONTRACT = (Path(__file__).parents[1] / "studies" / "contract.toml").read_text()

@@ -8,7 +8,7 @@ from tunerd.core.duels import Doubt, Duel, Probation
 from tunerd.core.history import Regime
 from tunerd.core.introduction import Introduction, Verdict
 from tunerd.core.leads import Leads, Untested
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.core.succession import Succession, campaign_of, introduction_of
 
 BEFORE = parse_study(TEXT)

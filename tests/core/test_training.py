@@ -13,7 +13,8 @@ from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true
 from tunerd.core.history import Regime
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.training import SOON, SWAP_AFTER, Built
 from tunerd.core.tuner import Tuner
 

@@ -20,7 +20,8 @@ from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
 from tunerd.core.recommendation import Candidate, Kind
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError

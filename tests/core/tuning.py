@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tunerd.cli.simulate import simulate
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "tunerd" / "simulation" / "studies"

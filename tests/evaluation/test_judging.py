@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.tuning import job, renamed, study
 from tunerd.core.observation import Observation, Status
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.judging import Judged, Truth, judge
 from tunerd.evaluation.predicting import Foretold, checked, stripped
 

@@ -7,7 +7,7 @@ import pytest
 from tests.core.tuning import job, renamed, study
 from tests.evaluation.loops import STUDY, rows
 from tunerd.core.observation import Status, Value
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.tuning import job, study
 from tests.evaluation.loops import STUDY, rows
 from tunerd.core.observation import Status, Value
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import STUDIES, shipped_study
 
 

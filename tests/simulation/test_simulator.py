@@ -8,7 +8,8 @@ import pytest
 
 from tunerd.core.observation import Status
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import (
     Outcome,

@@ -8,7 +8,8 @@ import pytest
 from tests.simulation.best import climb
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.space import Space
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import job_rng, simulator_for
 from tunerd.simulation.sweep import HAND_SWEEP_JOBS, hand_sweep, random_search

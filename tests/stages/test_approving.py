@@ -13,7 +13,8 @@ from tunerd.cli.explanation import standing
 from tunerd.core.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.report.gather import gather
 from tunerd.stages.deriving import derive

@@ -9,7 +9,8 @@ from tests.stages.tuning import Tuning, job, random_jobs, true_speed
 from tunerd import reports
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.stages.preview import preview
 

@@ -9,7 +9,8 @@ import pytest
 from tests.core.tuning import TEXT, changed
 from tests.stages.tuning import Tuning, random_jobs, true_speed
 from tunerd.core.recommendation import State
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.stages.preview import Preview, preview
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.tables.sketches import SKETCHES, sketched
 from tests.tables.synthetic import MAKERS, make, write
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.tables.draft import draft, study_name
 from tunerd.tables.files import Row, TableFile, open_table

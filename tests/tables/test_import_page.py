@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.tables.files import open_table
 from tunerd.tables.mapping import read_mapping, read_observations
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.core.observation import Observation, Status
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.tables.files import Row, Unreadable, open_table
 from tunerd.tables.mapping import (

@@ -191,7 +191,7 @@ _given: "tuple[Study, Sequence[Observation]]"
 
 def _begin(text: str, observations: "Sequence[Observation]") -> None:
     global _given
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
 
     _given = parse_study(text), observations
 

@@ -112,7 +112,7 @@ def cluster(
 
 
 def _read_study(name: str) -> "Study":
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
     from tunerd.simulation.shipped import STUDIES, shipped_study
 
     if name in STUDIES:

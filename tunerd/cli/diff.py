@@ -49,7 +49,7 @@ def compare(
 
 
 def _against_store(store: "Store", new: "Study") -> dict[str, Any]:
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
 
     generation = store.generation(new.name)
     if generation is None:
@@ -61,7 +61,7 @@ def _against_store(store: "Store", new: "Study") -> dict[str, Any]:
 def _told(store: "Store | None", old: "Study", new: "Study", against: str) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from tunerd.core.study.diff import differences
+    from tunerd.core.study_file.diff import differences
 
     changes = [asdict(change) for change in differences(old, new)]
     is_new = old.content_hash != new.content_hash

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tunerd.cli.options import unknown_study
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import TunerdError
 
 if TYPE_CHECKING:

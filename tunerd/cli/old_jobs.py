@@ -75,7 +75,7 @@ def old_jobs(
 
 
 def _study(name: str, settings: Path | None) -> "Study":
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
     from tunerd.settings import is_there
     from tunerd.settings.studies import load_studies, read_study
 

@@ -104,7 +104,7 @@ def open_the_store(settings: "Settings", *, upgrade: bool = True) -> "Store":
 
 def stored_study(store: "Store", name: str) -> "Study":
     """A study as its current generation has it. Raises :func:`unknown_study`."""
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
 
     generation = store.generation(name)
     if generation is None:

@@ -12,7 +12,7 @@ __all__ = ["schema"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS = {
     "settings": "tunerd.settings:Settings.model_json_schema",
-    "study": "tunerd.core.study:StudyFile.model_json_schema",
+    "study": "tunerd.core.study_file:StudyFile.model_json_schema",
     "job": "tunerd.events.job:job_schema",
     "recommendation": "tunerd.events.recommendation:recommendation_schema",
     "request": "tunerd.events.request:request_schema",
@@ -28,7 +28,7 @@ FILES = {
 """… that give another program's file: its text, or JSON."""
 PAGES = {
     "settings": "tunerd.settings.reference:settings_page",
-    "study": "tunerd.core.study.reference:study_page",
+    "study": "tunerd.core.study_file.reference:study_page",
     "metrics": "tunerd.metrics:metrics_page",
     "dashboard": "tunerd.monitoring.pages:dashboard_page",
     "alerts": "tunerd.monitoring.pages:alerts_page",

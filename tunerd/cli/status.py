@@ -153,7 +153,7 @@ def _orders(
     if not standing or generation is None:
         return []
     from tunerd.core.orders import Order, Orders
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
 
     orders = Orders(parse_study(generation.text), map(Order.load, standing))
     found = []
@@ -177,7 +177,7 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     if not active or generation is None:
         return []
     from tunerd.core.drift.found import Change, Drift, Phase
-    from tunerd.core.study import parse_study
+    from tunerd.core.study_file import parse_study
     from tunerd.events.drift import drift_event
 
     study = parse_study(generation.text)

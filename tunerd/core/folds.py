@@ -14,15 +14,12 @@ is best neither where nothing is known nor where hundreds of jobs are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
 
 __all__ = ["FEW_ROWS", "Fold", "all_but_few", "apart"]
 
@@ -52,7 +49,7 @@ class Fold:
     """All others."""
 
 
-def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
+def apart(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
     """Leave each context out once, where there are several: one kind of them; of the others the
     largest; and the rest. Then leave out rows alone."""
     rng = np.random.default_rng(seed)
@@ -68,7 +65,7 @@ def apart(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
         yield from _fold(turn == fold, frozenset())
 
 
-def all_but_few(rows: Rows, features: "FeatureMap", seed: int) -> Iterator[Fold]:
+def all_but_few(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
     """Leave out most rows of one kind of contexts and of the largest, as it is soon after they were
     new, in one fold: each keeps between 1 and :data:`MOST_KEPT`, 1 or 2 as often as 10 to 20. Where
     there are several contexts and rows enough."""
@@ -96,7 +93,7 @@ def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[Fold]:
 
 
 def _parted(
-    X: FloatArray, size: IntArray, features: "FeatureMap", rng: np.random.Generator
+    X: FloatArray, size: IntArray, features: FeatureMap, rng: np.random.Generator
 ) -> IntArray:
     """(contexts,) the fold that each of some contexts (contexts, F) is left out in."""
     part = np.full(len(X), 2)

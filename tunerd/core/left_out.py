@@ -5,18 +5,13 @@ Part of the rows is left out (:mod:`.folds`), the predictor fitted again without
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, jobs_of, shuffled
 from tunerd.core.bands import HALF, Standing
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.folds import apart
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.predictors.base import Predictor
 
 __all__ = ["LeftOut", "doubted", "left_out"]
 
@@ -92,13 +87,14 @@ def doubted(factor: float, jobs: float) -> float:
 
 
 def left_out(
-    fit: "Callable[[Rows, int], Predictor]",
-    features: "FeatureMap",
+    told: Callable[[Rows, Rows], tuple[FloatArray, FloatArray]],
+    features: FeatureMap,
     rows: Rows,
     seed: int,
 ) -> LeftOut | None:
-    """Leave rows out, fit without them, and ask; None where there are too few. ``fit`` takes rows
-    and a seed. Costs up to five fits on at most :data:`MOST_ROWS` rows."""
+    """Leave rows out, fit without them, and ask; None where there are too few. ``told`` fits on
+    its first rows and returns mean and spread of its second, (n,) each. Costs up to five fits on
+    at most :data:`MOST_ROWS` rows."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
     if len(rows) > MOST_ROWS:
         some = shuffled(np.random.default_rng(seed), rows.counts)[:MOST_ROWS]
@@ -108,12 +104,12 @@ def left_out(
     found: LeftOut | None = None
     for i, fold in enumerate(apart(rows, features, seed)):
         asked, kept = rows.take(fold.held), rows.take(fold.kept)
-        said = fit(kept, seed).predict(asked)
+        mean, spread = told(kept, asked)
         known = np.full(len(asked), not fold.without)
         seen = set(kept.names)
         tried = np.array([name in seen for name in asked.names])
         keys = tuple(f"{i} {key}" for key in asked.context_key)
-        one = LeftOut(keys, said.mean, said.spread, asked.score, known, tried, asked.counts)
+        one = LeftOut(keys, mean, spread, asked.score, known, tried, asked.counts)
         found = one if found is None else found.joined(one)
     return found
 

@@ -7,12 +7,12 @@ pure) while the old one serves.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.bands import Bands, Standing
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.left_out import doubted
 from tunerd.core.pooling import held, pooled
 from tunerd.core.predictors import predictor_class
@@ -20,9 +20,6 @@ from tunerd.core.predictors.base import Predictor
 from tunerd.core.reach import Reach
 from tunerd.core.runs import RunsModel
 from tunerd.core.study import Study
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap, Rows
 
 __all__ = ["Model", "Outlook"]
 
@@ -94,7 +91,7 @@ class Model:
     """What jobs have varied."""
 
     @classmethod
-    def fit(cls, study: Study, features: "FeatureMap", rows: "Rows", at: int) -> "Model":
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, at: int) -> "Model":
         """Fit both from scratch on the replay sample of sequence ``at``."""
         seed = study.predictor.seed
         measured = pooled(rows)
@@ -109,7 +106,7 @@ class Model:
             reach=Reach.of(features, rows),
         )
 
-    def update(self, rows: "Rows", recent: "Rows", at: int) -> None:
+    def update(self, rows: Rows, recent: Rows, at: int) -> None:
         """Learn new rows at constant cost; ``recent`` is the window that includes them. The
         predictor leaves what is faint (:data:`FAINT`) to the next fit; whether a job ran does not
         fade."""
@@ -120,7 +117,7 @@ class Model:
             self.reach.learn(rows)
         self.learned = at
 
-    def outlook(self, rows: "Rows", *, sure: bool = False) -> Outlook:
+    def outlook(self, rows: Rows, *, sure: bool = False) -> Outlook:
         """Predict every row as the model itself sees it. What is said to people and programs is
         :meth:`Outlook.adjusted`. With ``sure`` all of them are taken to run: to say what does takes
         most of the time."""
@@ -146,7 +143,7 @@ class Model:
         return parts | {"at": json.dumps(at).encode()}
 
     @classmethod
-    def load(cls, study: Study, features: "FeatureMap", parts: Mapping[str, bytes]) -> "Model":
+    def load(cls, study: Study, features: FeatureMap, parts: Mapping[str, bytes]) -> "Model":
         """Build from what :meth:`dump` gave.
 
         Raises:
@@ -166,7 +163,7 @@ def _doubted(starts: Mapping[Standing, tuple[float, int]]) -> dict[Standing, tup
     return {standing: (doubted(factor, jobs), jobs) for standing, (factor, jobs) in starts.items()}
 
 
-def _in_full(rows: "Rows") -> "Rows":
+def _in_full(rows: Rows) -> Rows:
     """The rows as none of which has faded."""
     return replace(rows, fading=None)
 

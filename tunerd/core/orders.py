@@ -19,7 +19,7 @@ from tunerd.core.expressions.tree import Literal as Constant
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Constraint, Parameter, Study
-from tunerd.core.study.baselines import values_of
+from tunerd.core.study_file.baselines import values_of
 
 __all__ = ["Order", "Orders"]
 

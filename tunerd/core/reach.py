@@ -13,17 +13,15 @@ numbers tell, and the fewer they are, the less sure that is (Student's t).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.bands import BAND, HALF
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.trend import Trend
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap, Rows
 
 __all__ = ["Reach"]
 
@@ -53,7 +51,7 @@ class Reach:
     what one more does."""
 
     @classmethod
-    def of(cls, features: "FeatureMap", rows: "Rows") -> "Reach":
+    def of(cls, features: FeatureMap, rows: Rows) -> "Reach":
         """What the rows of a fit vary."""
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         scale = float(np.std(rows.score)) if len(rows) else 0.0
@@ -68,7 +66,7 @@ class Reach:
         categorical = frozenset(i for i in only if features.columns[i].categorical)
         return cls(only, categorical, scale, kinds)
 
-    def learn(self, rows: "Rows") -> None:
+    def learn(self, rows: Rows) -> None:
         """A value that has come is no longer beyond."""
         X = rows.X[np.isfinite(rows.score)]
         for i in [i for i, value in self.only.items() if self._away(X[:, i], i, value).any()]:
@@ -76,7 +74,7 @@ class Reach:
         for i, (values, _) in self.kinds.items():
             values.update(X[~np.isnan(X[:, i]), i].tolist())
 
-    def beyond(self, rows: "Rows") -> FloatArray:
+    def beyond(self, rows: Rows) -> FloatArray:
         """(n,) standard deviation of what is not known, in score units; 0 where everything has
         been varied."""
         total = np.zeros(len(rows))
@@ -124,7 +122,7 @@ class Reach:
         return cls(only, frozenset(state["categorical"]), state["scale"], kinds)
 
 
-def _between(features: "FeatureMap", rows: "Rows", column: int, scale: float) -> float:
+def _between(features: FeatureMap, rows: Rows, column: int, scale: float) -> float:
     """How far off one more kind may be: root mean square of how far the mean of each is off when
     it is left out, by a straight line or by the mean of the others, whichever does better; wider
     for being read off few. One kind counts as two that are ``scale`` apart."""

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from tunerd.core.judged import Judged
 from tunerd.core.recommendation import Recommendation
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import TunerdError
 from tunerd.events import from_bytes
 from tunerd.store import RecommendationRow, Store

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, Problem
 
 __all__ = ["load_studies", "read_studies", "read_study"]

@@ -24,7 +24,8 @@ from tunerd.core.observation import Observation
 from tunerd.core.orders import Order, Orders
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.scores import Window
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.training import Training, portions
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError, NothingFeasibleError

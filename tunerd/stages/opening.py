@@ -14,7 +14,8 @@ from tunerd.core.chain import Chain
 from tunerd.core.drift.found import Change, Drift
 from tunerd.core.history import Regime
 from tunerd.core.orders import Order, Orders
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 from tunerd.settings.model import TuneSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.choices import context_table, objective_scale, parameter_table
 from tunerd.tables.devices import lookups

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.study import MappingTable, Study, with_mapping
+from tunerd.core.study import MappingTable, Study
+from tunerd.core.study_file import with_mapping
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events import Limits, Rejection
 from tunerd.events.job import JOB_SCHEMA, read_content

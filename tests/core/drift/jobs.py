@@ -10,7 +10,8 @@ from tunerd.core.drift import Change, Here, Watch
 from tunerd.core.drift.watch import Ran
 from tunerd.core.judged import Judged, Outcome
 from tunerd.core.observation import Status
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 
 __all__ = ["Effect", "Job", "Place", "dumped", "feed", "jobs", "study"]
 

@@ -14,7 +14,8 @@ from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.features import FeatureMap
 from tunerd.core.model import Model
 from tunerd.core.observation import Observation, Value
-from tunerd.core.study import Study, parse_study
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 
 JOBS = random_jobs(200)
 

@@ -15,7 +15,7 @@ from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.predictors.committee import ALONE, KINDS, Committee
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 TOY = study()
 STEPS = parse_study("""

@@ -17,7 +17,7 @@ from tunerd.core.predictors.council import MEMBERS
 from tunerd.core.predictors.effects import MOST, Effects
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 KERNEL = parse_study("""
 schema = 1

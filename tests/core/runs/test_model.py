@@ -14,7 +14,7 @@ from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.evaluation.scores import auc
 
 MIN_FEASIBLE = CONTRACT.min_feasible

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.test_searcher import LAYERS, SPACES, separable
 from tunerd.core.searchers.base import Budget
 from tunerd.core.searchers.optuna import MOST_ASKED, OptunaSearcher
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 
 OPTIONS = replace(LAYERS.search, searcher="optuna")

@@ -11,7 +11,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.searchers import policy
 from tunerd.core.searchers.policy import Policies
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 TIED = Space(
     parse_study("""

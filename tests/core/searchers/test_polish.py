@@ -7,7 +7,7 @@ from tests.contracts.test_searcher import LAYERS, SPACES
 from tests.core.searchers.test_policy import TIED
 from tunerd.core.searchers.polish import ROWS, neighbours
 from tunerd.core.space import Space
-from tunerd.core.study import parse_study
+from tunerd.core.study_file import parse_study
 
 
 @pytest.mark.parametrize("name", sorted(SPACES))

@@ -6,7 +6,6 @@ outside the search space pass through, and a category's unknown value gets a cod
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from tunerd.core.expressions import Column as Values
 from tunerd.core.features.columns import Column, Source, Vocabulary
 from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Ran
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
-    from tunerd.core.study import Derived, Study
+from tunerd.core.space import Space
+from tunerd.core.study import Derived, Study
 
 __all__ = ["Column", "FeatureMap", "Rows"]
 
@@ -46,9 +43,7 @@ class FeatureMap:
     :meth:`dump`.
     """
 
-    def __init__(
-        self, study: "Study", vocabulary: Mapping[str, Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, study: Study, vocabulary: Mapping[str, Sequence[str]] | None = None) -> None:
         self.study = study
         columns: list[Column] = []
         self._sources: list[Source] = []
@@ -106,7 +101,7 @@ class FeatureMap:
             margin=np.array([study.margin(o.metrics) for o in observations], np.float64),
         )
 
-    def candidates(self, space: "Space", codes: Codes) -> Rows:
+    def candidates(self, space: Space, codes: Codes) -> Rows:
         """Turn (n, D) configurations of a space into rows.
 
         They have the ``X`` and ``context_key`` of jobs that ran them, and say nothing of how it
@@ -186,7 +181,7 @@ class FeatureMap:
         return codes
 
 
-def _sources(study: "Study") -> list[Source]:
+def _sources(study: Study) -> list[Source]:
     """Everything that gets columns, in their order; where they begin is not known yet."""
     return [
         *(Source(f.name, "context", f.type, log=f.scale == "log") for f in study.context),
@@ -212,7 +207,7 @@ def _sources(study: "Study") -> list[Source]:
     ]
 
 
-def _derived(derived: "Derived") -> Source:
+def _derived(derived: Derived) -> Source:
     kind = derived.expression.kind
     types: dict[str, ValueType] = {"int": "int", "float": "float", "bool": "bool"}
     return Source(

@@ -9,17 +9,15 @@ the same observations in the same steps are equal bit for bit.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
+from tunerd.core.arrays import FloatArray
+from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import Rows
 from tunerd.core.left_out import LeftOut, left_out
-
-if TYPE_CHECKING:
-    from tunerd.core.arrays import FloatArray
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.features.rows import Rows
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["Prediction", "Predictor"]
 
@@ -28,11 +26,11 @@ __all__ = ["Prediction", "Predictor"]
 class Prediction:
     """What a predictor says of n rows, in score units."""
 
-    mean: "FloatArray"
+    mean: FloatArray
     """(n,) expected score."""
-    spread: "FloatArray"
+    spread: FloatArray
     """(n,) standard deviation of one job's score around ``mean``; larger far from the data."""
-    uncertainty: "FloatArray | None" = None
+    uncertainty: FloatArray | None = None
     """(n,) the part of it that more jobs would take away; None where they are not told apart."""
 
 
@@ -41,7 +39,7 @@ class Predictor(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: "Rows", seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """Build from scratch on a bounded sample (``replay.py``). Expensive and pure.
 
         Rows without a score are ignored; with no usable row at all the result predicts a constant
@@ -50,36 +48,34 @@ class Predictor(ABC):
         """
 
     @abstractmethod
-    def update(self, rows: "Rows", recent: "Rows") -> None:
+    def update(self, rows: Rows, recent: Rows) -> None:
         """Learn new rows at a cost that does not depend on history.
 
         ``recent`` is the bounded window of the latest rows and includes ``rows``.
         """
 
     @abstractmethod
-    def predict(self, rows: "Rows") -> Prediction:
+    def predict(self, rows: Rows) -> Prediction:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
-    def means(self, rows: "Rows") -> "FloatArray":
+    def means(self, rows: Rows) -> FloatArray:
         """(n,) of :meth:`predict` the means, where nobody asks how sure they are: a predictor for
         which that is less work says how."""
         return self.predict(rows).mean
 
-    def correlations(self, rows: "Rows") -> "Callable[[int], FloatArray]":
+    def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
         """Of n rows of one context: a function that says of one of them how what is uncertain of
         each goes together with what is uncertain of it, (n,) from -1 to 1. Not at all, where a
         predictor does not know."""
 
-        def with_one(row: int) -> "FloatArray":
+        def with_one(row: int) -> FloatArray:
             found = np.zeros(len(rows))
             found[row] = 1.0
             return found
 
         return with_one
 
-    def roughly(
-        self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
-    ) -> "Predictor":
+    def roughly(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> "Predictor":
         """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth.
 
         Half of the members and not two: each leaves its share of the rows out.
@@ -88,16 +84,15 @@ class Predictor(ABC):
         rough = replace(whole, members=(whole.members + 1) // 2, trees=(3 * whole.trees + 3) // 4)
         return type(self).fit(replace(study, predictor=rough), features, rows, seed)
 
-    def left_out(
-        self, study: "Study", features: "FeatureMap", rows: "Rows", seed: int
-    ) -> "LeftOut | None":
+    def left_out(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> LeftOut | None:
         """How far off this is on jobs that it has not seen, right after a fit on ``rows``; None
         where they are too few to say."""
 
-        def fit(some: "Rows", seed: int) -> Predictor:
-            return self.roughly(study, features, some, seed)
+        def told(kept: Rows, asked: Rows) -> tuple[FloatArray, FloatArray]:
+            said = self.roughly(study, features, kept, seed).predict(asked)
+            return said.mean, said.spread
 
-        return left_out(fit, features, rows, seed)
+        return left_out(told, features, rows, seed)
 
     @abstractmethod
     def dump(self) -> dict[str, bytes]:
@@ -105,7 +100,7 @@ class Predictor(ABC):
 
     @classmethod
     @abstractmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+    def load(cls, study: Study, features: FeatureMap, blobs: Mapping[str, bytes]) -> Self:
         """Build from what :meth:`dump` gave.
 
         Raises:

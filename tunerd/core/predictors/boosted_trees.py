@@ -17,11 +17,12 @@ members' disagreement they make the spread.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest, TreeOptions, Trees, TreesData
@@ -29,10 +30,7 @@ from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
 from tunerd.core.predictors.levels import Levels
 from tunerd.core.predictors.online import OnlinePredictor, Told, scored
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["BoostedTrees"]
 
@@ -85,7 +83,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
     """Whether trees grow on what trend and levels leave, as they do here, or on scores."""
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. Seconds at 20,000 rows."""
         rows = scored(rows)
         categorical = features.categories
@@ -142,12 +140,12 @@ class BoostedTrees(OnlinePredictor[_Base]):
         return TreeOptions(trees, leaves, min_rows, seed, min(15.0 / trees, 0.3))
 
     @classmethod
-    def hidden(cls, features: "FeatureMap") -> BoolArray:
+    def hidden(cls, features: FeatureMap) -> BoolArray:
         """(F,) columns that the trees of a fit do not see: none here."""
         return np.zeros(len(features.columns), bool)
 
     @classmethod
-    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["trend"])

@@ -18,11 +18,12 @@ jobs speak beside it (learners/own_trees.py), and nobody else.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
@@ -41,10 +42,7 @@ from tunerd.core.predictors.errors import (
     typical_size,
 )
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["Committee"]
 
@@ -111,7 +109,7 @@ class Committee(Predictor):
 
     def __init__(
         self,
-        features: "FeatureMap",
+        features: FeatureMap,
         whole: Council,
         own: OwnProcesses,
         state: Mapping[str, Any],
@@ -137,7 +135,7 @@ class Committee(Predictor):
         self._weigh()
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About twice what its members cost."""
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         jobs = own_jobs(rows)
@@ -204,9 +202,7 @@ class Committee(Predictor):
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
         return self._own.correlations(rows)
 
-    def left_out(
-        self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
-    ) -> LeftOut | None:
+    def left_out(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> LeftOut | None:
         """See :meth:`Predictor.left_out`: what the fit itself left out."""
         del study, features, rows, seed
         return self._left_out_told
@@ -476,7 +472,7 @@ class Committee(Predictor):
         return {"committee": seal_json(state), **arrays}
 
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+    def load(cls, study: Study, features: FeatureMap, blobs: Mapping[str, bytes]) -> Self:
         """See :meth:`Predictor.load`."""
         try:
             state, live = unseal_json(blobs["committee"]), unseal_json(blobs["live"])

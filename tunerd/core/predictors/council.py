@@ -5,21 +5,19 @@ Which there are, with how many rows each takes part, and what they say when aske
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.predictors.neural_ensemble import NeuralEnsemble
 from tunerd.core.predictors.tree_kinds import ConfigurationTrees, ExtraTrees
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["MEMBERS", "Council", "rows_at"]
 
@@ -42,13 +40,13 @@ class Council:
     members: Mapping[str, Predictor]
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """Fit all that so many rows are enough for."""
         names = [n for n in MEMBERS if n != "networks" or len(rows) >= NETWORK_ROWS]
         return cls({name: MEMBERS[name].fit(study, features, rows, seed) for name in names})
 
     def refitted(
-        self, study: "Study", features: "FeatureMap", rows: Rows, kept: IntArray, seed: int
+        self, study: Study, features: FeatureMap, rows: Rows, kept: IntArray, seed: int
     ) -> "Council":
         """The same members, roughly, as if they had seen nothing but the rows ``kept``: all of
         them, for what a member is worth that needs thousands is not told by fewer."""
@@ -86,8 +84,8 @@ class Council:
     @classmethod
     def load(
         cls,
-        study: "Study",
-        features: "FeatureMap",
+        study: Study,
+        features: FeatureMap,
         blobs: Mapping[str, bytes],
         prefix: str,
         names: Sequence[str],

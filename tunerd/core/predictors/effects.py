@@ -10,17 +10,15 @@ met twice, there are none.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray, Words, stirred
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.design import Design
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
 
 __all__ = ["Effects"]
 
@@ -73,7 +71,7 @@ class Effects:
     """Share of the variance that they leave; 1 where there are none."""
 
     @classmethod
-    def fit(cls, features: "FeatureMap", rows: Rows, rest: FloatArray, unseen: IntArray) -> Self:
+    def fit(cls, features: FeatureMap, rows: Rows, rest: FloatArray, unseen: IntArray) -> Self:
         """Learn from ``rest`` (n, M), what each of M members leaves of some rows.
 
         ``unseen`` (n,) is which member has not seen a row, M where every one has. A member that

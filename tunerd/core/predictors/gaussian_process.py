@@ -14,11 +14,12 @@ as they come, so that a context's first jobs count at once for all that is like 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, shuffled
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.process import Kernel, Process
@@ -26,10 +27,7 @@ from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS
 from tunerd.core.predictors.levels import Levels
 from tunerd.core.predictors.online import OnlinePredictor, Told, scored
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["GaussianProcess"]
 
@@ -110,23 +108,23 @@ class GaussianProcess(OnlinePredictor[_Base]):
     """Rows that a fit conditions on."""
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:  # noqa: ARG003
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:  # noqa: ARG003
         """See :meth:`Predictor.fit`. About a second."""
         return cls._fitted(features, rows, seed, None)
 
     def roughly(
-        self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+        self, study: Study, features: FeatureMap, rows: Rows, seed: int
     ) -> "GaussianProcess":
         """See :meth:`Predictor.roughly`: with the kernel that was chosen here."""
         del study
         return self.refitted(features, rows, seed)
 
-    def refitted(self, features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def refitted(self, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """Fit anew on other rows, with the kernel that was chosen here. A tenth of a second."""
         return self._fitted(features, rows, seed, self._base)
 
     @classmethod
-    def _fitted(cls, features: "FeatureMap", rows: Rows, seed: int, chosen: _Base | None) -> Self:
+    def _fitted(cls, features: FeatureMap, rows: Rows, seed: int, chosen: _Base | None) -> Self:
         rows = scored(rows)
         categorical = features.categories
         everything = [np.ones(len(rows), bool)]
@@ -160,7 +158,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         return cls.settled(features, base, levels, rows, rest, unseen, off, counts)
 
     @classmethod
-    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["fitted"])

@@ -17,11 +17,12 @@ than all trees together, and sees the more rows for it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
@@ -30,10 +31,7 @@ from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, mean_of, widening
 from tunerd.core.predictors.levels import Levels
 from tunerd.core.predictors.online import OnlinePredictor, Told, scored
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["NeuralEnsemble"]
 
@@ -113,24 +111,24 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About a second at 1,000 rows."""
         return cls._trained(study, features, rows, seed, 1.0)
 
     def roughly(
-        self, study: "Study", features: "FeatureMap", rows: Rows, seed: int
+        self, study: Study, features: FeatureMap, rows: Rows, seed: int
     ) -> "NeuralEnsemble":
         """See :meth:`Predictor.roughly`."""
         return self.fit_roughly(study, features, rows, seed)
 
     @classmethod
-    def fit_roughly(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit_roughly(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """Fit in a third of the steps: enough to tell what a whole fit would be worth."""
         return cls._trained(study, features, rows, seed, 1 / 3)
 
     @classmethod
     def _trained(
-        cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int, share: float
+        cls, study: Study, features: FeatureMap, rows: Rows, seed: int, share: float
     ) -> Self:
         rows = scored(rows)
         categorical = features.categories
@@ -168,7 +166,7 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         return cls.settled(features, base, levels, rows, rest, unseen, off, rows.counts[held])
 
     @classmethod
-    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["fitted"])

@@ -16,11 +16,12 @@ ones show.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trend import Trend
@@ -28,10 +29,7 @@ from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.effects import Effects
 from tunerd.core.predictors.errors import follow_errors, noise_of, widening
 from tunerd.core.predictors.levels import Levels
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["Base", "Columns", "Correction", "OnlinePredictor", "Ridge", "Told", "scored"]
 
@@ -131,7 +129,7 @@ class OnlinePredictor(Predictor, Generic[B]):
     @classmethod
     def settled(
         cls,
-        features: "FeatureMap",
+        features: FeatureMap,
         base: B,
         levels: Levels,
         rows: Rows,
@@ -215,7 +213,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         return blobs
 
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+    def load(cls, study: Study, features: FeatureMap, blobs: Mapping[str, bytes]) -> Self:
         """See :meth:`Predictor.load`."""
         try:
             live: Mapping[str, Any] = unseal_json(blobs["live"])
@@ -234,7 +232,7 @@ class OnlinePredictor(Predictor, Generic[B]):
 
     @classmethod
     @abstractmethod
-    def load_base(cls, features: "FeatureMap", blobs: Mapping[str, bytes]) -> B:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> B:
         """Build a base from what it dumped. Raises KeyError for a missing blob, ValueError for a
         damaged one."""
 

@@ -8,11 +8,11 @@ process learns a job at once and in milliseconds, and is made when it is asked f
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import pack, seal_headed, unpack, unseal_headed
 from tunerd.core.learners.local import Local, Seen, usual
@@ -20,9 +20,6 @@ from tunerd.core.learners.own_jobs import OwnJobs
 from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.council import Council, rows_at
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
 
 __all__ = ["OwnProcesses", "load_jobs", "own_jobs"]
 
@@ -42,7 +39,7 @@ class OwnProcesses:
 
     def __init__(
         self,
-        features: "FeatureMap",
+        features: FeatureMap,
         whole: Council,
         parts: Sequence[Council],
         part_of: Mapping[str, int],

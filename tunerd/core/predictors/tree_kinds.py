@@ -5,19 +5,15 @@ update does are the same.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.features.rows import FAINT
+from tunerd.core.features import FeatureMap
+from tunerd.core.features.rows import FAINT, Rows
 from tunerd.core.learners.extra_trees import extra_trees
 from tunerd.core.learners.trees import TreeOptions, Trees
 from tunerd.core.predictors.boosted_trees import BoostedTrees
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.features.rows import Rows
 
 __all__ = ["ConfigurationTrees", "ExtraTrees"]
 
@@ -38,7 +34,7 @@ class ExtraTrees(BoostedTrees):
     @classmethod
     def grown(
         cls,
-        rows: "Rows",
+        rows: Rows,
         categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
@@ -76,6 +72,6 @@ class ConfigurationTrees(BoostedTrees):
         return TreeOptions(trees, 7, 3, seed, min(15.0 / trees, 0.3))
 
     @classmethod
-    def hidden(cls, features: "FeatureMap") -> BoolArray:
+    def hidden(cls, features: FeatureMap) -> BoolArray:
         """(F,) the columns of the context."""
         return features.of_context

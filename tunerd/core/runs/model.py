@@ -17,12 +17,13 @@ runs otherwise are taken to be independent: their probabilities are multiplied.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtr
 
 from tunerd.core.arrays import FloatArray, IntArray, places_of
+from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal_headed, seal_json, unseal_headed, unseal_json
 from tunerd.core.learners.own_jobs import familiar
@@ -30,10 +31,7 @@ from tunerd.core.learners.shelves import Shelves
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 from tunerd.core.runs.boundary import Boundary
 from tunerd.core.runs.tried import CHANCE, Outcomes, Tried, share_of
-
-if TYPE_CHECKING:
-    from tunerd.core.features import FeatureMap
-    from tunerd.core.study import Study
+from tunerd.core.study import Study
 
 __all__ = ["RunsModel"]
 
@@ -66,7 +64,7 @@ class Margin(GaussianProcess):
 class RunsModel:
     """Learns whether configurations run. Deterministic for its rows and seed."""
 
-    def __init__(self, features: "FeatureMap") -> None:
+    def __init__(self, features: FeatureMap) -> None:
         self._features = features
         self._boundary: Boundary | None = None
         self._margin: Margin | None = None
@@ -83,7 +81,7 @@ class RunsModel:
         self._tried = 0
 
     @classmethod
-    def fit(cls, study: "Study", features: "FeatureMap", rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
         """Build from scratch on a bounded sample, in the order in which it was learned. Pure."""
         model = cls(features)
         model._learn(rows)
@@ -155,7 +153,7 @@ class RunsModel:
         return blobs
 
     @classmethod
-    def load(cls, study: "Study", features: "FeatureMap", blobs: Mapping[str, bytes]) -> Self:
+    def load(cls, study: Study, features: FeatureMap, blobs: Mapping[str, bytes]) -> Self:
         """Build from what :meth:`dump` gave.
 
         Raises:

@@ -6,14 +6,10 @@ neighbouring numbers do nearly the same. Drawing each position by itself hardly 
 are positions.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["common", "first_draws", "repeated", "runs", "trades"]
 
@@ -25,7 +21,7 @@ KNOTS = 5
 """Hats that are laid over the choices of a number with more choices than that."""
 
 
-def common(space: "Space") -> FloatArray:
+def common(space: Space) -> FloatArray:
     """Return what each choice belongs to, (choices of all dimensions, groups), entries 0 to 1."""
     start = np.concatenate([[0], np.cumsum(space.sizes)[:-1]])
     width = int(space.sizes.sum())
@@ -49,7 +45,7 @@ def common(space: "Space") -> FloatArray:
     return np.array(columns).reshape(len(columns), width).T
 
 
-def first_draws(space: "Space", n: int, rng: np.random.Generator) -> Codes:
+def first_draws(space: Space, n: int, rng: np.random.Generator) -> Codes:
     """Draw n feasible configurations: half of them evenly, in the others the positions of a repeat
     parameter mostly agree, each part of them on something else."""
     codes = space.sample(n, rng)
@@ -66,7 +62,7 @@ def first_draws(space: "Space", n: int, rng: np.random.Generator) -> Codes:
     return space.repair(codes, rng)
 
 
-def runs(space: "Space", code: Codes) -> Codes:
+def runs(space: Space, code: Codes) -> Codes:
     """Return feasible configurations that differ from ``code`` (D,) in part of a repeat parameter,
     whose positions agree on one value: (n, D)."""
     found = []
@@ -80,7 +76,7 @@ def runs(space: "Space", code: Codes) -> Codes:
     return rows[space.feasible(rows)] if len(rows) else rows
 
 
-def trades(space: "Space", code: Codes, rng: np.random.Generator) -> Codes:
+def trades(space: Space, code: Codes, rng: np.random.Generator) -> Codes:
     """Return feasible configurations in which two positions of a repeat parameter have traded their
     values, in random order: (n, D). What a rule or memory limits is then spent elsewhere."""
     pairs = [
@@ -99,7 +95,7 @@ def trades(space: "Space", code: Codes, rng: np.random.Generator) -> Codes:
     return rows[space.feasible(rows)]
 
 
-def repeated(space: "Space", least: int) -> dict[str, IntArray]:
+def repeated(space: Space, least: int) -> dict[str, IntArray]:
     """Dimensions of the parameters that have at least so many positions."""
     found: dict[str, list[int]] = {}
     for number, dimension in enumerate(space.dimensions):

@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray, names_of
+from tunerd.core.space import Space
+from tunerd.core.study import SearchOptions
 from tunerd.errors import MisconfiguredError, Problem
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
-    from tunerd.core.study import SearchOptions
 
 __all__ = ["Budget", "Found", "ScoreFunction", "Scored", "Searcher"]
 
@@ -146,7 +143,7 @@ class Scored:
 class Searcher(ABC):
     """Proposes configurations. Register in ``searchers/__init__.py``."""
 
-    def __init__(self, options: "SearchOptions") -> None:
+    def __init__(self, options: SearchOptions) -> None:
         """Raises:
         MisconfiguredError: see :meth:`problem`.
         """
@@ -155,14 +152,14 @@ class Searcher(ABC):
         self.options = options
 
     @classmethod
-    def problem(cls, options: "SearchOptions") -> str | None:
+    def problem(cls, options: SearchOptions) -> str | None:
         """Why nothing can be searched for with these options here; ``None`` where all is well."""
         del options
         return None
 
     def search(
         self,
-        space: "Space",
+        space: Space,
         score: ScoreFunction,
         rng: np.random.Generator,
         budget: Budget,
@@ -189,7 +186,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def _explore(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
         """Call ``scored`` with promising feasible configurations until its budget is gone or
         nothing new is to be expected. ``begin`` is feasible and was scored."""

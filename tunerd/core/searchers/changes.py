@@ -1,16 +1,13 @@
 """The best that policies have seen, and what becomes of it when some of its places change."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers.alike import repeated
 from tunerd.core.searchers.genes import distinct, genes_of
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["Best", "Changes"]
 
@@ -51,7 +48,7 @@ class Best:
 class Changes:
     """Makes configurations out of good ones and newly drawn ones."""
 
-    def __init__(self, space: "Space") -> None:
+    def __init__(self, space: Space) -> None:
         self._space = space
         self._gene_of, self._genes = genes_of(space)
         self._runs = list(repeated(space, least=2).values())

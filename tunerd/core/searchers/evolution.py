@@ -6,7 +6,6 @@ again from scratch, and the best of all are polished in the end (:mod:`.polish`)
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from tunerd.core.searchers.alike import first_draws
 from tunerd.core.searchers.base import Scored, Searcher
 from tunerd.core.searchers.genes import distinct, genes_of
 from tunerd.core.searchers.polish import polish
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["Evolution"]
 
@@ -47,7 +44,7 @@ class Evolution(Searcher):
     """One population per seed of the study's ``[search]`` table."""
 
     def _explore(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
         breeding = _Breeding(space)
         with scored.reserve(POLISH_SHARE):
@@ -68,14 +65,14 @@ class Evolution(Searcher):
 class _Breeding:
     """How children come about in one space."""
 
-    def __init__(self, space: "Space") -> None:
+    def __init__(self, space: Space) -> None:
         self._space = space
         self._gene_of, count = genes_of(space)
         self._genes = [np.flatnonzero(self._gene_of == number) for number in range(count)]
         self._tables = self._listed(space)
         self._ordered = _ordered(space)
 
-    def _listed(self, space: "Space") -> list[Codes | None]:
+    def _listed(self, space: Space) -> list[Codes | None]:
         """For each gene: the tuples that it may hold, None where its block has no table."""
         found: list[Codes | None] = [None] * len(self._genes)
         for block in space.blocks:
@@ -121,7 +118,7 @@ class _Breeding:
             code[dimension] = others[rng.integers(len(others))]
 
 
-def _started(space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator) -> _Population:
+def _started(space: Space, scored: Scored, begin: Codes, rng: np.random.Generator) -> _Population:
     scored.lane = scored.new_lane()
     drawn = first_draws(space, 2 * PARENTS, rng)
     population = _Population(scored.lane, np.empty((0, len(space.sizes)), np.int32), np.empty(0))
@@ -142,7 +139,7 @@ def _select(population: _Population, codes: Codes, scores: FloatArray) -> None:
     population.codes, population.scores = joined[order], values[order]
 
 
-def _ordered(space: "Space") -> BoolArray:
+def _ordered(space: Space) -> BoolArray:
     """Which dimensions have choices in an order that means something."""
     types = {p.name: p.type for p in space.study.parameters}
     return np.array([types[d.parameter] in ("int", "float") for d in space.dimensions])

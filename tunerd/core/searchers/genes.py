@@ -4,14 +4,10 @@ What constraints tie together closely, a block with a table of few rows, stays t
 larger block the dimensions are taken one by one, and what breaks a rule is repaired.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tunerd.core.arrays import Codes, IntArray, names_of
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["distinct", "genes_of"]
 
@@ -19,7 +15,7 @@ TABLE_ROWS = 512
 """Rows of a block up to which it is a gene."""
 
 
-def genes_of(space: "Space") -> tuple[IntArray, int]:
+def genes_of(space: Space) -> tuple[IntArray, int]:
     """Return the gene that each dimension belongs to, (D,), and their number."""
     gene_of = np.zeros(len(space.sizes), np.int64)
     count = 0

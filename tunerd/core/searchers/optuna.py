@@ -10,16 +10,14 @@ import inspect
 import warnings
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers.base import Scored, Searcher
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
-    from tunerd.core.study import SearchOptions
+from tunerd.core.space import Space
+from tunerd.core.study import SearchOptions
 
 __all__ = ["OptunaSearcher"]
 
@@ -39,7 +37,7 @@ class OptunaSearcher(Searcher):
     """One Optuna study per seed of the study's ``[search]`` table."""
 
     @classmethod
-    def problem(cls, options: "SearchOptions") -> str | None:
+    def problem(cls, options: SearchOptions) -> str | None:
         """See :meth:`Searcher.problem`."""
         for package in ("optuna", PACKAGES.get(options.sampler, "optuna")):
             if find_spec(package) is None:
@@ -50,7 +48,7 @@ class OptunaSearcher(Searcher):
         return None
 
     def _explore(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental or deprecated is its own matter
@@ -75,7 +73,7 @@ class OptunaSearcher(Searcher):
 class _Asking:
     """One Optuna study over the choices of a space."""
 
-    space: "Space"
+    space: Space
     sampler: str
     seed: int
     lane: int

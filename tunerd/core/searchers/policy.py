@@ -12,15 +12,12 @@ Several policies (seeds) stand side by side in a leading axis S.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
 from tunerd.core.searchers.walk import Walk, softmax, surprise_of
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Block, Space
+from tunerd.core.space import Block, Space
 
 __all__ = ["Policies"]
 
@@ -45,7 +42,7 @@ class _Table:
 class Policies:
     """S policies over one space."""
 
-    def __init__(self, space: "Space", count: int) -> None:
+    def __init__(self, space: Space, count: int) -> None:
         self._space = space
         self._start = np.concatenate([[0], np.cumsum(space.sizes)[:-1]])
         self._width = len(space.sizes)
@@ -70,11 +67,11 @@ class Policies:
             block.table is None or len(block.dimensions) > 1 for block in alone
         )
 
-    def _listed(self, block: "Block") -> _Table:
+    def _listed(self, block: Block) -> _Table:
         assert block.table is not None
         return _Table(block.dimensions, block.table, block.table + self._start[block.dimensions])
 
-    def _set_up_alone(self, blocks: list["Block"]) -> None:
+    def _set_up_alone(self, blocks: list[Block]) -> None:
         """Choices of dimensions that are drawn by themselves, one dimension after the other."""
         allowed = {
             int(dimension): np.arange(self._space.sizes[dimension])

@@ -9,16 +9,13 @@ where parameters hardly depend on each other, one round finds what single steps 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
 from tunerd.core.searchers.alike import runs, trades
 from tunerd.core.searchers.base import Scored
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["climb", "neighbours", "polish"]
 
@@ -31,7 +28,7 @@ ROWS = 2_048
 """Neighbours of one configuration that are looked at, drawn at random where there are more."""
 
 
-def polish(space: "Space", scored: Scored, lanes: Iterable[int], rng: np.random.Generator) -> None:
+def polish(space: Space, scored: Scored, lanes: Iterable[int], rng: np.random.Generator) -> None:
     """Climb from the best, then from the best of each of these lanes while the budget lasts."""
     lane = scored.new_lane()
     while scored.left:
@@ -50,7 +47,7 @@ def polish(space: "Space", scored: Scored, lanes: Iterable[int], rng: np.random.
 
 
 def climb(
-    space: "Space", scored: Scored, code: Codes, score: float, rng: np.random.Generator
+    space: Space, scored: Scored, code: Codes, score: float, rng: np.random.Generator
 ) -> tuple[Codes, float]:
     """Go to the best configuration beside ``code`` (D,), again and again while that is better;
     returns the last."""
@@ -79,9 +76,7 @@ def _usable(scores: FloatArray) -> FloatArray:
     return np.where(np.isnan(scores), -np.inf, scores)
 
 
-def _combined(
-    space: "Space", code: Codes, beside: Codes, scores: FloatArray, score: float
-) -> Codes:
+def _combined(space: Space, code: Codes, beside: Codes, scores: FloatArray, score: float) -> Codes:
     """The best changes together: the first two, three, four, six, … that touch different
     dimensions."""
     order = np.argsort(-scores, kind="stable")
@@ -104,7 +99,7 @@ def _combined(
     return rows[space.feasible(rows)] if len(rows) else rows
 
 
-def neighbours(space: "Space", code: Codes, rng: np.random.Generator) -> Codes:
+def neighbours(space: Space, code: Codes, rng: np.random.Generator) -> Codes:
     """Return feasible configurations that differ from ``code`` (D,) in one small block or, within
     a larger one, in one dimension or two: (n, D), in random order, ``code`` itself perhaps among
     them."""

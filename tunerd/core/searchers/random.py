@@ -1,14 +1,10 @@
 """``random``: distinct feasible configurations, evenly spread. What any searcher has to beat."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tunerd.core.arrays import Codes
 from tunerd.core.searchers.base import Scored, Searcher
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
+from tunerd.core.space import Space
 
 __all__ = ["RandomSearcher"]
 
@@ -22,7 +18,7 @@ class RandomSearcher(Searcher):
     """Spends the whole budget on random configurations."""
 
     def _explore(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
         del begin
         idle = 0

@@ -13,8 +13,6 @@ are good together. Steps are small and many. A policy that finds nothing better 
 what a cycle of learning and polishing leaves of the budget goes into another.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
@@ -23,10 +21,8 @@ from tunerd.core.searchers.base import Scored, Searcher
 from tunerd.core.searchers.changes import Best, Changes
 from tunerd.core.searchers.policy import Policies
 from tunerd.core.searchers.polish import polish
-
-if TYPE_CHECKING:
-    from tunerd.core.space import Space
-    from tunerd.core.study import SearchOptions
+from tunerd.core.space import Space
+from tunerd.core.study import SearchOptions
 
 __all__ = ["Reinforce"]
 
@@ -62,7 +58,7 @@ class Reinforce(Searcher):
     ``batch`` draws of each."""
 
     def _explore(
-        self, space: "Space", scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
     ) -> None:
         barren, best = 0, -np.inf
         while barren < CYCLES:
@@ -84,9 +80,9 @@ class _Cycle:
 
     def __init__(
         self,
-        space: "Space",
+        space: Space,
         scored: Scored,
-        options: "SearchOptions",
+        options: SearchOptions,
         begin: Codes,
         rng: np.random.Generator,
     ) -> None:

@@ -39,7 +39,7 @@ LARGEST_GAIN = 1e300
 
 @dataclass(frozen=True)
 class Study:
-    """One generation of a study; :func:`tunerd.core.study.parse_study` makes it from a file."""
+    """One generation of a study, as :func:`tunerd.core.study_file.parse_study` makes it."""
 
     name: str
     mode: Literal["observe", "approve", "publish"]

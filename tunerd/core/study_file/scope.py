@@ -12,8 +12,8 @@ from tunerd.core.expressions import (
     parse,
     parse_expression,
 )
-from tunerd.core.study.messages import Path
-from tunerd.core.study.read import Reading
+from tunerd.core.study_file.messages import Path
+from tunerd.core.study_file.read import Reading
 
 __all__ = ["Scope", "reads"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from tunerd.core.context import Bucket
-from tunerd.core.study.file import StudyFile
 from tunerd.core.study.parts import ContextFeature, Parameter
 from tunerd.core.study.study import Study
+from tunerd.core.study_file.keys import StudyFile
 
 __all__ = ["Change", "differences"]
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunerd.core.context import INT64, clean_value
-from tunerd.core.study.file import ParameterTable
-from tunerd.core.study.grid import MAX_CHOICES, float_range, int_range, stepped
-from tunerd.core.study.messages import Path, shown
-from tunerd.core.study.read import Reading
+from tunerd.core.study_file.grid import MAX_CHOICES, float_range, int_range, stepped
+from tunerd.core.study_file.keys import ParameterTable
+from tunerd.core.study_file.messages import Path, shown
+from tunerd.core.study_file.read import Reading
 
 __all__ = ["choices_of"]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from tunerd.core.expressions import Expression, suggestion
 from tunerd.core.observation import Value
-from tunerd.core.study.file import StudyFile
-from tunerd.core.study.messages import Path, shown
 from tunerd.core.study.parts import Baseline, Parameter
-from tunerd.core.study.scope import Scope, reads
+from tunerd.core.study_file.keys import StudyFile
+from tunerd.core.study_file.messages import Path, shown
+from tunerd.core.study_file.scope import Scope, reads
 
 __all__ = ["baselines_of", "values_of"]
 

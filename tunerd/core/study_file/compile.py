@@ -7,11 +7,7 @@ from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Kind, NameKind, suggestion
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.searchers import SEARCHERS, searcher_class
-from tunerd.core.study.baselines import baselines_of
-from tunerd.core.study.choices import choices_of
-from tunerd.core.study.file import FeatureTable, StudyFile
 from tunerd.core.study.mapping import mapping_mistakes
-from tunerd.core.study.messages import Path
 from tunerd.core.study.parts import (
     Constraint,
     ContextFeature,
@@ -25,8 +21,12 @@ from tunerd.core.study.parts import (
     PredictorOptions,
     SearchOptions,
 )
-from tunerd.core.study.read import Reading
-from tunerd.core.study.scope import Scope, reads
+from tunerd.core.study_file.baselines import baselines_of
+from tunerd.core.study_file.choices import choices_of
+from tunerd.core.study_file.keys import FeatureTable, StudyFile
+from tunerd.core.study_file.messages import Path
+from tunerd.core.study_file.read import Reading
+from tunerd.core.study_file.scope import Scope, reads
 
 __all__ = ["compile_study"]
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from tunerd.core.expressions import suggestion
-from tunerd.core.study.file import StudyFile
+from tunerd.core.study_file.keys import StudyFile
 
 __all__ = ["Path", "dotted", "in_data", "keys_at", "message_for", "said_as_a_whole", "shown"]
 

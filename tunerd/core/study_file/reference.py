@@ -6,7 +6,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tunerd.core.expressions import FUNCTIONS
-from tunerd.core.study.file import (
+from tunerd.core.study.mapping import ColumnTable, MappingTable, StatusTable, TimeTable
+from tunerd.core.study_file.keys import (
     BaselineTable,
     DriftTable,
     FeatureTable,
@@ -19,7 +20,6 @@ from tunerd.core.study.file import (
     SearchTable,
     StudyFile,
 )
-from tunerd.core.study.mapping import ColumnTable, MappingTable, StatusTable, TimeTable
 
 __all__ = ["study_page"]
 

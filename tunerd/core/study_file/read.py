@@ -14,8 +14,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tunerd.core.expressions import closest, suggestion
-from tunerd.core.study.file import StudyFile
-from tunerd.core.study.messages import Path, dotted, in_data, keys_at, message_for, said_as_a_whole
+from tunerd.core.study_file.keys import StudyFile
+from tunerd.core.study_file.messages import (
+    Path,
+    dotted,
+    in_data,
+    keys_at,
+    message_for,
+    said_as_a_whole,
+)
 from tunerd.errors import Problem
 
 __all__ = ["Reading", "read", "read_tables"]
