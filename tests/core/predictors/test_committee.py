@@ -12,7 +12,8 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_trees import OwnTrees
-from tunerd.core.predictors.committee import ALONE, KINDS, Committee
+from tunerd.core.predictors.committee import ALONE, Committee
+from tunerd.core.predictors.weighing import KINDS
 from tunerd.core.scores import kendall
 from tunerd.core.space import Space
 from tunerd.core.study_file import parse_study

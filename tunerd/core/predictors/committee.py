@@ -3,11 +3,8 @@
 No kind of predictor is the best everywhere: a process on tens of jobs, trees on thousands, networks
 where what matters is the order, and the one that is best on a study may be useless on the next. So
 several are asked, and weighted by how well each does here, down to 0, when they are not asked any
-more (learners/blending.py). Three sets of weights stand on jobs that the members had not seen: for
-contexts that nobody has run yet, for those with a few jobs of their own, and for those with many.
-They come from fits that leave out whole contexts, most of some, and single jobs, and then from
-every job that arrives, predicted before it is learned. With the jobs of a context its weights move
-from the ones to the others.
+more (weighing.py): by fits that leave out whole contexts, most of some, and single jobs, and then
+by every job that arrives, predicted before it is learned.
 
 In a context with jobs of its own there is one member more, a process over these jobs alone, around
 what members say that have *not* seen this context (learners/local.py): the fits that leave contexts
@@ -16,7 +13,6 @@ milliseconds; members wait for the next fit. Where there are none yet, random fo
 jobs speak beside it (learners/own_trees.py), and nobody else.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +22,7 @@ from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import Rows
 from tunerd.core.folds import Fold, all_but_few, apart
-from tunerd.core.learners.blending import LEAST, Record, pooled, weights_of
+from tunerd.core.learners.blending import Record, pooled
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.learners.shelves import Shelves
@@ -42,28 +38,17 @@ from tunerd.core.predictors.errors import (
     typical_size,
 )
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
+from tunerd.core.predictors.weighing import KINDS, Records, Weights, recorded
 from tunerd.core.study import Study
 
 __all__ = ["Committee"]
 
-PRIOR: Mapping[str, float] = {"process": 2.0}
-"""Of the members, before any job tells: on tens of jobs a process is mostly the best of them; each
-of the others counts 1."""
-LOCAL = 0.1
-"""Weight of a context's own process beside all members together, before any job tells: they have
-seen the same jobs, and those of contexts alike. As jobs come that they have not seen, it gains;
-before, :data:`LEAST` leaves it out."""
 ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
 ALONE = 100
 """… and where there is one context only: what is known of it alone is the process's business."""
 KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
-LIVE = 200
-"""Predictions of the latest jobs that weights stand on, of each kind."""
-CLOSE = 2.0
-"""Where contexts have no more than so many times as many configurations as those that were left a
-few jobs, both are of one kind."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -86,24 +71,6 @@ class _Said(NamedTuple):
     """(n,) configurations tried in its context; 0 where it is new."""
 
 
-class _Records(NamedTuple):
-    """What was said of jobs not yet seen, by kind of context: nobody has run it, a few jobs are
-    known of it, many are. The own process has no say in new ones."""
-
-    new: Record
-    few: Record
-    known: Record
-
-    @classmethod
-    def empty(cls) -> Self:
-        """Of nothing yet."""
-        members = len(MEMBERS)
-        return cls(*(Record.empty(m) for m in (members, members + 1, members + 1)))
-
-
-KINDS = _Records._fields
-
-
 class Committee(Predictor):
     """See the module. Deterministic for its rows and seed."""
 
@@ -113,8 +80,7 @@ class Committee(Predictor):
         whole: Council,
         own: OwnProcesses,
         state: Mapping[str, Any],
-        left_out: _Records,
-        live: _Records,
+        weights: Weights,
     ) -> None:
         self._features, self._whole, self._own = features, whole, own
         self._typical: float = state["typical"]
@@ -126,13 +92,10 @@ class Committee(Predictor):
         """The members' own idea of how far off they are on the jobs that told this, if any did."""
         self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
-        self._left_out, self._live = left_out, live
-        self._tried: tuple[float, float] = tuple(state["tried"])
-        """Configurations that were typically tried, where a few jobs were left and where many."""
+        self._weights = weights
         self._left_out_told: LeftOut | None = None
         self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
-        self._weigh()
 
     @classmethod
     def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
@@ -145,14 +108,13 @@ class Committee(Predictor):
             "noise": 1.0,
             "usual": None,
             "wider": 1.0,
-            "tried": (0.0, 0.0),
         }
-        nothing = _Records.empty()
+        nothing = Records.empty()
         carry = np.zeros(len(MEMBERS))
         if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
             whole = Council({})
             own = OwnProcesses(features, whole, (), {}, Shelves(jobs.items()), carry, None)
-            return cls(features, whole, own, state, nothing, nothing)
+            return cls(features, whole, own, state, Weights((), nothing, nothing))
         whole = Council.fit(study, features, rows, seed)
 
         def refitted(folds: Iterable[Fold]) -> list[tuple[Fold, Council]]:
@@ -164,21 +126,16 @@ class Committee(Predictor):
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
-        found = cls(features, whole, own, state, nothing, nothing)
+        found = cls(features, whole, own, state, Weights(whole.members, nothing, nothing))
         known = [one for one in each if not one[0].without]
         found._examine(strange, few, known, rows, seed)
         return found
 
     @property
     def weights(self) -> dict[str, dict[str, float]]:
-        """Member → its weight in each kind of contexts (:data:`KINDS`); ``own`` is the process over
-        a context's own jobs."""
-        kinds = np.stack([np.append(self._new, 0.0), self._few, self._known], axis=1)
-        names = [*MEMBERS, "own"]
-        return {
-            name: dict(zip(KINDS, of_kinds, strict=True))
-            for name, of_kinds in zip(names, kinds.tolist(), strict=True)
-        }
+        """Member → its weight in each kind of contexts (:data:`.KINDS`); ``own`` is the process
+        over a context's own jobs."""
+        return self._weights.named()
 
     def update(self, rows: Rows, recent: Rows) -> None:
         """See :meth:`Predictor.update`. Members wait for the next fit."""
@@ -190,9 +147,12 @@ class Committee(Predictor):
         blended = self._blended(said)
         errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors), rows.counts)
-        self._follow(said, rows)
+        if self._whole.members:
+            seen = [self._own.jobs.get(key) for key in rows.context_key]
+            new = np.array([own is None for own in seen], bool)
+            known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
+            self._weights.follow((said.mean, said.spread), rows, said.points, new, known)
         self._own.add(rows, said.told, errors)
-        self._weigh()
 
     def predict(self, rows: Rows) -> Prediction:
         """See :meth:`Predictor.predict`."""
@@ -219,9 +179,8 @@ class Committee(Predictor):
         points = np.array([len(o.points) if o else 0 for o in owns], np.int64)
         if self._whole.members:
             share = np.array([o.share if o else 1.0 for o in owns])
-            weight[:, :-1] = share[:, None] * self._weights(points)[:, :-1]
-            ever = np.maximum(self._new, np.maximum(self._few, self._known)[:-1])
-            asked = ever if everybody else weight[:, :-1]
+            weight[:, :-1] = share[:, None] * self._weights.of(points)[:, :-1]
+            asked = self._weights.ever if everybody else weight[:, :-1]
             mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
@@ -272,27 +231,6 @@ class Committee(Predictor):
         close = np.minimum((self._usual / spread) ** 2, 1.0)
         return np.asarray(self._noise ** ((close - 1.0) / 2.0), np.float64)
 
-    def _weights(self, points: IntArray) -> FloatArray:
-        """(n, M + 1) of each member and of the own process, where so many (n,) configurations of a
-        context were tried: between those for a new one and those for a known one."""
-        new = np.append(self._new, 0.0)
-        if self._apart:
-            tried = np.log1p(np.array([0.0, *self._tried]))
-            way = np.interp(np.log1p(points), tried, [0.0, 1.0, 2.0])[:, None]
-            few, known = 1.0 - np.abs(way - 1.0), np.maximum(way - 1.0, 0.0)
-            mixed = (1.0 - few - known) * new + few * self._few + known * self._known
-        else:
-            known = familiar(points)[:, None]
-            mixed = (1.0 - known) * new + known * self._known
-        mixed = np.where(mixed < LEAST, 0.0, mixed)
-        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
-
-    @property
-    def _apart(self) -> bool:
-        """Whether it is known of few jobs what it is of many."""
-        few, many = self._tried
-        return 0.0 < few * CLOSE < many
-
     # -- what each is worth -----------------------------------------------------------------
 
     def _examine(
@@ -310,11 +248,10 @@ class Committee(Predictor):
         for i, (fold, council) in enumerate(strange):
             asked = rows.take(_some(fold.held, rows, rng))
             said = council.ask(asked, np.ones(len(MEMBERS)))
-            far = far.joined(_record(said, asked, f"{i} "))
-        self._left_out = self._left_out._replace(new=far)
-        self._weigh()
+            far = far.joined(recorded(said, asked, f"{i} "))
+        self._weights.examined(Records.empty()._replace(new=far))
         own = self._own
-        own.carry = self._new.copy()
+        own.carry = self._weights.new.copy()
         if len(far):
             left = _within_sd(far.score - far.mean @ own.carry, far.keys, far.told)
             usual = _within_sd(rows.score, rows.context_key, rows.counts)
@@ -323,12 +260,10 @@ class Committee(Predictor):
         own.compare()
         scarce, _, there = self._asked_as_known(few, rows, rng)
         near, tried, points = self._asked_as_known(known, rows, rng)
-        self._left_out = _Records(far, scarce, near)
-        self._tried = _typically(there), _typically(points)
-        self._weigh()
-        weights = self._weights(points)
-        off, off_far = self._off(near, weights), self._off(far, self._new)
-        told = near.blended(weights) if off else far.blended(self._new) if off_far else None
+        self._weights.examined(Records(far, scarce, near), there, points)
+        weights, new = self._weights.of(points), self._weights.new
+        off, off_far = self._off(near, weights), self._off(far, new)
+        told = near.blended(weights) if off else far.blended(new) if off_far else None
         self._usual = None if told is None else float(np.median(told[1]))
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
@@ -345,7 +280,7 @@ class Committee(Predictor):
         for i, (fold, council) in enumerate(folds):
             asked = rows.take(_some(fold.held, rows, rng))
             said, again, there = self._as_known(council, rows.take(fold.kept), asked)
-            near = near.joined(_record(said, asked, f"{i} "))
+            near = near.joined(recorded(said, asked, f"{i} "))
             tried, points = np.append(tried, again), np.append(points, there)
         return near, tried, points
 
@@ -370,33 +305,6 @@ class Committee(Predictor):
             points[where] = len(own.points)
         return (mean, spread), again, points
 
-    def _weigh(self) -> None:
-        there = self._whole.members
-        prior = np.array([PRIOR.get(name, 1.0) if name in there else 0.0 for name in MEMBERS])
-        prior /= max(prior.sum(), 1.0)
-        new, few, known = (a.joined(b) for a, b in zip(self._left_out, self._live, strict=True))
-        self._new = weights_of(new, prior)
-        prior = np.append((1.0 - LOCAL) * prior, LOCAL)
-        self._known = weights_of(known, prior)
-        between = 0.5 * (np.append(self._new, 0.0) + self._known)
-        self._few = weights_of(few, 0.5 * (prior + between))
-
-    def _follow(self, said: _Said, rows: Rows) -> None:
-        """Note what was said of rows before they are learned."""
-        if not self._whole.members:
-            return
-        seen = [self._own.jobs.get(key) for key in rows.context_key]
-        new = np.array([own is None for own in seen], bool)
-        known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
-        few = known & self._apart & (said.points < math.sqrt(math.prod(self._tried)))
-        found = []
-        kinds = (new, len(MEMBERS)), (few, None), (known & ~few, None)
-        for record, (of_kind, members) in zip(self._live, kinds, strict=True):
-            where = np.flatnonzero(of_kind)
-            heard = said.mean[where, :members], said.spread[where, :members]
-            found.append(record.joined(_record(heard, rows.take(where))).take(slice(-LIVE, None)))
-        self._live = _Records(*found)
-
     def _off(self, record: Record, weights: FloatArray) -> float | None:
         """How far off the blend is on jobs left out, squared and in its own spreads; None if they
         are too few to say."""
@@ -419,7 +327,7 @@ class Committee(Predictor):
         ``strange`` (n,) the context was."""
         if not len(far) and not len(near):
             return None
-        one, other = far.blended(self._new), near.blended(weights)
+        one, other = far.blended(self._weights.new), near.blended(weights)
         spread = np.append(one[1], other[1])
         odd = np.append(np.ones(len(far)), strange)
         return LeftOut(
@@ -440,11 +348,11 @@ class Committee(Predictor):
             self._dumped = self._dump_fitted()
         live = {
             "noise": self._noise,
-            "keys": [record.keys for record in self._live],
+            "keys": [record.keys for record in self._weights.live],
             "contexts": len(self._own.jobs),
         }
         blobs = {**self._dumped, **self._own.dump(), "live": seal_json(live)}
-        for kind, record in zip(KINDS, self._live, strict=True):
+        for kind, record in zip(KINDS, self._weights.live, strict=True):
             blobs[f"live {kind}"] = seal(pack(record.arrays()))
         for i, council in enumerate((self._whole, *self._own.parts)):
             blobs |= council.dump(f"{i}.")
@@ -457,7 +365,7 @@ class Committee(Predictor):
             "part_of": self._own.part_of,
             "parts": [list(council.members) for council in self._own.parts],
             "whole": list(self._whole.members),
-            "keys": [record.keys for record in self._left_out],
+            "keys": [record.keys for record in self._weights.left_out],
             "carry": self._own.carry.tolist(),
             "left": self._own.left,
             "chosen": None if self._own.chosen is None else self._own.chosen.tolist(),
@@ -465,9 +373,9 @@ class Committee(Predictor):
             "unknown": self._unknown,
             "usual": self._usual,
             "wider": self._wider,
-            "tried": self._tried,
+            "tried": self._weights.tried,
         }
-        records = zip(KINDS, self._left_out, strict=True)
+        records = zip(KINDS, self._weights.left_out, strict=True)
         arrays = {f"left_out {kind}": seal(pack(one.arrays())) for kind, one in records}
         return {"committee": seal_json(state), **arrays}
 
@@ -503,20 +411,11 @@ class Committee(Predictor):
             if len(own.jobs) != live["contexts"]:
                 raise KeyError("what some contexts' jobs said")
             state["noise"] = live["noise"]
-            left_out, latest = _Records(*records[: len(KINDS)]), _Records(*records[len(KINDS) :])
-            return cls(features, whole, own, state, left_out, latest)
+            left_out, latest = Records(*records[: len(KINDS)]), Records(*records[len(KINDS) :])
+            weights = Weights(whole.members, left_out, latest, tuple(state["tried"]))
+            return cls(features, whole, own, state, weights)
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
-
-
-def _record(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") -> Record:
-    keys = tuple(mark + key for key in rows.context_key)  # errors compare within one fit
-    return Record(said[0], said[1], rows.score, keys, rows.fading)
-
-
-def _typically(points: IntArray) -> float:
-    """Geometric mean of numbers (n,) from 0 on; 0 of none."""
-    return float(np.expm1(np.log1p(points).mean())) if len(points) else 0.0
 
 
 def _within_sd(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> float:
