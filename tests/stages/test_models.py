@@ -10,7 +10,7 @@ from tunerd.core.model import Model
 from tunerd.core.study_file import parse_study
 from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.versions import parts_of
+from tunerd.stages.checkpoints import parts_of
 from tunerd.store import ModelVersion, open_store
 
 
@@ -148,8 +148,8 @@ def test_of_models_built_in_one_step_the_last_alone_is_kept(tuning: Tuning) -> N
 
 
 def test_only_so_many_are_kept(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunerd.stages.books.PRUNE_EVERY", 1)
-    monkeypatch.setattr("tunerd.stages.books.KEEP_CHECKPOINTS", 1)
+    monkeypatch.setattr("tunerd.stages.checkpoints.PRUNE_EVERY", 1)
+    monkeypatch.setattr("tunerd.stages.checkpoints.KEEP_CHECKPOINTS", 1)
     tuning.settings = TuneSettings(keep_models=3)
     learned(tuning, 210)
     kept = {row.name for row in tuning.store.checkpoints("toy")}
@@ -168,9 +168,9 @@ def test_the_latest_checkpoints_are_kept_whole(
     tuning: Tuning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the default predictor a manifest is longer than many of the parts that it lists."""
-    monkeypatch.setattr("tunerd.stages.books.PRUNE_EVERY", 1)
-    monkeypatch.setattr("tunerd.stages.books.KEEP_CHECKPOINTS", 6)
-    monkeypatch.setattr("tunerd.stages.books.STEPS_PER_CHECKPOINT", 1)
+    monkeypatch.setattr("tunerd.stages.checkpoints.PRUNE_EVERY", 1)
+    monkeypatch.setattr("tunerd.stages.checkpoints.KEEP_CHECKPOINTS", 6)
+    monkeypatch.setattr("tunerd.stages.checkpoints.STEPS_PER_CHECKPOINT", 1)
     tuning.settings = TuneSettings(keep_models=1)
     new = parse_study(study().text.replace("boosted_trees", "committee"))
     tuning.store.publish_generation(

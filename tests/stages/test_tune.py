@@ -20,7 +20,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.versions import parts_of
+from tunerd.stages.checkpoints import parts_of
 from tunerd.store import open_store
 
 # -- learning and saying --------------------------------------------------------------------

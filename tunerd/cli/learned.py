@@ -90,7 +90,7 @@ def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: s
         ValueError: it is of another generation of the study.
     """
     from tunerd.core.model import Model  # with the learners: whoever asks for scores needs none
-    from tunerd.stages.versions import parts_of
+    from tunerd.stages.checkpoints import parts_of
 
     return Model.load(study, features, parts_of(store, study.name, checkpoint))
 

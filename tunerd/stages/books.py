@@ -5,7 +5,6 @@ what it changed, in one transaction. Between steps they are the same as what is 
 failed transaction they are thrown away.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,35 +21,20 @@ from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.basis import keep_basis
+from tunerd.stages.checkpoints import Checkpoints
 from tunerd.stages.recommended import Line, Recommended, Said
-from tunerd.stages.versions import MANIFEST, add_versions, keep_versions, manifest_of
-from tunerd.store import (
-    ContextRow,
-    DamagedCheckpointError,
-    RecommendationRow,
-    RequestRow,
-    Transaction,
-    TuneStep,
-)
+from tunerd.stages.versions import add_versions
+from tunerd.store import ContextRow, RecommendationRow, RequestRow, Transaction, TuneStep
 
 __all__ = ["LAYOUT", "Books", "Changes"]
 
 LAYOUT = 17
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
-STEPS_PER_CHECKPOINT = 25
-"""Steps after which a checkpoint is due: recovery learns those since the last one again."""
 MOST_WAITING = 5
 """Contexts, the latest, whose jobs wait since earlier steps and that come before those of new jobs:
 so most are told in turn where jobs come about as fast as they can be answered, and no new job waits
 until a whole flood has been. What waits longer is among the older contexts, the first of them."""
-KEEP_CHECKPOINTS = 200
-"""Latest checkpoints kept, so that what was recommended lately can be derived again. A job changes
-less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
-KEEP_DERIVATIONS = 1000
-"""Latest recommendations of which is kept what they were made from: some kilobytes each."""
-PRUNE_EVERY = 50
-"""Checkpoints between two prunings."""
 PRUNE_PREDICTIONS_EVERY = 1000
 """Steps that learned something between two prunings of predictions."""
 
@@ -101,6 +85,7 @@ class Books:
     epoch: int
     tuner: Tuner
     recommended: Recommended
+    checkpoints: Checkpoints
     settings: TuneSettings
     chain: Chain = field(default_factory=Chain)
     """Of the observations that were learned."""
@@ -117,16 +102,6 @@ class Books:
     """Drifts that the former generation watched and this one does not: told to be over …"""
     former: Study | None = None
     """… in its words."""
-    model: str | None = None
-    """Name of the last checkpoint."""
-    model_at: int = 0
-    """Sequence of that checkpoint."""
-    parts: dict[str, tuple[bytes, str]] = field(default_factory=dict)
-    """By part of it, what was saved and how that is called: most parts stay as they are, and to
-    name one takes time."""
-    steps_since: int = 0
-    checkpoints: int = 0
-    """Written since the study was loaded."""
     judged_steps: int = 0
     """Steps that learned something since the study was loaded."""
     due: list[str] = field(default_factory=list)
@@ -201,7 +176,7 @@ class Books:
                 sequence_to=sequence,
                 seeds=self.study.search.seeds,
                 model=changes.served,
-                swapped_model=self.model if changes.swapped else None,
+                swapped_model=self.checkpoints.latest if changes.swapped else None,
                 contexts=tuple(changes.searched),
                 detail={**detail, "history": self.chain.digest},
                 finished_at=now,
@@ -228,7 +203,7 @@ class Books:
             "generation": self.generation,
             "ended": self.ended,
             "orders": [order.dump() for order in self.tuner.orders.standing],
-            "model": self.model,
+            "model": self.checkpoints.latest,
             "history": self.chain.dump(),
             "tuner": self.tuner.dump(),
         }
@@ -245,79 +220,27 @@ class Books:
             tx.prune_predictions(self.study.name, now - kept)
         self.judged_steps += 1
 
-    def _checkpoint_due(self, swapped: bool, news: bool) -> bool:
-        model = self.tuner.model
-        if model is None:
-            return False
-        if not swapped and self.model is not None and self.model_at == model.learned:
-            return False
-        return (
-            swapped
-            or news
-            or self.model is None
-            or model.learned - self.model_at >= self.settings.checkpoint_every
-            or self.steps_since >= STEPS_PER_CHECKPOINT
-        )
-
-    def _checkpoint(self, tx: Transaction, now: datetime, said: Said) -> None:
-        assert self.tuner.model is not None
-        name, parts = self.study.name, self.tuner.model.dump()
-        saved = {part: one for part, one in self.parts.items() if parts.get(part) is one[0]}
-        for part, blob in parts.items():
-            if part not in saved:
-                saved[part] = blob, tx.save_checkpoint(name, blob, now)
-        self.parts = saved
-        manifest = manifest_of({part: called for part, (_, called) in saved.items()})
-        self.model = tx.save_checkpoint(name, manifest, now)
-        self.model_at = self.tuner.model.learned
-        self.steps_since = 0
-        self.checkpoints += 1
-        if self.checkpoints % PRUNE_EVERY == 0:
-            self._prune(tx, said)
-
-    def _prune(self, tx: Transaction, said: Said) -> None:
-        """Drop the parts that none of the latest checkpoints is made of."""
-        name = self.study.name
-        kept: set[str] = set()
-        named = keep_versions(tx, name, self.generation, self.settings.keep_models)
-        named.append(self.model or "")
-        manifests = 0
-        rows = tx.checkpoints(name)
-        for row in rows:  # newest first
-            latest = row.begins == MANIFEST and manifests < KEEP_CHECKPOINTS
-            if row.name not in named and not latest:
-                continue
-            manifests += 1
-            try:
-                names = json.loads(tx.checkpoint(name, row.name))["parts"].values()
-            except DamagedCheckpointError as error:  # nobody can use it any more
-                detail = {"problem": f"{error}; it is dropped"}
-                said.lines.append(Line("checkpoint damaged", detail, wrong=True))
-                continue
-            kept |= {row.name, *names}
-        tx.prune_derivations(name, KEEP_DERIVATIONS)
-        tx.delete_checkpoints(name, [row.name for row in rows if row.name not in kept])
-
     # -- saying -----------------------------------------------------------------------------
 
     def say(self, tx: Transaction, changes: Changes, active: Iterable[str], now: datetime) -> Said:
         """Write what follows from a step: checkpoint, messages, withdrawals."""
         said = Said(lines=list(self.lost))
-        self.steps_since += 1
+        self.checkpoints.steps += 1
         self._drop_declined(tx, changes.declined)
         news = {
             key: advice
             for key, advice in changes.searched.items()
             if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
         }
-        if self._checkpoint_due(changes.swapped, bool(news)):
-            self._checkpoint(tx, now, said)
+        model = self.tuner.model
+        if model and self.checkpoints.is_due(model, swapped=changes.swapped, news=bool(news)):
+            said.lines += self.checkpoints.save(tx, model, now)
         said.lines += add_versions(
             tx,
             self.study.name,
             self.generation,
             self.tuner.training.built,
-            self.model,
+            self.checkpoints.latest,
             changes.taken_up,
             now,
         )
@@ -387,7 +310,7 @@ class Books:
         """Provenance of what is said now."""
         return MadeFrom(
             sequence=self.tuner.sequence,
-            model=None if self.tuner.model is None else self.model,
+            model=None if self.tuner.model is None else self.checkpoints.latest,
             study=self.study.content_hash,
             seeds=self.study.search.seeds,
             tunerd=__version__,

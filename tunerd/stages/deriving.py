@@ -31,7 +31,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError, NothingFeasibleError
 from tunerd.events import from_bytes, to_bytes
 from tunerd.stages.build import build
-from tunerd.stages.versions import manifest_of, parts_of
+from tunerd.stages.checkpoints import manifest_of, parts_of
 from tunerd.store import DamagedCheckpointError, Derivation, Store, checkpoint_name
 
 __all__ = ["Check", "Derived", "Difference", "How", "Progress", "derive", "differences"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from tunerd.core.model import Model
 from tunerd.core.training import Why
 from tunerd.stages.books import Books, Changes
-from tunerd.stages.versions import built_last, parts_of
+from tunerd.stages.checkpoints import parts_of
+from tunerd.stages.versions import built_last
 from tunerd.store import Command, DamagedCheckpointError, ModelVersion, Store, serving
 
 __all__ = ["go_back"]

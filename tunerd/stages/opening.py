@@ -4,7 +4,6 @@ That is for a new generation of the study, and for another version of tunerd tha
 otherwise. What history does not tell is taken over from the generation before.
 """
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -20,8 +19,8 @@ from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.books import LAYOUT, Books
+from tunerd.stages.checkpoints import Checkpoints, parts_of
 from tunerd.stages.recommended import Line, Recommended
-from tunerd.stages.versions import parts_of
 from tunerd.store import Store
 
 __all__ = ["open_books"]
@@ -57,15 +56,14 @@ def open_books(
         epoch=epoch,
         tuner=Tuner(study, background),
         recommended=Recommended.load(study, topic, store.recommendations(name)),
+        checkpoints=Checkpoints(name, generation.generation, settings),
         settings=settings,
     )
     current = state.get("generation") == generation.generation
     books.ended = current and state["ended"]
     if current and state.get("layout") == LAYOUT:
-        books.model = state["model"]
         books.tuner = _restore(store, study, background, state)
-        if books.model is not None:
-            books.model_at = json.loads(parts_of(store, name, books.model)["at"])["learned"]
+        books.checkpoints.go_on(store, state["model"])
     else:
         before = study if current else _study_of(store, name, state.get("generation"))
         _learn_anew(store, books, before, state, alive)

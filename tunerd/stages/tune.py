@@ -187,7 +187,7 @@ class Tune:
             return False
         self.listener.hear(reports.Began(study=row.name))
         started = self.clock()
-        changes = Changes(served=books.model)
+        changes = Changes(served=books.checkpoints.latest)
         fresh: tuple[str, ...] = ()
         if observations:
             observations, fresh = self._learn(observations, books, changes)

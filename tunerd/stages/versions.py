@@ -1,18 +1,15 @@
 """Versions of a study's model: which checkpoints are kept, and what an operator can go back to."""
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from tunerd.core.training import Built
 from tunerd.stages.recommended import Line
-from tunerd.store import ModelVersion, Store, Transaction
+from tunerd.store import ModelVersion, Transaction
 
-__all__ = ["MANIFEST", "add_versions", "built_last", "keep_versions", "manifest_of", "parts_of"]
+__all__ = ["add_versions", "built_last", "keep_versions"]
 
-MANIFEST = b'{"parts"'
-"""What a manifest begins with, and no part of a model."""
 REMEMBERED = 200
 """Versions listed; of most of them only the row is left."""
 
@@ -77,22 +74,6 @@ def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersio
         ),
         None,
     )
-
-
-def manifest_of(names: Mapping[str, str]) -> bytes:
-    """What a model's checkpoint is: what each of its parts is called as a checkpoint."""
-    return json.dumps({"parts": dict(names)}, sort_keys=True).encode()
-
-
-def parts_of(store: Store, study: str, checkpoint: str) -> dict[str, bytes]:
-    """The parts of a checkpoint.
-
-    Raises:
-        LookupError: it is not kept.
-        DamagedCheckpointError: it is not what was saved.
-    """
-    names = json.loads(store.checkpoint(study, checkpoint))["parts"]
-    return {part: store.checkpoint(study, name) for part, name in names.items()}
 
 
 def _line(version: ModelVersion) -> Line:
