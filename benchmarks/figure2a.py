@@ -32,10 +32,11 @@ from tunerd.simulation.simulator import CostSimulator, simulator_for
 ROUNDS = 3
 MOST = 3
 """Jobs that the cluster runs at most, in sizes of the campaign."""
-PACE_S = 0.05
-"""Pause before each job's end: the tuner has work to do meanwhile."""
+BEHIND = 24
+"""Ended jobs that the tuner may not have learned yet, three times those that run side by side: real
+jobs take longer than it does, on any machine and beside any other work."""
 WAIT_S = 60.0
-"""Longest wait for the daemon to ask for the next round, or to name what it found."""
+"""Longest wait for the daemon: to learn a job, to ask for a round, or to name what it found."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _play(folder: Path, plan: Plan, seed: int) -> Played:
         command += ["--rounds", str(ROUNDS), "--round-size", str(plan.size)]
         command += [f"--context={name}={value}" for name, value in context.items()]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        rounds = _Rounds(follower, study.context_key(context))
+        rounds = _Rounds(daemon, follower, study.context_key(context))
         rounds.wait_for(0)
         cluster = Cluster(
             simulator, [context], reporter, follower, seed=seed, name="figure", pace=rounds.pace
@@ -150,16 +151,27 @@ def _play(folder: Path, plan: Plan, seed: int) -> Played:
 class _Rounds:
     """What the campaign asked for, as its messages come."""
 
+    daemon: Daemon
     follower: Recommendations
     key: str
+    ended: int = 0
+    """Jobs so far."""
+    learned: float = 0.0
+    """Of them, the last time that somebody looked."""
     asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Round and place in it, by candidate."""
     over: bool = False
 
     def pace(self) -> None:
-        """Called before every job's end: look at what is asked for, and give the tuner a moment."""
+        """Called before every job's end: look at what is asked for, and let the tuner keep up."""
+        deadline = time.monotonic() + WAIT_S
+        while self.ended - self.learned > BEHIND:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"of {self.ended} jobs {self.learned:g} were learned")
+            time.sleep(0.02)
+            self.learned = _learned(self.daemon)
+        self.ended += 1
         self.look()
-        time.sleep(PACE_S)
 
     def look(self) -> None:
         """Note what the newest message asks for."""
