@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 
 from tunerd import logs, reports
+from tunerd.connections import store_of, stream_of
 from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
@@ -37,9 +37,8 @@ from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
 from tunerd.stages.published import why_behind
 from tunerd.stages.requests import Requests
-from tunerd.store import InstanceGuard, Store, folder_guard, open_store
-from tunerd.streams import open_stream
-from tunerd.streams.base import Content, Stream, TopicSpec
+from tunerd.store import InstanceGuard, Store, folder_guard
+from tunerd.streams.base import Stream
 from tunerd.systemd import Systemd
 
 __all__ = ["STAGES", "run"]
@@ -112,7 +111,7 @@ class _Daemon:
         with ExitStack() as open_until_end, self._signals():
             with _had(f"data_dir {settings.data_dir}"):
                 settings.data_dir.mkdir(parents=True, exist_ok=True)
-            store = open_until_end.enter_context(open_store(settings.store.url, _secret(settings)))
+            store = open_until_end.enter_context(store_of(settings))
             self.guard = store.guard(_now())
             open_until_end.callback(self._give_back, self.guard)
             if settings.stream.kind == "jsonl":
@@ -452,54 +451,6 @@ def publish_studies(
             )
         else:
             log.info("study", outcome=published.outcome, **told)
-
-
-def stream_of(settings: Settings) -> Stream:
-    """The stream that the settings name, with the installation's topics. Does not connect."""
-    topics = settings.topics
-    specs = [
-        TopicSpec(topics.jobs, Content.EVENT),
-        TopicSpec(topics.requests, Content.EVENT),
-        TopicSpec(topics.recommendations, Content.JSON, compacted=True),
-        TopicSpec(topics.rejected, Content.BYTES),
-        TopicSpec(topics.drift, Content.JSON),
-    ]
-    if settings.stream.kind == "jsonl":
-        folder = {"folder": settings.stream.folder, "create_topics": topics.create}
-        return open_stream("jsonl", specs, folder)
-    kafka = settings.stream.kafka
-    password = kafka.sasl_password
-    options = {
-        "bootstrap_servers": tuple(
-            s.strip() for s in kafka.bootstrap_servers.split(",") if s.strip()
-        ),
-        "client_id": kafka.client_id,
-        "security_protocol": kafka.security_protocol,
-        "sasl_mechanism": kafka.sasl_mechanism,
-        "sasl_username": kafka.sasl_username,
-        "sasl_password": password.get_secret_value() if password else None,
-        "ssl_cafile": kafka.ssl_cafile and str(kafka.ssl_cafile),
-        "ssl_certfile": kafka.ssl_certfile and str(kafka.ssl_certfile),
-        "ssl_keyfile": kafka.ssl_keyfile and str(kafka.ssl_keyfile),
-        "partitions": kafka.partitions,
-        "replication_factor": kafka.replication_factor,
-        "session_timeout_s": kafka.session_timeout_s,
-        "instance": _instance(settings),
-        "create_topics": topics.create,
-    }
-    return open_stream("kafka", specs, options)
-
-
-def _instance(settings: Settings) -> str:
-    """Name of this daemon among the readers of its group: the same after every start, and another
-    for each that can run at the same time, since two cannot share a folder for data."""
-    place = f"{os.uname().nodename}:{settings.data_dir.resolve()}"
-    return f"{settings.name}-{blake2b(place.encode(), digest_size=8).hexdigest()}"
-
-
-def _secret(settings: Settings) -> str | None:
-    password = settings.store.password
-    return None if password is None else password.get_secret_value()
 
 
 def _now() -> datetime:

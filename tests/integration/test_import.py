@@ -16,7 +16,7 @@ import pytest
 
 from tests.core.tuning import TEXT, random_jobs
 from tests.integration.daemons import PATIENCE_S, Daemon, events
-from tunerd.daemon import stream_of
+from tunerd.connections import stream_of
 from tunerd.errors import TunerdError
 from tunerd.settings import load_settings
 from tunerd.stages.ingest import Ingest

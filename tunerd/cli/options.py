@@ -95,11 +95,9 @@ def read_settings(file: Path | None, *, check_studies: bool = False) -> "Setting
 
 def open_the_store(settings: "Settings", *, upgrade: bool = True) -> "Store":
     """The store that the settings name; without ``upgrade`` one that is there and up to date."""
-    from tunerd.store import open_store
+    from tunerd.connections import store_of
 
-    password = settings.store.password
-    secret = password.get_secret_value() if password else None
-    return open_store(settings.store.url, secret, upgrade=upgrade)
+    return store_of(settings, upgrade=upgrade)
 
 
 def stored_study(store: "Store", name: str) -> "Study":

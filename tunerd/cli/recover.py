@@ -25,7 +25,7 @@ def recover(file: Path | None, dry_run: bool) -> None:
     from the backup's revisions, so it has to learn of the later ones first. Run this while no
     daemon runs; events need nothing, they are read again from the backup's positions.
     """
-    from tunerd.daemon import stream_of
+    from tunerd.connections import stream_of
     from tunerd.stages.published import newer_than, published, take_up
     from tunerd.streams.base import EVER
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tunerd.connections import stream_of
 from tunerd.core.study import MappingTable, Study
-from tunerd.daemon import stream_of
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.importing.reading import Rejects, Show, count_usable, read_tables
 from tunerd.importing.sending import send

@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from tunerd import logs, reports
+from tunerd.connections import store_of
 from tunerd.core.observation import Observation
 from tunerd.core.training import portions
 from tunerd.errors import FencedOutError, MisconfiguredError, NothingFeasibleError
@@ -27,7 +28,7 @@ from tunerd.stages.commands import Desk
 from tunerd.stages.drifting import tell_drift, told
 from tunerd.stages.opening import open_books
 from tunerd.stages.standing import following, outside, scores, standing, taken
-from tunerd.store import Command, RequestRow, Store, StudyRow, open_store, study_lease
+from tunerd.store import Command, RequestRow, Store, StudyRow, study_lease
 
 __all__ = ["Tune"]
 
@@ -102,10 +103,8 @@ class Tune:
         stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """The stage as the tuner process runs it."""
-        password = settings.store.password
-        store = open_store(settings.store.url, password.get_secret_value() if password else None)
         return cls(
-            store,
+            store_of(settings),
             settings.tune,
             settings.topics.recommendations,
             listener,
