@@ -27,6 +27,7 @@ from tunerd.errors import (
     StoreUnavailableError,
     StreamUnavailableError,
 )
+from tunerd.gauges import Gauges
 from tunerd.health import Health
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
@@ -91,8 +92,6 @@ class _Daemon:
     reload: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
     systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
-    unsure: bool = False
-    """Whether the store may have lost what it knew since it was last compared with the topic."""
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
@@ -210,11 +209,12 @@ class _Daemon:
     ) -> None:
         settings = self.settings
         loops: list[Stage] = []
+        ingest: Ingest | None = None
         group = settings.stream.kafka.group or settings.name
         reading = (settings.ingest, self.metrics, _now, time.monotonic)
         if "ingest" in self.stages:
-            self.ingest = Ingest(stream, store, settings.topics, group, *reading)
-            loops.append(self.ingest)
+            ingest = Ingest(stream, store, settings.topics, group, *reading)
+            loops.append(ingest)
         if "requests" in self.stages:
             # A group of its own: a member of the jobs' group must not be fenced by this one.
             loops.append(Requests(stream, store, settings.topics, f"{group}.requests", *reading))
@@ -233,8 +233,19 @@ class _Daemon:
                 topic = settings.topics.recommendations
                 self.log.info("an empty topic gets what is active", topic=topic, messages=again)
             loops.append(publish)
+        gauges = Gauges(
+            store,
+            stream,
+            self.guard,
+            settings.topics.recommendations,
+            ingest,
+            tuner,
+            self.waiting_for.__contains__,
+            self.metrics.hear,
+            _now,
+        )
         threads = [
-            threading.Thread(target=self._gauges, args=(store, stream, tuner), name="gauges"),
+            threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
             *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),
         ]
         for thread in threads:
@@ -282,67 +293,16 @@ class _Daemon:
             if not self.health.hung():
                 self.systemd.alive()
 
-    def _gauges(self, store: Store, stream: Stream, tuner: TunerProcess | None) -> None:
-        """In a thread of its own: a database that does not answer must keep no signal waiting."""
+    def _measure(self, gauges: Gauges) -> None:
         try:
             while not self.stop.is_set():
-                self._gauge(store, tuner)
-                self._compare(store, stream)
+                for event, problem in gauges.measure():
+                    self.log.error(event, problem=problem)
+                    self.crashed = True
+                    self.stop.set()
                 self.stop.wait(GAUGES_S)
         except Exception:
             self.log.exception("measuring crashed")
-            self.crashed = True
-            self.stop.set()
-
-    def _gauge(self, store: Store, tuner: TunerProcess | None) -> None:
-        """Measure what no stage reports, or could not report if it stood still."""
-        if "ingest" in self.stages:
-            away = "ingest" in self.waiting_for
-            self.metrics.hear(reports.Lagging(records=None if away else self.ingest.lag()))
-            if self.ingest.overtaken:
-                self.unsure, self.ingest.overtaken = True, False
-        if tuner is not None:
-            self.metrics.hear(reports.TunerSize(resident_bytes=tuner.resident_bytes))
-        try:
-            self.unsure = self.guard.check() or self.unsure
-            waiting = store.outbox_depths().values()
-            progress = store.progress() if tuner is not None else ()
-            asked = sum(store.requests_waiting().values())
-        except StoreUnavailableError:
-            self.metrics.hear(reports.Outbox(waiting=None))  # the stages say what is wrong
-            self.metrics.hear(reports.Unanswered(requests=None))
-            return
-        except AlreadyRunningError as error:
-            self.log.error("another daemon took the store while it was away", problem=str(error))
-            self.crashed = True
-            self.stop.set()
-            return
-        oldest_s = max(((_now() - one.oldest_at).total_seconds() for one in waiting), default=0.0)
-        unsent = sum(one.unsent for one in waiting)
-        self.metrics.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
-        self.metrics.hear(reports.Unanswered(requests=asked))
-        for one in progress:
-            self.metrics.hear(
-                reports.Backlog(
-                    study=one.name,
-                    sequence=one.learned_sequence,
-                    waiting=one.last_sequence - one.learned_sequence,
-                    last_at=one.last_received_at.timestamp() if one.last_received_at else None,
-                )
-            )
-
-    def _compare(self, store: Store, stream: Stream) -> None:
-        """After the database was away, or went back: it may have failed over to one that lacks
-        transactions, or been restored. A start says what to do about it."""
-        if not self.unsure:
-            return
-        try:
-            problem = why_behind(store, stream, self.settings.topics.recommendations)
-        except (StreamUnavailableError, StoreUnavailableError):
-            return  # the stages say what is wrong
-        self.unsure = False
-        if problem:
-            self.log.error("the store lost what it knew", problem=problem)
             self.crashed = True
             self.stop.set()
 

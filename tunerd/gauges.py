@@ -1,0 +1,90 @@
+"""What no stage reports, or could not report if it stood still: measured now and then.
+
+So is whether the store is still the one that the daemon holds: a database that was away may have
+failed over to one that lacks transactions, or been given to another daemon meanwhile.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from tunerd import reports
+from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
+from tunerd.processes import TunerProcess
+from tunerd.stages.ingest import Ingest
+from tunerd.stages.published import why_behind
+from tunerd.store import InstanceGuard, Store
+from tunerd.streams.base import Stream
+
+__all__ = ["Gauges"]
+
+
+@dataclass
+class Gauges:
+    """Those of one daemon. In a thread of their own: a database that does not answer must keep no
+    signal waiting."""
+
+    store: Store
+    stream: Stream
+    guard: InstanceGuard
+    topic: str
+    """Of the recommendations."""
+    ingest: Ingest | None
+    tuner: TunerProcess | None
+    is_away: Callable[[str], bool]
+    """Whether a stage waits for what it cannot reach."""
+    hear: Callable[[reports.Report], None]
+    now: Callable[[], datetime]
+    _unsure: bool = False
+    """Whether the store may have lost what it knew since it was last compared with the topic."""
+
+    def measure(self) -> Iterator[tuple[str, str]]:
+        """Tell everything; yields what the daemon has to end for: an event, and the problem."""
+        if self.ingest is not None:
+            lag = None if self.is_away("ingest") else self.ingest.lag()
+            self.hear(reports.Lagging(records=lag))
+            if self.ingest.overtaken:
+                self._unsure, self.ingest.overtaken = True, False
+        if self.tuner is not None:
+            self.hear(reports.TunerSize(resident_bytes=self.tuner.resident_bytes))
+        try:
+            self._unsure = self.guard.check() or self._unsure
+            self._count()
+        except StoreUnavailableError:
+            self.hear(reports.Outbox(waiting=None))  # the stages say what is wrong
+            self.hear(reports.Unanswered(requests=None))
+        except AlreadyRunningError as error:
+            yield "another daemon took the store while it was away", str(error)
+        if problem := self._lost():
+            yield "the store lost what it knew", problem
+
+    def _count(self) -> None:
+        waiting = self.store.outbox_depths().values()
+        progress = self.store.progress() if self.tuner is not None else ()
+        asked = sum(self.store.requests_waiting().values())
+        now = self.now()
+        oldest_s = max(((now - one.oldest_at).total_seconds() for one in waiting), default=0.0)
+        unsent = sum(one.unsent for one in waiting)
+        self.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
+        self.hear(reports.Unanswered(requests=asked))
+        for one in progress:
+            self.hear(
+                reports.Backlog(
+                    study=one.name,
+                    sequence=one.learned_sequence,
+                    waiting=one.last_sequence - one.learned_sequence,
+                    last_at=one.last_received_at.timestamp() if one.last_received_at else None,
+                )
+            )
+
+    def _lost(self) -> str | None:
+        """What the topic knows and the store does not, where that may be. A start says what to do
+        about it."""
+        if not self._unsure:
+            return None
+        try:
+            problem = why_behind(self.store, self.stream, self.topic)
+        except (StreamUnavailableError, StoreUnavailableError):
+            return None  # the stages say what is wrong
+        self._unsure = False
+        return problem
