@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.kit import Bars, arguments, observation
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model import Model
 from tunerd.core.observation import Scalar
 from tunerd.core.searchers import searcher_class

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.design import Design
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study

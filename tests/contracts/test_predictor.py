@@ -11,8 +11,7 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import random_jobs, study, true_speed
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.predictors.base import Predictor

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 
 __all__ = ["FEW_ROWS", "Fold", "all_but_few", "apart"]
 

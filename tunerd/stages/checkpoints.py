@@ -48,11 +48,10 @@ class Checkpoints:
     _written: int = 0
     """Since the study was loaded."""
 
-    def go_on(self, store: Store, latest: str | None) -> None:
-        """Go on from the checkpoint that was saved last, if any was."""
+    def go_on(self, latest: str, parts: Mapping[str, bytes]) -> None:
+        """Go on from the checkpoint that was saved last."""
         self.latest = latest
-        if latest is not None:
-            self.learned = json.loads(parts_of(store, self.study, latest)["at"])["learned"]
+        self.learned = json.loads(parts["at"])["learned"]
 
     def is_due(self, model: Model, *, swapped: bool, news: bool) -> bool:
         """Whether this step ends with one: its model took over, or has learned something and there

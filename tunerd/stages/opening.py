@@ -62,8 +62,11 @@ def open_books(
     current = state.get("generation") == generation.generation
     books.ended = current and state["ended"]
     if current and state.get("layout") == LAYOUT:
-        books.tuner = _restore(store, study, background, state)
-        books.checkpoints.go_on(store, state["model"])
+        parts = None
+        if (latest := state["model"]) is not None:
+            parts = parts_of(store, name, latest)
+            books.checkpoints.go_on(latest, parts)
+        books.tuner = _restore(store, study, background, state, parts)
     else:
         before = study if current else _study_of(store, name, state.get("generation"))
         _learn_anew(store, books, before, state, alive)
@@ -72,10 +75,15 @@ def open_books(
     return books
 
 
-def _restore(store: Store, study: Study, background: Executor, state: Mapping[str, Any]) -> Tuner:
+def _restore(
+    store: Store,
+    study: Study,
+    background: Executor,
+    state: Mapping[str, Any],
+    parts: Mapping[str, bytes] | None,
+) -> Tuner:
     name = study.name
     last: int = state["tuner"]["sequence"]
-    parts = parts_of(store, name, state["model"]) if state["model"] else None
     steps = [(s.sequence_from, s.sequence_to) for s in store.steps(name, limit=1000)]
     return Tuner.restore(
         study,

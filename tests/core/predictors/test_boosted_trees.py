@@ -9,8 +9,7 @@ import pytest
 
 from tests.core.contract import CONTRACT, METRICS, job
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.scores import kendall, within_contexts

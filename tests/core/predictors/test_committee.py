@@ -8,8 +8,7 @@ from safetensors.numpy import load, save
 
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.own_trees import OwnTrees
 from tunerd.core.predictors.committee import ALONE, Committee
@@ -142,7 +141,7 @@ def test_members_that_do_not_help_are_not_asked() -> None:
     features = FeatureMap(TOY)
     committee = Committee.fit(TOY, features, features.rows(random_jobs(400, 0)), seed=1)
     for kind in KINDS:
-        shares = [weight[kind] for weight in committee.weights.values()]
+        shares = [weight[kind] for weight in committee.weights.named().values()]
         assert abs(sum(shares) - 1.0) < 1e-9
         assert min(shares) >= 0.0
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.council import MEMBERS

@@ -9,8 +9,7 @@ import pytest
 from tests.core.contract import CONTRACT, job
 from tests.core.tuning import study
 from tunerd.core.arrays import BoolArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.runs import RunsModel
 from tunerd.core.space import Space

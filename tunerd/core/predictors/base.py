@@ -14,8 +14,7 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.left_out import LeftOut, left_out
 from tunerd.core.study import Study
 

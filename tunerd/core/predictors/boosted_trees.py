@@ -22,8 +22,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest, TreeOptions, Trees, TreesData
 from tunerd.core.learners.trend import Trend

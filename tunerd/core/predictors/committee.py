@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import Record, pooled
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
@@ -38,7 +37,7 @@ from tunerd.core.predictors.errors import (
     typical_size,
 )
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
-from tunerd.core.predictors.weighing import KINDS, Records, Weights, recorded
+from tunerd.core.predictors.weighing import KINDS, Records, Weights, recorded, typically
 from tunerd.core.study import Study
 
 __all__ = ["Committee"]
@@ -92,7 +91,7 @@ class Committee(Predictor):
         """The members' own idea of how far off they are on the jobs that told this, if any did."""
         self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
-        self._weights = weights
+        self.weights = weights
         self._left_out_told: LeftOut | None = None
         self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
@@ -109,12 +108,11 @@ class Committee(Predictor):
             "usual": None,
             "wider": 1.0,
         }
-        nothing = Records.empty()
         carry = np.zeros(len(MEMBERS))
         if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
             whole = Council({})
             own = OwnProcesses(features, whole, (), {}, Shelves(jobs.items()), carry, None)
-            return cls(features, whole, own, state, Weights((), nothing, nothing))
+            return cls(features, whole, own, state, Weights((), Records.empty()))
         whole = Council.fit(study, features, rows, seed)
 
         def refitted(folds: Iterable[Fold]) -> list[tuple[Fold, Council]]:
@@ -126,16 +124,10 @@ class Committee(Predictor):
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
-        found = cls(features, whole, own, state, Weights(whole.members, nothing, nothing))
+        found = cls(features, whole, own, state, Weights(whole.members, Records.empty()))
         known = [one for one in each if not one[0].without]
         found._examine(strange, few, known, rows, seed)
         return found
-
-    @property
-    def weights(self) -> dict[str, dict[str, float]]:
-        """Member → its weight in each kind of contexts (:data:`.KINDS`); ``own`` is the process
-        over a context's own jobs."""
-        return self._weights.named()
 
     def update(self, rows: Rows, recent: Rows) -> None:
         """See :meth:`Predictor.update`. Members wait for the next fit."""
@@ -151,7 +143,7 @@ class Committee(Predictor):
             seen = [self._own.jobs.get(key) for key in rows.context_key]
             new = np.array([own is None for own in seen], bool)
             known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
-            self._weights.follow((said.mean, said.spread), rows, said.points, new, known)
+            self.weights.follow((said.mean, said.spread), rows, said.points, new, known)
         self._own.add(rows, said.told, errors)
 
     def predict(self, rows: Rows) -> Prediction:
@@ -179,8 +171,8 @@ class Committee(Predictor):
         points = np.array([len(o.points) if o else 0 for o in owns], np.int64)
         if self._whole.members:
             share = np.array([o.share if o else 1.0 for o in owns])
-            weight[:, :-1] = share[:, None] * self._weights.of(points)[:, :-1]
-            asked = self._weights.ever if everybody else weight[:, :-1]
+            weight[:, :-1] = share[:, None] * self.weights.of(points)[:, :-1]
+            asked = self.weights.ever if everybody else weight[:, :-1]
             mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
         weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
@@ -249,19 +241,21 @@ class Committee(Predictor):
             asked = rows.take(_some(fold.held, rows, rng))
             said = council.ask(asked, np.ones(len(MEMBERS)))
             far = far.joined(recorded(said, asked, f"{i} "))
-        self._weights.examined(Records.empty()._replace(new=far))
+        there = self._whole.members
+        self.weights = Weights(there, Records.empty()._replace(new=far))
         own = self._own
-        own.carry = self._weights.new.copy()
+        own.carry = self.weights.new.copy()
         if len(far):
             left = _within_sd(far.score - far.mean @ own.carry, far.keys, far.told)
             usual = _within_sd(rows.score, rows.context_key, rows.counts)
             own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
         own.tell(own.jobs)
         own.compare()
-        scarce, _, there = self._asked_as_known(few, rows, rng)
+        scarce, _, few_points = self._asked_as_known(few, rows, rng)
         near, tried, points = self._asked_as_known(known, rows, rng)
-        self._weights.examined(Records(far, scarce, near), there, points)
-        weights, new = self._weights.of(points), self._weights.new
+        typical = typically(few_points), typically(points)
+        self.weights = Weights(there, Records(far, scarce, near), tried=typical)
+        weights, new = self.weights.of(points), self.weights.new
         off, off_far = self._off(near, weights), self._off(far, new)
         told = near.blended(weights) if off else far.blended(new) if off_far else None
         self._usual = None if told is None else float(np.median(told[1]))
@@ -327,7 +321,7 @@ class Committee(Predictor):
         ``strange`` (n,) the context was."""
         if not len(far) and not len(near):
             return None
-        one, other = far.blended(self._weights.new), near.blended(weights)
+        one, other = far.blended(self.weights.new), near.blended(weights)
         spread = np.append(one[1], other[1])
         odd = np.append(np.ones(len(far)), strange)
         return LeftOut(
@@ -348,11 +342,11 @@ class Committee(Predictor):
             self._dumped = self._dump_fitted()
         live = {
             "noise": self._noise,
-            "keys": [record.keys for record in self._weights.live],
+            "keys": [record.keys for record in self.weights.live],
             "contexts": len(self._own.jobs),
         }
         blobs = {**self._dumped, **self._own.dump(), "live": seal_json(live)}
-        for kind, record in zip(KINDS, self._weights.live, strict=True):
+        for kind, record in zip(KINDS, self.weights.live, strict=True):
             blobs[f"live {kind}"] = seal(pack(record.arrays()))
         for i, council in enumerate((self._whole, *self._own.parts)):
             blobs |= council.dump(f"{i}.")
@@ -365,7 +359,7 @@ class Committee(Predictor):
             "part_of": self._own.part_of,
             "parts": [list(council.members) for council in self._own.parts],
             "whole": list(self._whole.members),
-            "keys": [record.keys for record in self._weights.left_out],
+            "keys": [record.keys for record in self.weights.left_out],
             "carry": self._own.carry.tolist(),
             "left": self._own.left,
             "chosen": None if self._own.chosen is None else self._own.chosen.tolist(),
@@ -373,9 +367,9 @@ class Committee(Predictor):
             "unknown": self._unknown,
             "usual": self._usual,
             "wider": self._wider,
-            "tried": self._weights.tried,
+            "tried": self.weights.tried,
         }
-        records = zip(KINDS, self._weights.left_out, strict=True)
+        records = zip(KINDS, self.weights.left_out, strict=True)
         arrays = {f"left_out {kind}": seal(pack(one.arrays())) for kind, one in records}
         return {"committee": seal_json(state), **arrays}
 

@@ -10,8 +10,7 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.predictors.gaussian_process import GaussianProcess

@@ -15,8 +15,7 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray, Words, stirred
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.design import Design
 

@@ -19,8 +19,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, shuffled
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.process import Kernel, Process
 from tunerd.core.learners.trend import Trend

@@ -22,8 +22,7 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
 from tunerd.core.learners.design import Design
 from tunerd.core.learners.networks import Networks, Schedule

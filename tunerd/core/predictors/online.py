@@ -21,8 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trend import Trend
 from tunerd.core.predictors.base import Prediction, Predictor

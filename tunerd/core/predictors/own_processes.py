@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import pack, seal_headed, unpack, unseal_headed
 from tunerd.core.learners.local import Local, Seen, usual
 from tunerd.core.learners.own_jobs import OwnJobs

@@ -18,7 +18,7 @@ from tunerd.core.learners.blending import LEAST, Record, weights_of
 from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.predictors.council import MEMBERS
 
-__all__ = ["KINDS", "Records", "Weights", "recorded"]
+__all__ = ["KINDS", "Records", "Weights", "recorded", "typically"]
 
 PRIOR: Mapping[str, float] = {"process": 2.0}
 """Of the members, before any job tells: on tens of jobs a process is mostly the best of them; each
@@ -66,22 +66,12 @@ class Weights:
         self,
         there: Collection[str],
         left_out: Records,
-        live: Records,
+        live: Records | None = None,
         tried: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        self._there, self.left_out, self.live = there, left_out, live
+        self._there, self.left_out, self.live = there, left_out, live or Records.empty()
         self.tried = tried
         """Configurations that were typically tried, where a few jobs were left and where many."""
-        self._weigh()
-
-    def examined(
-        self, left_out: Records, few: IntArray | None = None, many: IntArray | None = None
-    ) -> None:
-        """Go by what was said of jobs left out, of contexts in which so ``few`` (n,) and so
-        ``many`` (m,) configurations had been tried."""
-        self.left_out = left_out
-        if few is not None and many is not None:
-            self.tried = _typically(few), _typically(many)
         self._weigh()
 
     def follow(
@@ -156,6 +146,6 @@ def recorded(said: tuple[FloatArray, FloatArray], rows: Rows, mark: str = "") ->
     return Record(said[0], said[1], rows.score, keys, rows.fading)
 
 
-def _typically(points: IntArray) -> float:
+def typically(points: IntArray) -> float:
     """Geometric mean of numbers (n,) from 0 on; 0 of none."""
     return float(np.expm1(np.log1p(points).mean())) if len(points) else 0.0

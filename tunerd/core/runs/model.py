@@ -23,8 +23,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from tunerd.core.arrays import FloatArray, IntArray, places_of
-from tunerd.core.features import FeatureMap
-from tunerd.core.features.rows import Rows
+from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.learners.blobs import seal_headed, seal_json, unseal_headed, unseal_json
 from tunerd.core.learners.own_jobs import familiar
 from tunerd.core.learners.shelves import Shelves
