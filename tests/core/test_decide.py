@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, decide
+from tunerd.core.decide import decide
 from tunerd.core.evidence import Estimate, Evidence
 from tunerd.core.introduction import Introduction
 from tunerd.core.lifecycle import compose, is_news, worth_saying
 from tunerd.core.observation import Ran
 from tunerd.core.prospects import Prospect, Rival, Wanted
-from tunerd.core.recommendation import Kind, MadeFrom, Recommendation, candidate_id
+from tunerd.core.recommendation import Advice, Kind, MadeFrom, Recommendation, candidate_id
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes, to_bytes

@@ -10,12 +10,11 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice
 from tunerd.core.judged import Entry, Judged, Outcome
 from tunerd.core.ledger import entered, ledger, realised
 from tunerd.core.observation import Status
 from tunerd.core.promises import MOST_GAIN, Promise, promises_of
-from tunerd.core.recommendation import Candidate, Incumbent, Kind
+from tunerd.core.recommendation import Advice, Candidate, Incumbent, Kind
 from tunerd.core.study import Study
 
 STUDY = study()

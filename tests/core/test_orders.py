@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.core.tuning import START, Inline, random_jobs, study
 from tunerd.core.campaign import Campaign
-from tunerd.core.decide import Advice
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Order, Orders
+from tunerd.core.recommendation import Advice
 from tunerd.core.space import Space
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study

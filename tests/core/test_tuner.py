@@ -14,12 +14,11 @@ from tests.core.tuning import START, TEXT, Inline, job, random_jobs, steps, stud
 from tunerd.core.advisor import START_RAN
 from tunerd.core.bands import HALF
 from tunerd.core.campaign import Campaign
-from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
-from tunerd.core.recommendation import Candidate, Kind
+from tunerd.core.recommendation import Advice, Candidate, Kind
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.training import SWAP_AFTER

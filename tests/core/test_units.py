@@ -10,9 +10,10 @@ from msgspec import structs
 
 from tests.core.tuning import START, Inline, random_jobs, study
 from tunerd.core.campaign import Campaign
-from tunerd.core.decide import Advice, gist
+from tunerd.core.decide import gist
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS
+from tunerd.core.recommendation import Advice
 from tunerd.core.tuner import Tuner
 
 UNITS = [("maximize", 2.0**20), ("minimize", 2.0**-20)]

@@ -12,9 +12,8 @@ from tests.core.tuning import Inline
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
 from tunerd import reports
-from tunerd.core.decide import Advice
 from tunerd.core.observation import Observation, Value
-from tunerd.core.recommendation import Recommendation, State
+from tunerd.core.recommendation import Advice, Recommendation, State
 from tunerd.core.scores import MOST_ERROR
 from tunerd.core.tuner import Tuner
 from tunerd.errors import StoreUnavailableError

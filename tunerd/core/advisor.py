@@ -11,7 +11,7 @@ import numpy as np
 from tunerd.core import fallback
 from tunerd.core.bands import Bands
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, decide
+from tunerd.core.decide import decide
 from tunerd.core.features import FeatureMap
 from tunerd.core.introduction import ESTABLISHED
 from tunerd.core.limits import reachable
@@ -19,7 +19,7 @@ from tunerd.core.model import Model
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.prospects import Held
-from tunerd.core.recommendation import Recommendation
+from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, ScoreFunction
 from tunerd.core.space import Space

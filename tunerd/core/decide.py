@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tunerd.core.bands import BAND
 from tunerd.core.evidence import Estimate, Evidence, Z
@@ -20,16 +20,23 @@ from tunerd.core.introduction import Challenge, Introduction, elect
 from tunerd.core.observation import Value
 from tunerd.core.prospects import UNHELD, Held, Prospect, Rival, Wanted
 from tunerd.core.reasons import in_percent, reason_for
-from tunerd.core.recommendation import Candidate, Gain, Incumbent, Kind, Predicted, Recommendation
+from tunerd.core.recommendation import (
+    LARGEST,
+    Advice,
+    Candidate,
+    Gain,
+    Incumbent,
+    Kind,
+    Predicted,
+    Recommendation,
+)
 from tunerd.core.study import Study
 
-__all__ = ["Advice", "decide", "gist", "says_the_same", "side_by_side"]
+__all__ = ["decide", "gist", "says_the_same", "side_by_side"]
 
 NOTHING = 0.01
 """Part of a band's half width below which its middle is told as 0: else what has always been 0 is
 told as -6e-10."""
-LARGEST = 1e300
-"""What is published in the place of an infinite number, which JSON does not have."""
 MAX_CANDIDATES = 5
 """With three or more, one failing at once is no disaster; with many, none gets enough jobs …"""
 MOST_SHARE = 0.08
@@ -66,17 +73,6 @@ DRAWN = 0.25
 """Part of one that was drawn at random: in a month of 1,500 jobs in 3 contexts (``never_harm``) it
 cost as much as it taught; that it is there at all keeps a study from staying around its
 baseline."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """The part of a recommendation that is decided; the rest is book-keeping."""
-
-    candidates: tuple[Candidate, ...]
-    incumbent: Incumbent | None
-    baseline: Mapping[str, Value] | None
-    reason: str
-    round: int | None = None
 
 
 def side_by_side(study: Study) -> int:

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.decide import Advice
 from tunerd.core.evidence import Evidence, Z
 from tunerd.core.observation import Value
-from tunerd.core.recommendation import Incumbent
+from tunerd.core.recommendation import Advice, Incumbent
 from tunerd.core.study import Study
 from tunerd.core.survey import Survey
 from tunerd.errors import NothingFeasibleError

@@ -18,10 +18,9 @@ from msgspec import structs
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.bands import HALF, Bands
-from tunerd.core.decide import LARGEST
 from tunerd.core.following import Following, follows
 from tunerd.core.observation import Observation, Ran, Status, Value, started
-from tunerd.core.recommendation import Kind, Recommendation, candidate_id
+from tunerd.core.recommendation import LARGEST, Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
 
 if TYPE_CHECKING:  # whoever reads rows of a store needs no learners: they take a second to import

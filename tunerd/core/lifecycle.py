@@ -4,8 +4,8 @@ when its context or study ends or the evidence no longer holds. Expiry needs no 
 from datetime import datetime, timedelta
 
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice, says_the_same
-from tunerd.core.recommendation import MadeFrom, Recommendation, State, StatedObjective
+from tunerd.core.decide import says_the_same
+from tunerd.core.recommendation import Advice, MadeFrom, Recommendation, State, StatedObjective
 from tunerd.core.study import Study
 
 __all__ = ["FREE_KEY_AFTER", "compose", "is_news", "worth_saying"]

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunerd.core.decide import Advice
 from tunerd.core.observation import Ran
-from tunerd.core.recommendation import Kind, Recommendation, candidate_id
+from tunerd.core.recommendation import Advice, Kind, Recommendation, candidate_id
 from tunerd.core.study import Study
 
 __all__ = ["MOST_GAIN", "Gains", "Promise", "gained", "promises_of"]

@@ -16,7 +16,9 @@ from typing import Annotated, Literal
 from tunerd.core.observation import Scalar, Value
 
 __all__ = [
+    "LARGEST",
     "RECOMMENDATION_SCHEMA",
+    "Advice",
     "Candidate",
     "Gain",
     "Incumbent",
@@ -32,6 +34,8 @@ __all__ = [
 
 RECOMMENDATION_SCHEMA: Literal["tunerd.recommendation/1"] = "tunerd.recommendation/1"
 
+LARGEST = 1e300
+"""What is published in the place of an infinite number, which JSON does not have."""
 _SHARE_ROUNDING = 1e-9
 """Shares such as ten times 0.1 may pass 1 by the rounding of a sum, never by more."""
 
@@ -128,6 +132,17 @@ class MadeFrom:
     study: Annotated[str, "Content hash of the study's generation."]
     seeds: Annotated[tuple[int, ...], "Seeds of the search."]
     tunerd: Annotated[str, "Version of tunerd."]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The part of a recommendation that is decided; the rest is book-keeping."""
+
+    candidates: tuple[Candidate, ...]
+    incumbent: Incumbent | None
+    baseline: Mapping[str, Value] | None
+    reason: str
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

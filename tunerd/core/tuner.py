@@ -16,7 +16,6 @@ from tunerd.core.advisor import Advisor
 from tunerd.core.bands import Bands
 from tunerd.core.campaign import Campaign
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice
 from tunerd.core.drift.watch import Watch
 from tunerd.core.fallback import MOST_CONTEXTS
 from tunerd.core.features import FeatureMap
@@ -24,7 +23,7 @@ from tunerd.core.learning import Learner
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.orders import Orders
 from tunerd.core.promises import Gains, promises_of
-from tunerd.core.recommendation import Recommendation
+from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.scores import Window
 from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study

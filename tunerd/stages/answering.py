@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from tunerd.core.contexts import ContextState
-from tunerd.core.decide import Advice
 from tunerd.core.lifecycle import compose, worth_saying
 from tunerd.core.observation import Value
-from tunerd.core.recommendation import Recommendation
+from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.request import Answer, Outcome
 from tunerd.stages.books import Books, Changes
 from tunerd.stages.recommended import Said
