@@ -30,8 +30,8 @@ from benchmarks.kit import Bars, arguments
 from tunerd import __version__
 from tunerd.client import Choice, Recommendations
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.introduction import Verdict
-from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.decisions.lifecycle import compose, is_news
+from tunerd.core.evidence.introduction import Verdict
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.recommendation import MadeFrom, Recommendation, candidate_id
 from tunerd.core.space import Space

@@ -18,7 +18,7 @@ from benchmarks.tables import DATA, read_table
 from benchmarks.yardsticks_plan import table_names
 from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.evaluation.scores import kendall, regret

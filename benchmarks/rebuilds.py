@@ -2,11 +2,11 @@
 
 Jobs of streams (:mod:`tunerd.evaluation.streams`) are predicted, then learned, as the tuner does it
 (``boosted_trees``, one member of 40 trees, for speed). At every rebuild champion and challenger are
-compared on the jobs since it began (:mod:`tunerd.core.contest`); whoever wins serves. The loser is
-kept as well, for as many jobs again: what it would have predicted of them says whether the verdict
-was right. Every third rebuild is spoiled on purpose: a third of its jobs have the speeds of other
-jobs, as after an importer's mistake. Beside the contest: always taking over, and taking over when
-Kendall's τ within contexts was at least as large.
+compared on the jobs since it began (:mod:`tunerd.core.model.contest`); whoever wins serves. The
+loser is kept as well, for as many jobs again: what it would have predicted of them says whether the
+verdict was right. Every third rebuild is spoiled on purpose: a third of its jobs have the speeds of
+other jobs, as after an importer's mistake. Beside the contest: always taking over, and taking over
+when Kendall's τ within contexts was at least as large.
 """
 
 import argparse
@@ -21,14 +21,14 @@ import numpy as np
 from benchmarks.kit import Bars, arguments
 from benchmarks.streams import AS_CONTEXT
 from benchmarks.tables import DATA, TABLES, read_table
-from tunerd.core.contest import Contest, Scored, Told, contest
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.features.replay import Replay
-from tunerd.core.history import days
-from tunerd.core.model import Model
+from tunerd.core.model.contest import Contest, Scored, Told, contest
+from tunerd.core.model.history import days
+from tunerd.core.model.model import Model
+from tunerd.core.model.training import GROWTH, RECENT, SMALL, SWAP_AFTER
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.core.training import GROWTH, RECENT, SMALL, SWAP_AFTER
 from tunerd.errors import MisconfiguredError
 from tunerd.evaluation.measured import measured
 from tunerd.evaluation.streams import Stream, Traffic, make_stream

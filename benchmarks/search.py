@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.kit import Bars, arguments, observation
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.observation import Scalar
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import Budget, Found

@@ -21,7 +21,7 @@ from benchmarks import peers
 from benchmarks.tables import read_table
 from benchmarks.yardsticks_plan import Cell, Description, loop_plan
 from tunerd import __version__
-from tunerd.core.campaign import MIN_FEASIBLE
+from tunerd.core.decisions.campaign import MIN_FEASIBLE
 from tunerd.core.observation import Observation
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 import tunerd.client
 from tunerd.client import MOST_WANTED, Choice, JobReporter, Recommendations, context_key
-from tunerd.core import survey
-from tunerd.core.context import BucketValue, ValueType, canonical_context_key, clean_value
+from tunerd.core.decisions import survey
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.recommendation import (
     Candidate,
@@ -30,6 +29,7 @@ from tunerd.core.recommendation import (
     Recommendation,
     StatedObjective,
 )
+from tunerd.core.study.context_key import BucketValue, ValueType, canonical_context_key, clean_value
 from tunerd.events import read_job, to_bytes
 from tunerd.streams.base import Content, Message, Record, TopicSpec
 from tunerd.streams.jsonl.stream import JsonlStream

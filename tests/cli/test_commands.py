@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
 from tests.cli.test_status import VALUE, recommend
-from tunerd.core.campaign import MIN_FEASIBLE
+from tunerd.core.decisions.campaign import MIN_FEASIBLE
 from tunerd.errors import StoreUnavailableError
 from tunerd.store import Store, Transaction
 

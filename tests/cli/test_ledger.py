@@ -9,9 +9,9 @@ from msgspec import structs
 
 from tests.cli.conftest import Installation, Said
 from tests.report.world import world
-from tunerd.core.contexts import ContextState
-from tunerd.core.introduction import Verdict
-from tunerd.core.judged import Entry
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.evidence.introduction import Verdict
+from tunerd.core.evidence.judged import Entry
 from tunerd.store import ContextRow, TuneStep
 
 Tunerd = Callable[..., Said]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Installation, Said
 from tests.cli.test_status import VALUE, recommend
-from tunerd.core.orders import Order
+from tunerd.core.decisions.orders import Order
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
 from tunerd.store import Command

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.cli.conftest import Installation, Said
-from tunerd.core.contexts import ContextState
+from tunerd.core.decisions.contexts import ContextState
 from tunerd.core.observation import Observation, Status
 from tunerd.core.request import Answer, Outcome
 from tunerd.core.study_file import parse_study

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.cli.conftest import Installation, Said
 from tests.report.made import told
 from tests.report.world import world
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.events import to_bytes
 from tunerd.store import RecommendationRow
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tests.contracts.store_data import LATER, NOW, STUDY, add_study
-from tunerd.core.judged import Judged, Outcome, Target
+from tunerd.core.evidence.judged import Judged, Outcome, Target
 from tunerd.core.observation import Status
 from tunerd.store import Store
 

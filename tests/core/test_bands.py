@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.core.tuning import Inline, random_jobs, steps, study
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.bands import HALF, STANDINGS, Bands
-from tunerd.core.left_out import LeftOut
+from tunerd.core.predictors.left_out import LeftOut
 from tunerd.core.tuner import Tuner
 
 KEYS = ("a", "b", "c", "d")

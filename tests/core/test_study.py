@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.context import Bucket
 from tunerd.core.observation import Observation, Ran, Status, Value
 from tunerd.core.study import Guard, Study
+from tunerd.core.study.context_key import Bucket
 from tunerd.core.study_file import StudyFile, parse_study
 from tunerd.core.study_file.reference import study_page
 from tunerd.errors import MisconfiguredError

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.core.tuning import TEXT, changed
-from tunerd.core.campaign import Ask, Campaign
-from tunerd.core.duels import Doubt, Duel, Probation
-from tunerd.core.history import Regime
-from tunerd.core.introduction import Introduction, Verdict
-from tunerd.core.leads import Leads, Untested
+from tunerd.core.decisions.campaign import Ask, Campaign
+from tunerd.core.evidence.duels import Doubt, Duel, Probation
+from tunerd.core.evidence.introduction import Introduction, Verdict
+from tunerd.core.evidence.leads import Leads, Untested
+from tunerd.core.model.history import Regime
 from tunerd.core.study_file import parse_study
 from tunerd.core.succession import Succession, campaign_of, introduction_of
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, steps, study, true_speed
-from tunerd.core.advisor import START_RAN
 from tunerd.core.bands import HALF
-from tunerd.core.campaign import Campaign
+from tunerd.core.decisions.advisor import START_RAN
+from tunerd.core.decisions.campaign import Campaign
+from tunerd.core.decisions.orders import Order, Orders
+from tunerd.core.evidence.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
+from tunerd.core.model.training import SWAP_AFTER
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.core.orders import Order, Orders
 from tunerd.core.predictors import PREDICTORS
-from tunerd.core.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
 from tunerd.core.recommendation import Advice, Candidate, Kind
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.core.training import SWAP_AFTER
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import START, Inline, random_jobs, study
-from tunerd.core.campaign import Campaign
-from tunerd.core.decide import gist
+from tunerd.core.decisions.campaign import Campaign
+from tunerd.core.decisions.decide import gist
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Advice

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.core.tuning import study
 from tests.report.world import START
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.recommendation import (
     Candidate,
     Gain,

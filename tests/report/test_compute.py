@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.core.tuning import study
 from tests.report.made import NOW, advised, material, told
 from tests.report.world import world
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.observation import Status, Value
 from tunerd.report.compute import MOST_CONTEXTS, compute
 from tunerd.report.gather import Material, Told

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tests.report.world import World, world
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.study_file import parse_study
 from tunerd.report.gains import Gains, estimate_gains
 from tunerd.report.jobs import Jobs, jobs_of, relative_gain

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tests.report.world import START, world
-from tunerd.core.judged import Judged, Outcome
+from tunerd.core.evidence.judged import Judged, Outcome
 from tunerd.core.observation import Status
 from tunerd.report.jobs import Jobs, jobs_of
 from tunerd.report.quality import judge_quality, reliability, share

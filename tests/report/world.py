@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.judged import HALF, Judged, Outcome, Target
+from tunerd.core.evidence.judged import HALF, Judged, Outcome, Target
 from tunerd.core.observation import Status
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

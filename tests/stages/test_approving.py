@@ -10,7 +10,7 @@ from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_spee
 from tunerd import reports
 from tunerd.cli.approve import waiting
 from tunerd.cli.explanation import standing
-from tunerd.core.ledger import ledger
+from tunerd.core.decisions.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.study import Study

@@ -6,7 +6,7 @@ import pytest
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, random_jobs, study, tamper
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.study_file import parse_study
 from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings

@@ -76,7 +76,7 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
         case "latest":
             return "let the latest model serve"
         case "pause" | "resume" | "pin" | "forbid":
-            from tunerd.core.orders import Order
+            from tunerd.core.decisions.orders import Order
 
             kind: Any = command
             order = Order(number, kind, arguments["context"], arguments.get("config", {}))

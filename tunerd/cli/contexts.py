@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tunerd.core.context import MISSING, clean_value
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
+from tunerd.core.study.context_key import MISSING, clean_value
 
 __all__ = ["parse_context"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunerd.cli.options import open_the_store, read_settings
-from tunerd.core.context import written
+from tunerd.core.study.context_key import written
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.report.words import plural
 

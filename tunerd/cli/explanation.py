@@ -14,7 +14,7 @@ from tunerd import __version__
 from tunerd.cli.learned import Learned, kept_scores, load_model
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.explain.overall import Matters, Method, Progress
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.scores import kendall, within_contexts

@@ -12,7 +12,7 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import TunerdError
 
 if TYPE_CHECKING:
-    from tunerd.core.model import Model
+    from tunerd.core.model.model import Model
     from tunerd.core.observation import Observation
     from tunerd.store import Store
 
@@ -89,7 +89,9 @@ def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: s
         DamagedCheckpointError: it is not what was saved.
         ValueError: it is of another generation of the study.
     """
-    from tunerd.core.model import Model  # with the learners: whoever asks for scores needs none
+    from tunerd.core.model.model import (
+        Model,  # with the learners: whoever asks for scores needs none
+    )
     from tunerd.stages.checkpoints import parts_of
 
     return Model.load(study, features, parts_of(store, study.name, checkpoint))

@@ -17,9 +17,9 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.core.contexts import ContextState
-    from tunerd.core.introduction import Verdict
-    from tunerd.core.ledger import Account, Ledger
+    from tunerd.core.decisions.contexts import ContextState
+    from tunerd.core.decisions.ledger import Account, Ledger
+    from tunerd.core.evidence.introduction import Verdict
     from tunerd.core.study import Study
 
 __all__ = ["ledger"]
@@ -58,8 +58,8 @@ def ledger(
     """
     from tunerd.cli.contexts import parse_context
     from tunerd.cli.report import instant
-    from tunerd.core import ledger as core
-    from tunerd.core.contexts import UNREADABLE, ContextState
+    from tunerd.core.decisions import ledger as core
+    from tunerd.core.decisions.contexts import UNREADABLE, ContextState
     from tunerd.errors import MisconfiguredError, Problem
     from tunerd.report.gather import incomparable_until
 

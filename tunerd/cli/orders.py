@@ -138,7 +138,7 @@ def _limit(
 
 def _context(study: "Study", given: Sequence[str]) -> "dict[str, Scalar]":
     from tunerd.cli.contexts import parse_context
-    from tunerd.core.orders import Order, Orders
+    from tunerd.core.decisions.orders import Order, Orders
 
     values = parse_context(study, given, partial=True)
     if wrong := Orders(study).problem(Order(0, "pause", values)):
@@ -152,7 +152,7 @@ def _config(study: "Study", given: Sequence[str]) -> "dict[str, Scalar]":
     Raises:
         click.UsageError: with everything that is wrong.
     """
-    from tunerd.core.orders import Order, Orders
+    from tunerd.core.decisions.orders import Order, Orders
 
     parameters = {parameter.name: parameter for parameter in study.parameters}
     config: dict[str, Scalar] = {}

@@ -20,7 +20,7 @@ from tunerd.cli.options import (
     stored_study,
     who,
 )
-from tunerd.core.context import MISSING
+from tunerd.core.study.context_key import MISSING
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Scalar

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.core.context import written
+from tunerd.core.study.context_key import written
 from tunerd.report.words import plural
 
 __all__ = ["show_recommendation"]

@@ -152,7 +152,7 @@ def _orders(
     """Pauses and limits that stand, with who gave them."""
     if not standing or generation is None:
         return []
-    from tunerd.core.orders import Order, Orders
+    from tunerd.core.decisions.orders import Order, Orders
     from tunerd.core.study_file import parse_study
 
     orders = Orders(parse_study(generation.text), map(Order.load, standing))

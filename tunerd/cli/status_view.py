@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.core.context import written
+from tunerd.core.study.context_key import written
 from tunerd.report.words import plural
 
 __all__ = ["show", "show_commands"]

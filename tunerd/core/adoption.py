@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from tunerd.core.contexts import ContextState
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.spaces import Spaces
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Recommendation
-from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
 from tunerd.core.succession import Heir, Succession, campaign_of, introduction_of
 

@@ -17,9 +17,9 @@ After an alarm (drift) the context's last :data:`LATEST` residuals shift the mea
 are as usual again.
 
 Before there are live predictions, the factors are those of jobs that a fit left out
-(:mod:`tunerd.core.left_out`). When another model takes over, its spreads are in other units, and
-factors move by half of what these say of that. All of it is in units of the predictor's spread:
-scores may be multiplied and shifted at will. Cost per job and state are constant.
+(:mod:`tunerd.core.predictors.left_out`). When another model takes over, its spreads are in other
+units, and factors move by half of what these say of that. All of it is in units of the predictor's
+spread: scores may be multiplied and shifted at will. Cost per job and state are constant.
 """
 
 import math

@@ -14,25 +14,25 @@ import numpy as np
 from msgspec import structs
 
 from tunerd.core.bands import Bands
-from tunerd.core.contexts import ContextState
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.ledger import entered
+from tunerd.core.decisions.spaces import Spaces
 from tunerd.core.drift.found import Change
 from tunerd.core.drift.watch import Ran as Job
 from tunerd.core.drift.watch import Watch
-from tunerd.core.evidence import noise_of_repeats
+from tunerd.core.evidence.evidence import noise_of_repeats
+from tunerd.core.evidence.introduction import Verdict
+from tunerd.core.evidence.judged import Advises, Judged, NamedJob, judge, nobody
+from tunerd.core.evidence.promises import Gains
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.history import Regime, days
-from tunerd.core.introduction import Verdict
-from tunerd.core.judged import Advises, Judged, NamedJob, judge, nobody
-from tunerd.core.ledger import entered
-from tunerd.core.model import Model, Outlook
+from tunerd.core.model.history import Regime, days
+from tunerd.core.model.model import Model, Outlook
+from tunerd.core.model.training import Training, portions
 from tunerd.core.observation import Observation, Ran, Value
-from tunerd.core.promises import Gains
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.scores import Window
-from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
 from tunerd.core.succession import Succession
-from tunerd.core.training import Training, portions
 
 __all__ = ["Learned", "Learner"]
 

@@ -9,15 +9,15 @@ configuration was. Two may become one, where what told them apart is gone.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tunerd.core.campaign import Ask, Campaign
-from tunerd.core.duels import Doubt, Duel, Probation
-from tunerd.core.evidence import Evidence
-from tunerd.core.history import Regime
-from tunerd.core.introduction import Introduction
-from tunerd.core.leads import Leads, Untested
+from tunerd.core.decisions.campaign import Ask, Campaign
+from tunerd.core.decisions.spaces import Spaces
+from tunerd.core.evidence.duels import Doubt, Duel, Probation
+from tunerd.core.evidence.evidence import Evidence
+from tunerd.core.evidence.introduction import Introduction
+from tunerd.core.evidence.leads import Leads, Untested
+from tunerd.core.model.history import Regime
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import candidate_id
-from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
@@ -27,7 +27,7 @@ Renames = Callable[[str], str | None]
 """A candidate id of the former generation → the present one; None where there is none."""
 Begun = tuple[int, float | None]
 """A sequence from which estimates began again, and by how much older ones moved; see
-:meth:`tunerd.core.evidence.Evidence.begin_at`."""
+:meth:`tunerd.core.evidence.evidence.Evidence.begin_at`."""
 
 
 class Succession:

@@ -12,22 +12,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tunerd.core.adoption import Adoption
-from tunerd.core.advisor import Advisor
 from tunerd.core.bands import Bands
-from tunerd.core.campaign import Campaign
-from tunerd.core.contexts import ContextState
+from tunerd.core.decisions.advisor import Advisor
+from tunerd.core.decisions.campaign import Campaign
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.fallback import MOST_CONTEXTS
+from tunerd.core.decisions.orders import Orders
+from tunerd.core.decisions.spaces import Spaces
 from tunerd.core.drift.watch import Watch
-from tunerd.core.fallback import MOST_CONTEXTS
+from tunerd.core.evidence.promises import Gains, promises_of
 from tunerd.core.features import FeatureMap
 from tunerd.core.learning import Learner
+from tunerd.core.model.training import Fetch, Training
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.orders import Orders
-from tunerd.core.promises import Gains, promises_of
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.scores import Window
-from tunerd.core.spaces import Spaces
 from tunerd.core.study import Study
-from tunerd.core.training import Fetch, Training
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Tuner"]

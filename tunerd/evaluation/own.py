@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from tunerd.core.bands import BAND, HALF, Bands
+from tunerd.core.evidence.judged import Outcome
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
-from tunerd.core.judged import Outcome
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.observation import Observation
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.study import Study

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from tunerd import __version__, errors
-from tunerd.core.campaign import Campaign
-from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.decisions.campaign import Campaign
+from tunerd.core.decisions.lifecycle import compose, is_news
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Candidate, MadeFrom, Recommendation

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.judged import HALF
+from tunerd.core.evidence.judged import HALF
 from tunerd.report.jobs import Jobs
 from tunerd.report.sample import FEW, Sample, means
 

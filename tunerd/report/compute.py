@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from tunerd import __version__
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.judged import Judged, Target
+from tunerd.core.evidence.judged import Judged, Target
 from tunerd.core.study import Study
 
 __all__ = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.judged import HALF
+from tunerd.core.evidence.judged import HALF
 from tunerd.report.jobs import Jobs, medians, strata
 
 __all__ = ["FEW", "Sample", "means", "near", "sample_of"]

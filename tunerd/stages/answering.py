@@ -9,8 +9,8 @@ store, for ``tunerd recommend``.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from tunerd.core.contexts import ContextState
-from tunerd.core.lifecycle import compose, worth_saying
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.lifecycle import compose, worth_saying
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.request import Answer, Outcome

@@ -12,10 +12,10 @@ from typing import Any
 
 from tunerd import __version__
 from tunerd.core.chain import Chain
-from tunerd.core.decide import gist
+from tunerd.core.decisions.decide import gist
+from tunerd.core.decisions.lifecycle import compose, is_news
 from tunerd.core.drift.found import Change
-from tunerd.core.judged import Judged
-from tunerd.core.lifecycle import compose, is_news
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.recommendation import Advice, MadeFrom, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner

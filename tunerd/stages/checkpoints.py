@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.recommended import Line
 from tunerd.stages.versions import keep_versions

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tunerd.core.campaign import MIN_FEASIBLE, PATIENCE_H, Campaign
-from tunerd.core.orders import Order, Orders
+from tunerd.core.decisions.campaign import MIN_FEASIBLE, PATIENCE_H, Campaign
+from tunerd.core.decisions.orders import Order, Orders
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.books import Books, Changes
 from tunerd.stages.going_back import go_back

@@ -16,17 +16,17 @@ import msgspec
 
 from tunerd import __version__
 from tunerd.core.chain import Chain
-from tunerd.core.contexts import ContextState
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.lifecycle import compose
+from tunerd.core.decisions.orders import Order, Orders
 from tunerd.core.features import FeatureMap
-from tunerd.core.history import Regime
-from tunerd.core.lifecycle import compose
+from tunerd.core.model.history import Regime
+from tunerd.core.model.training import Training, portions
 from tunerd.core.observation import Observation
-from tunerd.core.orders import Order, Orders
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.core.training import Training, portions
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError, NothingFeasibleError
 from tunerd.events import from_bytes, to_bytes

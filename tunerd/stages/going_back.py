@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tunerd.core.model import Model
-from tunerd.core.training import Why
+from tunerd.core.model.model import Model
+from tunerd.core.model.training import Why
 from tunerd.stages.books import Books, Changes
 from tunerd.stages.checkpoints import parts_of
 from tunerd.stages.versions import built_last

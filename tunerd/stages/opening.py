@@ -10,9 +10,9 @@ from concurrent.futures import Executor
 from typing import Any
 
 from tunerd.core.chain import Chain
+from tunerd.core.decisions.orders import Order, Orders
 from tunerd.core.drift.found import Change, Drift
-from tunerd.core.history import Regime
-from tunerd.core.orders import Order, Orders
+from tunerd.core.model.history import Regime
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner

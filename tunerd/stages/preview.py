@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.context import written
-from tunerd.core.evidence import Evidence, estimates
-from tunerd.core.introduction import elect
+from tunerd.core.decisions.orders import Order, Orders
+from tunerd.core.decisions.spaces import Spaces, why_not
+from tunerd.core.evidence.evidence import Evidence, estimates
+from tunerd.core.evidence.introduction import elect
+from tunerd.core.evidence.prospects import Rival
 from tunerd.core.observation import Observation, Scalar, Value
-from tunerd.core.orders import Order, Orders
-from tunerd.core.prospects import Rival
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import Space
-from tunerd.core.spaces import Spaces, why_not
 from tunerd.core.study import Study
+from tunerd.core.study.context_key import written
 from tunerd.core.succession import Succession
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from tunerd.core.lifecycle import FREE_KEY_AFTER
+from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes, to_bytes
 from tunerd.store import RecommendationRow, Store

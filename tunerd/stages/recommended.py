@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from tunerd.core.judged import Advised
-from tunerd.core.lifecycle import FREE_KEY_AFTER
+from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
+from tunerd.core.evidence.judged import Advised
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.core.study import Study
 from tunerd.events import from_bytes, to_bytes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunerd import reports
-from tunerd.core.judged import Judged
+from tunerd.core.evidence.judged import Judged
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.stages.books import Books

@@ -16,8 +16,8 @@ import msgspec
 
 from tunerd import logs, reports
 from tunerd.connections import store_of
+from tunerd.core.model.training import portions
 from tunerd.core.observation import Observation
-from tunerd.core.training import portions
 from tunerd.errors import FencedOutError, MisconfiguredError, NothingFeasibleError
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings

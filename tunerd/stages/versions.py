@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from tunerd.core.training import Built
+from tunerd.core.model.training import Built
 from tunerd.stages.recommended import Line
 from tunerd.store import ModelVersion, Transaction
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.core.judged import Judged, Outcome
+from tunerd.core.evidence.judged import Judged, Outcome
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import predictions
 

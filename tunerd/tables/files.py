@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from tunerd.core.context import clean_value
+from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.parquet import parquet_columns, parquet_rows
 from tunerd.tables.rows import Row, Unreadable

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tunerd.core.context import ValueType
 from tunerd.core.expressions import suggestion
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study import MappingTable, Study
+from tunerd.core.study.context_key import ValueType
 from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.times import read_time, time_zone, zone_problem

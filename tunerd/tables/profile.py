@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.context import INT64, clean_value
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.study.context_key import INT64, clean_value
 from tunerd.tables.files import Row, TableFile
 from tunerd.tables.times import read_time
 from tunerd.tables.values import number_in, value_name

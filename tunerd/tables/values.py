@@ -3,8 +3,8 @@
 import json
 import math
 
-from tunerd.core.context import ValueType, clean_value, value_text
 from tunerd.core.observation import Scalar, Status, Value
+from tunerd.core.study.context_key import ValueType, clean_value, value_text
 
 __all__ = ["number_in", "status_in", "typed", "value_name"]
 

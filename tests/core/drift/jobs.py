@@ -8,7 +8,7 @@ import numpy as np
 
 from tunerd.core.drift import Change, Here, Watch
 from tunerd.core.drift.watch import Ran
-from tunerd.core.judged import Judged, Outcome
+from tunerd.core.evidence.judged import Judged, Outcome
 from tunerd.core.observation import Status
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from tests.core.tuning import Inline, random_jobs, study
 from tunerd.core.drift import Change
-from tunerd.core.duels import Probation
+from tunerd.core.evidence.duels import Probation
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.core.tuning import random_jobs, renamed, study, true_speed
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.features import FeatureMap
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study

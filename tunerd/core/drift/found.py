@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from tunerd.core.history import Regime
+from tunerd.core.model.history import Regime
 from tunerd.core.observation import Scalar
 
 __all__ = ["Change", "Drift", "Kind", "Phase", "drift_id"]

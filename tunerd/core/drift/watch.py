@@ -29,7 +29,7 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.core.study import Study
 
 if TYPE_CHECKING:
-    from tunerd.core.judged import Judged
+    from tunerd.core.evidence.judged import Judged
 
 __all__ = ["Place", "Ran", "Watch"]
 

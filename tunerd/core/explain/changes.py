@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.evidence import Z
+from tunerd.core.evidence.evidence import Z
 from tunerd.core.explain.shapley import shapley
 from tunerd.core.features import FeatureMap
-from tunerd.core.model import Model, Outlook
+from tunerd.core.model.model import Model, Outlook
 from tunerd.core.observation import Observation, Scalar, Status, Value
 
 __all__ = ["Change", "Changed", "explain_change"]

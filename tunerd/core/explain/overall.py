@@ -21,7 +21,7 @@ from msgspec import structs
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.features.columns import Group
-from tunerd.core.model import Model
+from tunerd.core.model.model import Model
 from tunerd.core.observation import Observation
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.scores import MIN_ROWS, kendall, within_contexts

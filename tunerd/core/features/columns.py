@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tunerd.core.context import ValueType
 from tunerd.core.observation import Scalar
+from tunerd.core.study.context_key import ValueType
 
 __all__ = ["Column", "Group", "Source", "Vocabulary"]
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.context import ValueType
 from tunerd.core.expressions import Column as Values
 from tunerd.core.features.columns import Column, Source, Vocabulary
 from tunerd.core.features.rows import Rows
 from tunerd.core.observation import Observation, Ran
 from tunerd.core.space import Space
 from tunerd.core.study import Derived, Study
+from tunerd.core.study.context_key import ValueType
 
 __all__ = ["Column", "FeatureMap", "Rows"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.left_out import LeftOut, left_out
+from tunerd.core.predictors.left_out import LeftOut, left_out
 from tunerd.core.study import Study
 
 __all__ = ["Prediction", "Predictor"]

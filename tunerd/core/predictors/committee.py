@@ -20,12 +20,10 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
 from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.folds import Fold, all_but_few, apart
 from tunerd.core.learners.blending import Record, pooled
 from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
 from tunerd.core.learners.own_jobs import OwnJobs, familiar
 from tunerd.core.learners.shelves import Shelves
-from tunerd.core.left_out import LeftOut, doubted
 from tunerd.core.predictors.base import Prediction, Predictor
 from tunerd.core.predictors.council import MEMBERS, Council, rows_at
 from tunerd.core.predictors.errors import (
@@ -36,6 +34,8 @@ from tunerd.core.predictors.errors import (
     quantile,
     typical_size,
 )
+from tunerd.core.predictors.folds import Fold, all_but_few, apart
+from tunerd.core.predictors.left_out import LeftOut, doubted
 from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
 from tunerd.core.predictors.weighing import KINDS, Records, Weights, recorded, typically
 from tunerd.core.study import Study

@@ -10,12 +10,12 @@ from typing import NoReturn
 import numpy as np
 
 from tunerd.core.arrays import IntArray
-from tunerd.core.context import value_text
 from tunerd.core.observation import Scalar
 from tunerd.core.space.cells import Cell, join
 from tunerd.core.space.rules import Rule, reads_of
 from tunerd.core.space.wide import Wide
 from tunerd.core.study import Study
+from tunerd.core.study.context_key import value_text
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["explain_empty", "explain_not_found", "explain_outright"]

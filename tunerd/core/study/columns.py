@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.context import ValueType, clean_value
 from tunerd.core.expressions import Column, looked_up
 from tunerd.core.observation import Scalar
+from tunerd.core.study.context_key import ValueType, clean_value
 from tunerd.core.study.parts import ContextFeature, Parameter
 
 __all__ = ["context_columns", "parameter_columns"]

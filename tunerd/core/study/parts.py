@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Expression
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.study.context_key import Bucket, ValueType, clean_value
 
 __all__ = [
     "Baseline",

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.context import Bucket, BucketValue, canonical_context_key, clean_value
 from tunerd.core.expressions import Column, constant
 from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
 from tunerd.core.study.columns import context_columns, parameter_columns
+from tunerd.core.study.context_key import Bucket, BucketValue, canonical_context_key, clean_value
 from tunerd.core.study.mapping import MappingTable
 from tunerd.core.study.parts import (
     Baseline,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tunerd.core.context import INT64, clean_value
+from tunerd.core.study.context_key import INT64, clean_value
 from tunerd.core.study_file.grid import MAX_CHOICES, float_range, int_range, stepped
 from tunerd.core.study_file.keys import ParameterTable
 from tunerd.core.study_file.messages import Path, shown

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tunerd.core.context import Bucket, ValueType, clean_value
 from tunerd.core.expressions import Kind, NameKind, suggestion
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.searchers import SEARCHERS, searcher_class
+from tunerd.core.study.context_key import Bucket, ValueType, clean_value
 from tunerd.core.study.mapping import mapping_mistakes
 from tunerd.core.study.parts import (
     Constraint,

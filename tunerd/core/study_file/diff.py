@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from tunerd.core.context import Bucket
+from tunerd.core.study.context_key import Bucket
 from tunerd.core.study.parts import ContextFeature, Parameter
 from tunerd.core.study.study import Study
 from tunerd.core.study_file.keys import StudyFile

@@ -1,0 +1,252 @@
+"""Advice on one context: search its space with what was learned, weigh it against the evidence."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from tunerd.core.bands import Bands
+from tunerd.core.decisions import fallback
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.decide import decide
+from tunerd.core.decisions.limits import reachable
+from tunerd.core.decisions.orders import Orders
+from tunerd.core.decisions.spaces import Spaces, why_not
+from tunerd.core.decisions.survey import Survey
+from tunerd.core.evidence.introduction import ESTABLISHED
+from tunerd.core.evidence.prospects import Held
+from tunerd.core.features import FeatureMap
+from tunerd.core.model.model import Model
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.recommendation import Advice, Recommendation
+from tunerd.core.searchers import searcher_class
+from tunerd.core.searchers.base import Budget, ScoreFunction
+from tunerd.core.space import Space
+from tunerd.core.study import Study
+from tunerd.errors import NothingFeasibleError
+
+__all__ = ["Advisor"]
+
+MOSTLY_EVERYDAY = 0.5
+"""Explore share up to which new configurations are introduced by a test."""
+SHORTLIST = 256
+"""Best configurations of a search that a batch is chosen from."""
+START_RAN = 5
+"""Where most jobs try something and nothing is known from elsewhere, configurations drawn at random
+come first, until so many of all that were tried ran …"""
+START = 15
+"""… or so many were tried. A search that has seen nothing but a baseline looks at its neighbours
+and at corners."""
+
+
+@dataclass
+class Advisor:
+    """Advises on the contexts of one study."""
+
+    study: Study
+    spaces: Spaces
+    """As the study file leaves them."""
+    only: Mapping[str, Sequence[Mapping[str, Value]]]
+    """By context key, the configurations beside which nothing may be tried."""
+    orders: Orders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
+        self.impose(Orders(self.study))
+
+    def impose(self, orders: Orders) -> None:
+        """Keep to these orders from now on."""
+        self.orders = orders
+        self._limited = Spaces(self.study, orders, self.only)
+        self._reach: dict[str, tuple[object, Space]] = {}
+
+    def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
+        """The space of a context, as operators' limits leave it.
+
+        Raises:
+            NothingFeasibleError: the constraints rule out everything there.
+        """
+        return (self._limited if self.orders.limits(key) else self.spaces).get(key, context)
+
+    def _survey(
+        self,
+        key: str,
+        state: ContextState,
+        model: Model | None,
+        bands: Bands,
+        features: FeatureMap,
+    ) -> Survey:
+        space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
+        return Survey(
+            self.study, key, state, space, space, whole, self.orders, model, bands, features
+        )
+
+    def _settle(
+        self,
+        state: ContextState,
+        survey: Survey,
+        sequence: int,
+        *,
+        profiling: bool,
+    ) -> None:
+        """Draw the consequences of what is being introduced. Where most jobs are there to find
+        something no test decides what is recommended: nor may one decide what leads count from."""
+        allowed, barred = survey.rivals
+        state.introduction.settle(
+            allowed,
+            self.study.min_feasible,
+            profiling=profiling or self._exploring,
+            sequence=sequence,
+            at=state.last_job_at.isoformat() if state.last_job_at else "",
+            scale=survey.unit,
+            barred=barred,
+        )
+
+    def _near(self, key: str, state: ContextState, space: Space) -> Space:
+        """What of a space is within the study's limits on steps around what serves here; all of it
+        where nothing does."""
+        if not self.study.limits.of_steps:
+            return space
+        incumbent = state.evidence.trials.get(state.introduction.incumbent or "")
+        serves = incumbent.config if incumbent else self.study.baseline(state.context)
+        if serves is None:
+            return space
+        serves = self.orders.completed(key, serves)
+        made_of = (json.dumps(serves, sort_keys=True), len(state.evidence.trials), space)
+        known = self._reach.get(key)
+        if known is not None and known[0] == made_of:
+            return known[1]
+        rng = np.random.default_rng([*self.study.search.seeds, *made_of[0].encode()])
+        tried = [trial.config for trial in state.evidence.trials.values()]
+        only = reachable(space, self.study.limits, serves, tried, rng)
+        found = space if only is None else Space(space.study, state.context, only=only)
+        self._reach.pop(key, None)
+        self._reach[key] = (made_of, found)
+        if len(self._reach) > Spaces.MOST:
+            del self._reach[next(iter(self._reach))]
+        return found
+
+    def _stepping(self, key: str, state: ContextState, survey: Survey) -> Survey:
+        """What of a context the next incumbent may come from: what the study's limits on steps
+        leave around the present one. All of it where there is none, or nothing around it that runs
+        and is established: the one that came first, or what an order rules out, must not keep
+        away what people run."""
+        near = replace(survey, space=self._near(key, state, survey.space))
+        now = state.introduction
+        holds = any(
+            one.trial.run_share >= self.study.min_feasible
+            and (
+                one.trial.runs >= ESTABLISHED
+                or (now.established and one.candidate_id == now.incumbent)
+            )
+            for one in near.rivals[0]
+        )
+        return near if holds and now.incumbent is not None else survey
+
+    def advise(
+        self,
+        key: str,
+        state: ContextState,
+        sequence: int,
+        model: Model | None,
+        bands: Bands,
+        features: FeatureMap,
+        running: Recommendation | None,
+        overrated: float = 0.0,
+    ) -> Advice:
+        """Search one context and decide what to say there; begins the next campaign round, and
+        draws the consequences of what is being introduced (``ContextState.introduction``).
+
+        The same arguments give the same advice.
+
+        Raises:
+            NothingFeasibleError: the constraints rule out everything in this context.
+        """
+        profiling = state.campaign is not None
+        survey = self._survey(key, state, model, bands, features)
+        if self.study.limits.of_steps:
+            whole, survey = survey, self._stepping(key, state, survey)
+            self._settle(state, survey, sequence, profiling=profiling)
+            # They are counted from what is the incumbent by now.
+            space = self._near(key, state, whole.space)
+            survey = survey if survey.space is space else replace(whole, space=space)
+        rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])
+        elsewhere = sequence > 2 * state.evidence.jobs
+        begins = self._exploring and not (elsewhere or profiling or _started(state))
+        if model is None or begins:
+            prospects = survey.start(self.study.search.keep, rng)
+        else:
+            keep = max(self.study.search.keep, SHORTLIST)
+            options, size = self.study.search, survey.space.size
+            budget, begin = Budget(options.evaluations, keep), survey.known_good(running)
+            score: ScoreFunction = survey.acquisition
+            if size is not None and size <= options.listed:  # it is scored whole
+                budget = Budget(size, keep)
+                score = partial(survey.acquisition_of_best, count=keep)
+            found = self._searcher.search(survey.space, score, rng, budget, begin)
+            batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)
+            prospects = batch + survey.at_random()
+        prospects = survey.again() + prospects
+        allowed, barred = survey.rivals
+        baseline, given_up = survey.baseline()
+        wanted = survey.wanted(prospects, rng)
+        self._settle(state, survey, sequence, profiling=profiling)
+        outside = survey.outside
+        return decide(
+            self.study,
+            state.evidence,
+            allowed,
+            prospects,
+            baseline,
+            wanted,
+            Held(
+                (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
+                barred,
+                given_up,
+                outside,
+                "" if outside is None else why_not(self.study, state.context, outside.trial.config),
+            ),
+            # Where most jobs are there to find something, the best estimate leads and no test.
+            None if self._exploring else state.introduction,
+            overrated,
+        )
+
+    @property
+    def _exploring(self) -> bool:
+        """Whether most jobs are there to find something."""
+        return self.study.explore_share > MOSTLY_EVERYDAY
+
+    def everywhere(
+        self,
+        contexts: Mapping[str, ContextState],
+        model: Model,
+        bands: Bands,
+        features: FeatureMap,
+    ) -> Advice:
+        """What to launch in contexts that have no entry of their own.
+
+        Raises:
+            NothingFeasibleError: nothing is sound.
+        """
+        tried = [state.evidence for state in contexts.values()]
+        configs = [
+            config
+            for config in fallback.pool(tried, self.study.min_feasible)
+            if self.orders.broken(self.study.name, config) is None
+        ]
+        seen = []
+        for key, state in contexts.items() if configs else ():
+            with suppress(NothingFeasibleError):  # then nothing of it counts for the others
+                survey = self._survey(key, state, model, bands, features)
+                if survey.rivals[0]:
+                    seen.append(fallback.look(survey, configs))
+        return fallback.entry(self.study, configs, seen)
+
+
+def _started(state: ContextState) -> bool:
+    """Whether a search has something to begin from."""
+    tried = [one for one in state.evidence.trials.values() if one.ran or one.failures]
+    return len(tried) >= START or sum(one.ran > 0 for one in tried) >= START_RAN

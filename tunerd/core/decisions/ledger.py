@@ -1,0 +1,158 @@
+"""The ledger: what following recommendations was worth, job by job and summed up.
+
+Two differences are estimated of a job when it comes. Its *lead* is how far it was ahead of the
+context's incumbent at the time. The incumbent's own lead over what was launched there first is the
+sum of what each promotion was measured to gain, drawn towards what was predicted, less what was
+taken back; where nothing was tested, of estimates. It needs no old jobs, so that a cluster that
+slows down as a whole gains and loses nothing. Together they say how far a job was ahead of what
+people launched before.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.evidence.judged import Entry, Judged
+from tunerd.core.evidence.promises import gained
+from tunerd.core.recommendation import Kind
+from tunerd.core.study import Study
+
+__all__ = ["Account", "Ledger", "entered", "ledger"]
+
+WHOLE = 20.0
+"""A lead beyond this, in scores on a log scale, is a broken metric."""
+
+
+def entered(contexts: Mapping[str, ContextState], judged: Sequence[Judged]) -> list[Judged]:
+    """Jobs that are not learned yet, each with its entry; imported ones have none."""
+    return [one if one.history else _entered(contexts[one.context_key], one) for one in judged]
+
+
+def _entered(state: ContextState, one: Judged) -> Judged:
+    introduction, outcome = state.introduction, one.outcome
+    promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
+    promised = None
+    # How far a job is ahead of another incumbent tells nothing of what was promised against one.
+    if promise and promise.gain is not None and promise.against == introduction.incumbent:
+        promised = _short(promise.gain)
+    # A job may have been launched under an earlier incumbent, or name advice that never was.
+    ahead = introduction.leads.of(outcome.config_id, introduction.incumbent)
+    lead = None
+    if introduction.level is not None and outcome.score is not None:
+        lead = outcome.score - introduction.level
+    entry = Entry(
+        lead=None if lead is None else _short(lead),
+        ahead=_short(ahead),
+        promised=promised,
+        kind=None if promise is None else promise.kind.value,
+    )
+    return structs.replace(one, outcome=structs.replace(outcome, entry=entry))
+
+
+@dataclass
+class Account:
+    """Sums over jobs."""
+
+    jobs: int = 0
+    following: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+    """Jobs that followed by trying a candidate, by its kind."""
+    did_not_run: int = 0
+    """Of those that tried something."""
+    promises: int = 0
+    """Jobs of candidates whose gain was predicted and came out."""
+    promised: float = 0.0
+    """Mean gain over the incumbent that was predicted of them."""
+    realised: float = 0.0
+    """Mean gain that they showed."""
+    gpu_hours: float = 0.0
+    """Of all jobs for which they are known."""
+    saved: float = 0.0
+    """GPU-hours that the same work would have taken more under what was launched before tunerd,
+    over jobs that followed by keeping to the incumbent."""
+    spent: float = 0.0
+    """GPU-hours that trying took more than the incumbent would have, less what it took less."""
+
+    def add(self, study: Study, one: Judged) -> None:
+        """Enter one job."""
+        outcome, entry = one.outcome, one.outcome.entry
+        self.jobs += 1
+        if outcome.following is not None:
+            self.following[outcome.following] += 1
+        hours = outcome.gpu_hours or 0.0
+        self.gpu_hours += hours
+        if outcome.following != "followed" or entry is None:
+            return
+        if not outcome.told_to_try:
+            if outcome.score is not None and outcome.ran is not False:
+                self.saved += hours * _more(study, entry.ahead, outcome.score)
+            return
+        self.tried[entry.kind or Kind.EXPLORE.value] += 1
+        gain = realised(study, one)
+        if outcome.ran is False:
+            self.did_not_run += 1
+            self.spent += hours
+        elif entry.lead is not None and outcome.score is not None:
+            self.spent -= hours * _more(study, entry.lead, outcome.score)
+        if gain is not None and entry.promised is not None:
+            self.promises += 1
+            self.promised += (entry.promised - self.promised) / self.promises
+            self.realised += (gain - self.realised) / self.promises
+
+    @property
+    def overrated(self) -> float | None:
+        """Predicted less realised gain; None before anything was tried."""
+        return self.promised - self.realised if self.promises else None
+
+
+@dataclass
+class Ledger:
+    """Accounts of one study."""
+
+    study: Account = field(default_factory=Account)
+    contexts: dict[str, Account] = field(default_factory=dict)
+    recommendations: dict[str, Account] = field(default_factory=dict)
+    """Of the jobs that came while it was recommended."""
+
+
+def ledger(study: Study, judged: Iterable[Judged]) -> Ledger:
+    """Sum up; imported jobs are left out."""
+    made = Ledger()
+    for one in judged:
+        if one.history:
+            continue
+        made.study.add(study, one)
+        made.contexts.setdefault(one.context_key, Account()).add(study, one)
+        told = one.outcome.recommendation_id
+        if told is not None:
+            made.recommendations.setdefault(told, Account()).add(study, one)
+    return made
+
+
+def realised(study: Study, one: Judged) -> float | None:
+    """Gain of a job over the incumbent of its time, as a share; None where nobody knows, and of one
+    that broke a guard, however fast."""
+    entry, score = one.outcome.entry, one.outcome.score
+    if entry is None or entry.lead is None or score is None or one.outcome.ran is False:
+        return None
+    if study.objective.scale == "log" and abs(entry.lead) > WHOLE:
+        return None
+    return gained(study, score, score - entry.lead)
+
+
+def _more(study: Study, lead: float, score: float) -> float:
+    """How much longer the same work takes without a lead, as a share: of a speed that is the gain,
+    of a duration what it is shorter by beside what it is."""
+    if study.objective.scale == "log":
+        return math.expm1(max(-WHOLE, min(lead, WHOLE)))
+    if study.objective.goal == "minimize":
+        return -study.gain(score - lead, score)
+    return study.gain(score, score - lead)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.7g}")

@@ -1,0 +1,154 @@
+"""Why a recommendation says what it says, in words for a person."""
+
+import math
+from collections.abc import Sequence
+
+from tunerd.core.evidence.evidence import Evidence, Z
+from tunerd.core.evidence.introduction import Introduction, Verdict, elect
+from tunerd.core.evidence.prospects import Held, Rival, Wanted
+from tunerd.core.recommendation import Candidate, Kind
+from tunerd.core.study import Study
+
+__all__ = ["in_percent", "reason_for"]
+
+MOST_LIMITS = 3
+"""Limits that a reason names."""
+CLEARLY = 2.0
+"""Standard deviations by which what lies outside a space is better, to be mentioned."""
+WORTH_SAYING = 0.001
+"""Overrating below this is not mentioned."""
+
+_OUTCOMES = {
+    "promoted": "The incumbent was promoted after {runs}, in which it was {gain} ahead.",
+    "withdrawn": "Last withdrawn: a configuration that was {gain} in {runs}.",
+    "given_up": "Last given up: a configuration that {runs} could not tell from the incumbent.",
+    "failed": "Last withdrawn: a configuration that often does not run.",
+    "returned": "The incumbent is back: what had replaced it did not keep up over {runs}.",
+}
+
+
+def in_percent(study: Study, incumbent: Rival) -> bool:
+    """Whether gains over the incumbent can be told as shares of what it gives."""
+    estimate = incumbent.estimate
+    return not study.may_be_zero(estimate.mean, Z * estimate.sd)
+
+
+def reason_for(
+    study: Study,
+    evidence: Evidence,
+    incumbent: Rival | None,
+    candidates: Sequence[Candidate],
+    wanted: Wanted | None,
+    held: Held,
+    introduction: Introduction | None,
+    overrated: float,
+) -> str:
+    """The reason of one recommendation."""
+    parts = [_why(study, evidence, incumbent, candidates, wanted, overrated)]
+    if introduction is not None and introduction.verdicts and incumbent is not None:
+        parts.append(_verdict(study, introduction.verdicts[-1]))
+    parts += _held_back(study, held, incumbent)
+    parts += _outside(study, held, incumbent)
+    return " ".join(parts)
+
+
+def _why(
+    study: Study,
+    evidence: Evidence,
+    incumbent: Rival | None,
+    candidates: Sequence[Candidate],
+    wanted: Wanted | None,
+    overrated: float,
+) -> str:
+    jobs = _many(evidence.jobs, "job") + " in this context"
+    if wanted is not None:
+        runs = _many(sum(missing for _, missing in wanted.prospects), "run")
+        what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
+        return f"Profiling round {wanted.round}: {runs} still wanted of {what}; {jobs}."
+    if not candidates:
+        kept = "" if incumbent is None else "Keep the incumbent: "
+        nothing = "nothing new is worth trying" if kept else "Nothing new is worth trying"
+        return f"{kept}{nothing}; {jobs}."
+    if all(c.predicted is None for c in candidates):
+        return f"Random start: nothing to predict from yet; {jobs}."
+    if incumbent is None:
+        likeliest = max(c.feasible or 0.0 for c in candidates)
+        if likeliest < study.min_feasible:
+            return (
+                "Nothing is known that runs here, and something must be tried: the likeliest to, at"
+                f" best with a probability of {likeliest:.0%}; {jobs}."
+            )
+        return f"First guesses from what other contexts showed; {jobs}."
+    best = _telling(candidates)
+    against = f"the incumbent ({_many(incumbent.trial.runs, 'run')})"
+    how = f"{against} may as well give 0, of which no gain is a share"
+    if best.gain is not None:
+        how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
+        if overrated >= WORTH_SAYING:
+            how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
+    if best.kind is Kind.CONFIRM:
+        return f"Tests what may be better before it may become the incumbent: {how}; {jobs}."
+    if best.kind is Kind.EXPLOIT:
+        return f"Predicted better: {how}; {jobs}."
+    return (
+        "Keep the incumbent: no gain is certain to be above zero, candidates are there to learn"
+        f" from; {'' if best.gain is None else 'the best of them '}{how}; {jobs}."
+    )
+
+
+def _telling(candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate that a reason speaks of."""
+    order = (Kind.CONFIRM, Kind.EXPLOIT, Kind.EXPLORE)
+    first = min((c.kind for c in candidates), key=order.index)
+    same = [c for c in candidates if c.kind is first]
+    return max(same, key=lambda c: c.gain.median if c.gain else -math.inf)
+
+
+def _verdict(study: Study, last: Verdict) -> str:
+    gain = study.gain(last.gain, 0.0) if study.objective.scale == "log" else None
+    text = _OUTCOMES[last.outcome]
+    if gain is None:
+        text = text.replace(", in which it was {gain} ahead", "").replace("{gain}", "worse")
+    else:
+        shown = f"{gain:+.1%}" if last.outcome != "promoted" else f"{gain:.1%}"
+        text = text.replace("{gain}", shown)
+    return text.replace("{runs}", _many(last.runs, "run"))
+
+
+def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
+    """What to add to a reason where limits are set."""
+    if not held.limits:
+        return []
+    named = ", ".join(held.limits[:MOST_LIMITS])
+    more = len(held.limits) - MOST_LIMITS
+    said = [f"Limits here: {named}{f' and {more} more' if more > 0 else ''}."]
+    best = elect([r for r in held.rivals if r.trial.run_share >= study.min_feasible])
+    if best is not None and incumbent is None:
+        said.append("All that was measured here breaks them.")
+    elif best is not None and incumbent is not None:
+        gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
+        by = f"{gain:.1%} " if in_percent(study, incumbent) else ""
+        if gain > 0:
+            said.append(f"They rule out a measured configuration that is {by}better.")
+    if held.baseline:
+        said.append("They rule out the baseline.")
+    return said
+
+
+def _outside(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
+    """What to add where people run something that cannot be recommended, and is better."""
+    if held.outside is None:
+        return []
+    best, runs = held.outside.estimate, _many(held.outside.trial.runs, "run")
+    where = f"the study's space: {held.why_outside}."
+    if incumbent is None:
+        return [f"What ran best here ({runs}) lies outside {where}"]
+    own = incumbent.estimate
+    if best.mean - own.mean <= CLEARLY * math.hypot(best.sd, own.sd):
+        return []
+    by = f"{study.gain(best.mean, own.mean):.1%} " if in_percent(study, incumbent) else ""
+    return [f"What ran {by}better ({runs}) lies outside {where}"]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,313 @@
+"""What the jobs of one context said about each configuration that was tried there.
+
+A configuration's speed is an estimate over its repeats, drawn towards what the predictor expects
+of it, so that one lucky run makes no incumbent (DESIGN: incumbent). Runs count by how long they
+were measured, and less the farther they fall from the others. Noise is how far a configuration's
+successive runs lie apart, wild ones cut: what drifts slowly is none. Everything is updated in
+constant time per job; at most :data:`MAX_TRIALS` configurations a context are kept.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunerd.core.features.pooling import CUT, apart, location
+from tunerd.core.observation import Ran, Value
+
+__all__ = [
+    "MAX_TRIALS",
+    "TINY",
+    "Estimate",
+    "Evidence",
+    "Trial",
+    "Z",
+    "estimate",
+    "estimates",
+    "noise_of_repeats",
+]
+
+MAX_TRIALS = 512
+"""Configurations kept per context. The state is written whole whenever its context has a new job
+(about 150 bytes a configuration); what falls out is what was tried longest ago and is not good …"""
+FORGOTTEN = 32
+"""… so many at a time: to see which costs a look at all."""
+
+PRIOR_NOISE = 0.05
+"""Relative noise of one run before there are repeats: between the tenths of a per cent of quiet
+clusters and the tens of per cent of burstable machines."""
+LATEST = 8
+"""Runs of a configuration whose scores are kept one by one."""
+REPEATS = 64
+"""Repeats that a context's noise is told by, the latest ones."""
+CUT_APART = 3.0
+"""Standard deviations at which the distance of two runs is cut, for the noise."""
+PRIOR_WEIGHT = 3.0
+"""Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
+MOST_BEGUN = 8
+"""Latest drifts from which on estimates were begun again that are remembered."""
+CARRIED = 0.5
+"""Runs that what a configuration was worth before a drift counts as, as for the watch
+(:meth:`tunerd.core.drift.here.Here.begin_again`)."""
+Z = 1.2815515655446004
+"""Half width of an 80 % band in standard deviations of a normal: Φ⁻¹(0.9)."""
+TINY = 1e-150
+"""In the place of a standard deviation of 0, of which one cannot be divided by the square."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """The jobs of one configuration in one context. ``mean`` and ``spread_sum`` are in scores."""
+
+    config: dict[str, Value]
+    runs: int = 0
+    """Jobs with an objective value."""
+    mean: float = 0.0
+    """Where the runs lie, wild ones counting less."""
+    weight: float = 0.0
+    """Runs that they count as; 0 for as many as there are."""
+    latest: tuple[tuple[float, float], ...] = ()
+    """Score and weight of the latest :data:`LATEST` runs."""
+    older: tuple[float, float] = (0.0, 0.0)
+    """Mean and weight of those before."""
+    ran: int = 0
+    failures: int = 0
+    """Jobs that say the configuration does not run (or, weakly, may not)."""
+    unasked: int = 0
+    """Jobs that followed no recommendation: what people launch by themselves."""
+    last_sequence: int = 0
+
+    @property
+    def sureness(self) -> float:
+        """Runs that the mean counts as."""
+        return self.weight or float(self.runs)
+
+    def add_run(self, score: float, weight: float) -> float | None:
+        """Count a run; says how far it lies from the one before in units of one long run's
+        deviation, None where there was none."""
+        before = self.latest[-1] if self.latest else None
+        # What is carried over a drift stands for a run only until there is one.
+        self.runs = self.runs + 1 if before or self.older[1] != CARRIED else 1
+        self.latest = (*self.latest, (score, weight))
+        if len(self.latest) > LATEST:
+            # What is wild stays cut, once it cannot be seen among the others any more.
+            value, one = self.latest[0]
+            reach = CUT * apart(np.array(self.latest)[:, 0]) or math.inf
+            value = min(max(value, self.mean - reach), self.mean + reach)
+            mean, total = self.older[0], self.older[1] + one
+            self.latest = self.latest[1:]
+            self.older = (mean + (value - mean) * one / total, total)
+        self.mean, self.weight = self._pooled()
+        if before is None:
+            return None
+        return abs(score - before[0]) / math.sqrt(1.0 / weight + 1.0 / before[1])
+
+    def _pooled(self) -> tuple[float, float]:
+        """Where the runs lie, and how many they count as."""
+        points = np.array([self.older, *self.latest] if self.older[1] else self.latest)
+        mean, weights = location(points[:, 0], points[:, 1])
+        return mean, float(weights.sum())
+
+    @property
+    def run_share(self) -> float:
+        """Share of the jobs that ran, among those that say anything about it; 1 without any."""
+        said = self.ran + self.failures
+        return self.ran / said if said else 1.0
+
+
+_FIELDS = tuple(field.name for field in fields(Trial))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Normal posterior of one configuration's score."""
+
+    mean: float
+    sd: float
+
+
+def estimate(trial: Trial, noise: float, expected: float, spread: float) -> Estimate:
+    """Combine a configuration's own runs with the predictor's expectation of it.
+
+    Precision weighting of two normals: N(``expected``, ``spread``²) and the mean of the runs,
+    N(``trial.mean``, ``noise``² / sureness). All in score units.
+    """
+    prior = 1.0 / max(spread, TINY) ** 2
+    own = trial.sureness / max(noise, TINY) ** 2
+    mean = (prior * expected + own * trial.mean) / (prior + own)
+    return Estimate(mean, math.sqrt(1.0 / (prior + own)))
+
+
+def estimates(
+    trials: Sequence[Trial],
+    noise: float,
+    expected: NDArray[np.float64],
+    spread: NDArray[np.float64],
+) -> list[Estimate]:
+    """:func:`estimate` of each trial, given predictions (n,) in the same order."""
+    return [
+        estimate(trial, noise, float(e), float(s))
+        for trial, e, s in zip(trials, expected, spread, strict=True)
+    ]
+
+
+def noise_of_repeats(apart: Sequence[float]) -> float:
+    """Standard deviation of one run, from how far repeats lay from the run before; NaN without
+    any. What is wild beside most of them is cut, unless most lie nowhere apart, as with a metric in
+    whole numbers."""
+    if not apart:
+        return math.nan
+    usual = sorted(apart)[len(apart) // 2] / 0.6745  # the median of a normal's size
+    cut = [min(one, CUT_APART * usual or one) for one in apart]
+    return math.sqrt(sum(one * one for one in cut) / len(cut))
+
+
+class Evidence:
+    """Every configuration tried in one context, by candidate id."""
+
+    def __init__(self) -> None:
+        self.trials: dict[str, Trial] = {}
+        self.jobs = 0
+        self.apart: list[float] = []
+        """How far the latest repeats lay from the run before, :data:`REPEATS` at most."""
+        self.begun: list[tuple[int, float | None]] = []
+        """From which sequences on estimates were begun again, and by how much older ones moved,
+        None where they told nothing any more: for who learns history anew, without the watch."""
+
+    def add(
+        self,
+        candidate_id: str,
+        config: Mapping[str, Value],
+        score: float | None,
+        ran: Ran,
+        *,
+        unasked: bool,
+        sequence: int,
+        weight: float = 1.0,
+    ) -> None:
+        """Count one job. ``score`` is the oriented objective, None when the job has none;
+        ``weight`` says how much it counts beside one that was measured for long, 0 to 1."""
+        self.jobs += 1
+        trial = self.trials.get(candidate_id)
+        if trial is None:
+            trial = self.trials[candidate_id] = Trial(dict(config))
+            self._forget_some(candidate_id)
+        trial.last_sequence = sequence
+        trial.unasked += unasked
+        if ran is Ran.YES:
+            trial.ran += 1
+        elif ran in (Ran.NO, Ran.WEAK_NO):
+            trial.failures += 1
+        if score is not None and ran is not Ran.NO:
+            away = trial.add_run(score, weight)
+            if away is not None:
+                self.apart = [*self.apart, away][-REPEATS:]
+
+    def begin_again(
+        self,
+        levels: Mapping[str, tuple[float, int]],
+        incumbent: str | None = None,
+        since: int = 0,
+        moved: float | None = None,
+    ) -> None:
+        """Take estimates from drift on: by the beginning of a candidate id, mean score and the
+        jobs that it counts as. What is not in it has no runs any more that count. Everything stays
+        where nothing ran since, or not the incumbent: else whatever did run would take its place
+        without having been compared with it. ``since`` and ``moved`` are remembered in
+        :attr:`begun`."""
+        if not levels:
+            return
+        size = len(next(iter(levels)))
+        if incumbent is not None and incumbent[:size] not in levels:
+            return
+        for name, trial in self.trials.items():
+            mean, runs = levels.get(name[:size], (0.0, 0))
+            trial.mean, trial.runs = mean, min(runs, trial.runs)
+            trial.weight, trial.latest = 0.0, ()
+            trial.older = (mean, float(trial.runs))
+        self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
+
+    def begin_at(self, since: int, moved: float | None) -> None:
+        """The same while history is learned anew and has come to where a drift began: older runs
+        move along and count little, or not at all."""
+        for trial in self.trials.values():
+            kept = moved is not None and trial.runs > 0
+            trial.mean = trial.mean + (moved or 0.0) if kept else 0.0
+            trial.runs = int(kept)
+            trial.weight, trial.latest = 0.0, ()
+            trial.older = (trial.mean, CARRIED if kept else 0.0)
+        self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
+
+    def noise(self, scale: float = 1.0) -> float:
+        """Standard deviation of one run, pooled over the repeats of all configurations.
+
+        ``scale`` turns the relative prior into score units: 1 for a log objective, the typical
+        size of the objective for a linear one.
+        """
+        squares = PRIOR_WEIGHT * (PRIOR_NOISE * scale) ** 2
+        seen = len(self.apart)
+        if seen:
+            squares += seen * self.seen_noise() ** 2
+        return math.sqrt(squares / (PRIOR_WEIGHT + seen))
+
+    def seen_noise(self) -> float:
+        """The same from the repeats alone; NaN without any."""
+        return noise_of_repeats(self.apart)
+
+    def measured(self) -> list[tuple[str, Trial]]:
+        """Configurations with at least one objective value, in the order they were first tried."""
+        return [(key, trial) for key, trial in self.trials.items() if trial.runs]
+
+    def usual(self, wanted: Mapping[str, Value]) -> dict[str, Value] | None:
+        """The configuration that unasked jobs most often use, among those that agree with
+        ``wanted``; it completes a baseline that names only some parameters. None where none
+        agrees."""
+        fitting = [
+            trial
+            for trial in self.trials.values()
+            if trial.unasked and all(trial.config.get(k) == v for k, v in wanted.items())
+        ]
+        if not fitting:
+            return None
+        most = max(fitting, key=lambda trial: (trial.unasked, trial.last_sequence))
+        return dict(most.config)
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        # Ten times as fast as asdict, which copies every value: a search begins with this.
+        trials = {
+            key: {name: getattr(trial, name) for name in _FIELDS} | {"config": dict(trial.config)}
+            for key, trial in self.trials.items()
+        }
+        begun = [list(one) for one in self.begun]
+        return {"jobs": self.jobs, "apart": self.apart, "begun": begun, "trials": trials}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Evidence":
+        """Build from what :meth:`dump` gave."""
+        evidence = cls()
+        evidence.jobs = state["jobs"]
+        evidence.apart = list(state["apart"])
+        evidence.begun = [(since, moved) for since, moved in state["begun"]]
+        evidence.trials = {key: _trial(trial) for key, trial in state["trials"].items()}
+        return evidence
+
+    def _forget_some(self, newest: str) -> None:
+        """Make room for :data:`FORGOTTEN` configurations, where there are too many."""
+        if len(self.trials) <= MAX_TRIALS:
+            return
+        # The best eighth stays whatever its age: the incumbent and its rivals are among them.
+        measured = sorted(self.measured(), key=lambda item: -item[1].mean)
+        kept = {key for key, _ in measured[: MAX_TRIALS // 8]} | {newest}
+        others = [(trial.last_sequence, key) for key, trial in self.trials.items()]
+        for _, key in sorted(one for one in others if one[1] not in kept)[:FORGOTTEN]:
+            del self.trials[key]
+
+
+def _trial(state: Mapping[str, Any]) -> Trial:
+    latest, older = state["latest"], state["older"]
+    pairs = {"latest": tuple((one, w) for one, w in latest), "older": (older[0], older[1])}
+    return Trial(**{**state, **pairs})

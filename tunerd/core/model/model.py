@@ -1,0 +1,172 @@
+"""Everything that a study has learned to predict with, as one thing.
+
+It is fitted, updated, swapped and saved whole. A new model is fitted aside (:meth:`Model.fit` is
+pure) while the old one serves.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.bands import Bands, Standing
+from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features.pooling import held, pooled
+from tunerd.core.model.reach import Reach
+from tunerd.core.predictors import predictor_class
+from tunerd.core.predictors.base import Predictor
+from tunerd.core.predictors.left_out import doubted
+from tunerd.core.runs import RunsModel
+from tunerd.core.study import Study
+
+__all__ = ["Model", "Outlook"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of n configurations. ``mean`` and ``spread`` are in score units."""
+
+    mean: FloatArray
+    spread: FloatArray
+    feasible: FloatArray
+    """(n,) probability to run."""
+    uncertainty: FloatArray
+    """(n,) the part of ``spread`` that more jobs would take away."""
+    beyond: FloatArray | None = None
+    """(n,) standard deviation of what a value does that never was another; not in ``spread``."""
+
+    def adjusted(self, keys: Sequence[str], tried: BoolArray, bands: Bands) -> "Outlook":
+        """Return what is said of these configurations: with a spread, and after drift a mean, such
+        that bands hold what they promise. The one place through which everybody asks.
+
+        Args:
+            keys: of the contexts of n configurations.
+            tried: (n,) whether the configuration ran in its context before.
+            bands: of the study.
+        """
+        mean, spread = bands.adjusted(keys, self.mean, self.spread, tried)
+        if self.beyond is not None:
+            spread = np.hypot(spread, self.beyond)
+        wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
+        return Outlook(mean, spread, self.feasible, self.uncertainty * wider)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple["Outlook", int]]) -> "Outlook":
+        """What was said of some rows, each named by the outlook and its place there."""
+        said = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
+        return cls(*np.array(said).reshape(-1, 4).T)
+
+    def first(self, n: int) -> "Outlook":
+        """Of the first n."""
+        return self.take(np.arange(n))
+
+    def take(self, where: IntArray) -> "Outlook":
+        """Of those at these places, in this order."""
+        beyond = None if self.beyond is None else self.beyond[where]
+        return Outlook(
+            self.mean[where],
+            self.spread[where],
+            self.feasible[where],
+            self.uncertainty[where],
+            beyond,
+        )
+
+
+@dataclass(slots=True)
+class Model:
+    """The predictor of the objective beside the model of what runs at all."""
+
+    predictor: Predictor
+    runs: RunsModel
+    fitted_at: int
+    """Sequence of the last observation that the fit could see."""
+    learned: int
+    """Sequence of the last observation learned since, by updates."""
+    starts: Mapping[Standing, tuple[float, int]] = field(default_factory=dict)
+    """Of bands, right after a fit: what ``Bands.start`` takes. A model that was loaded knows none:
+    its bands go on from live jobs."""
+    reach: Reach | None = None
+    """What jobs have varied."""
+
+    @classmethod
+    def fit(cls, study: Study, features: FeatureMap, rows: Rows, at: int) -> "Model":
+        """Fit both from scratch on the replay sample of sequence ``at``."""
+        seed = study.predictor.seed
+        measured = pooled(rows)
+        predictor = predictor_class(study.predictor.name).fit(study, features, measured, seed)
+        left_out = predictor.left_out(study, features, measured, seed)
+        return cls(
+            predictor,
+            RunsModel.fit(study, features, _in_full(rows), seed),
+            fitted_at=at,
+            learned=at,
+            starts=_doubted(left_out.starts()) if left_out else {},
+            reach=Reach.of(features, rows),
+        )
+
+    def update(self, rows: Rows, recent: Rows, at: int) -> None:
+        """Learn new rows at constant cost; ``recent`` is the window that includes them. The
+        predictor leaves what is faint (:data:`FAINT`) to the next fit; whether a job ran does not
+        fade."""
+        if len(rows):
+            self.predictor.update(*held(rows.take(rows.fresh()), recent))
+            self.runs.update(_in_full(rows), _in_full(recent))
+        if self.reach is not None:
+            self.reach.learn(rows)
+        self.learned = at
+
+    def outlook(self, rows: Rows, *, sure: bool = False) -> Outlook:
+        """Predict every row as the model itself sees it. What is said to people and programs is
+        :meth:`Outlook.adjusted`. With ``sure`` all of them are taken to run: to say what does takes
+        most of the time."""
+        prediction = self.predictor.predict(rows)
+        known = prediction.uncertainty
+        uncertainty = prediction.spread if known is None else known
+        return Outlook(
+            prediction.mean,
+            prediction.spread,
+            np.ones(len(rows)) if sure else self.runs.predict(rows),
+            uncertainty,
+            self.reach.beyond(rows) if self.reach is not None and self.reach.ends else None,
+        )
+
+    def dump(self) -> dict[str, bytes]:
+        """Named parts, without pickle. Parts that updates leave alone stay the same bytes, so a
+        store that names content by its hash keeps them once."""
+        parts = {f"predictor/{name}": part for name, part in self.predictor.dump().items()}
+        parts |= {f"runs/{name}": part for name, part in self.runs.dump().items()}
+        at: dict[str, object] = {"fitted_at": self.fitted_at, "learned": self.learned}
+        if self.reach is not None:
+            at["reach"] = self.reach.dump()
+        return parts | {"at": json.dumps(at).encode()}
+
+    @classmethod
+    def load(cls, study: Study, features: FeatureMap, parts: Mapping[str, bytes]) -> "Model":
+        """Build from what :meth:`dump` gave.
+
+        Raises:
+            ValueError: a part is damaged, or was made for other columns.
+        """
+        at = json.loads(parts["at"])
+        return cls(
+            predictor_class(study.predictor.name).load(study, features, _below(parts, "predictor")),
+            RunsModel.load(study, features, _below(parts, "runs")),
+            fitted_at=at["fitted_at"],
+            learned=at["learned"],
+            reach=Reach.load(at["reach"]) if "reach" in at else None,
+        )
+
+
+def _doubted(starts: Mapping[Standing, tuple[float, int]]) -> dict[Standing, tuple[float, int]]:
+    return {standing: (doubted(factor, jobs), jobs) for standing, (factor, jobs) in starts.items()}
+
+
+def _in_full(rows: Rows) -> Rows:
+    """The rows as none of which has faded."""
+    return replace(rows, fading=None)
+
+
+def _below(parts: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
+    return {k.partition("/")[2]: v for k, v in parts.items() if k.startswith(prefix + "/")}
