@@ -45,6 +45,9 @@ __all__ = [
     "running",
 ]
 
+TELL_EVERY_S = 10.0
+"""While something is waited for."""
+
 
 @dataclass
 class Bars:
@@ -208,11 +211,15 @@ class Daemon:
         return default
 
     def wait_for(self, name: str, least: float, timeout_s: float) -> None:
-        """Wait until a figure has reached a value."""
-        deadline = time.monotonic() + timeout_s
-        while self.metric(name) < least:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{name} is {self.metric(name)}, not {least}, in {timeout_s} s")
+        """Wait until a figure has reached a value; how far it is is told meanwhile."""
+        started = told = time.monotonic()
+        while (value := self.metric(name)) < least:
+            now = time.monotonic()
+            if now > started + timeout_s:
+                raise RuntimeError(f"{name} is {value}, not {least}, in {timeout_s} s")
+            if now > told + TELL_EVERY_S:
+                told = now
+                print(f"  {name}: {value:.0f} of {least:.0f}, {now - started:.0f} s", flush=True)
             time.sleep(0.2)
 
     @property
