@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA, read_table
-from benchmarks.yardsticks_plan import table_names
+from benchmarks.yardsticks.plan import table_names
 from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model.model import Model

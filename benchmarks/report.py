@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.yardsticks import read_results
-from benchmarks.yardsticks_plan import MODES
-from benchmarks.yardsticks_summary import summary
+from benchmarks.yardsticks.plan import MODES
+from benchmarks.yardsticks.results import read_results
+from benchmarks.yardsticks.summary import summary
 
 __all__ = ["MARK", "PAGE", "PUBLISHED", "page", "published"]
 
@@ -87,7 +87,7 @@ def _about(one: Said) -> tuple[Any, ...]:
 
 
 def page(said: Sequence[Said]) -> str:
-    """Markdown of a summary (:func:`benchmarks.yardsticks_summary.summary`)."""
+    """Markdown of a summary (:func:`benchmarks.yardsticks.summary.summary`)."""
     parts = [*_head(said), *_predictions(said), *_leads(said), *_loops(said), *_checks(said)]
     return "\n\n".join(parts) + "\n"
 

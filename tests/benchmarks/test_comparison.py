@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.comparison import (
+from benchmarks.yardsticks.comparison import (
     Cell,
     Difference,
     Values,

@@ -1,6 +1,8 @@
 """The program, on a table that was made up: no tables of others are needed, and no peers."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -8,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks import yardsticks, yardsticks_cells
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
-from benchmarks.yardsticks_bars import against
-from benchmarks.yardsticks_plan import CHECKS, cells, describe, table_names
-from benchmarks.yardsticks_summary import summary
+from benchmarks.yardsticks import cells as measuring
+from benchmarks.yardsticks import program
+from benchmarks.yardsticks.bars import against
+from benchmarks.yardsticks.plan import CHECKS, cells, describe, table_names
+from benchmarks.yardsticks.results import read_results
+from benchmarks.yardsticks.summary import summary
 from tests.benchmarks.made_up import NAME, write_table
 
 FEW = ("boosted_trees", "lightgbm_log", "mean_share", "tunerd", "random", "lightgbm_greedy")
@@ -34,11 +38,11 @@ def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(data: Path, out: Path, *options: str) -> int:
     given = ["--quick", "--data", str(data), "--out", str(out), "--processes", "1"]
-    return yardsticks.main([*given, *options])
+    return program.main([*given, *options])
 
 
 def lines(out: Path) -> Mapping[str, Mapping[str, Any]]:
-    return yardsticks.read_results(out / "results.jsonl")
+    return read_results(out / "results.jsonl")
 
 
 def test_any_described_table_runs_through_every_question(done: Path) -> None:
@@ -114,7 +118,7 @@ def test_results_are_not_overwritten_unasked(
 ) -> None:
     (tmp_path / "results.jsonl").write_text("{}")
     options = ["--data", str(data), "--out", str(tmp_path), "--processes", "1"]
-    assert yardsticks.main([*options, "--who", "random"]) == 2
+    assert program.main([*options, "--who", "random"]) == 2
     assert "--resume" in capsys.readouterr().err
 
 
@@ -127,7 +131,7 @@ def test_what_fails_is_named_and_the_others_go_on(
     def fail(*_: object) -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(yardsticks_cells, "_predict", fail)
+    monkeypatch.setattr(measuring, "_predict", fail)
     assert run(data, tmp_path, "--check", "--who", "mean_share", "random") == 1
     told = capsys.readouterr()
     assert "RuntimeError: no luck" in told.out
@@ -174,16 +178,18 @@ def test_who_claims_to_be_best_is_held_to_it(
 
 
 def test_two_processes_measure_what_one_does(data: Path, done: Path, tmp_path: Path) -> None:
+    """Started as a person starts it: worker processes find their work by its module."""
     given = ["--quick", "--data", str(data), "--out", str(tmp_path), "--only", "predict"]
-    assert yardsticks.main([*given, "--who", "lightgbm_log", "mean_share"]) == 0
+    command = [sys.executable, "-m", "benchmarks.yardsticks", *given]
+    subprocess.run([*command, "--who", "lightgbm_log", "mean_share"], check=True)
     first = lines(done)
     for name, line in lines(tmp_path).items():
         assert line["values"] == first[name]["values"]
 
 
 def test_a_folder_without_tables_is_skipped_and_misses_a_check(tmp_path: Path) -> None:
-    assert yardsticks.main(["--data", str(tmp_path)]) == 0
-    assert yardsticks.main(["--data", str(tmp_path), "--check"]) == 1
+    assert program.main(["--data", str(tmp_path)]) == 0
+    assert program.main(["--data", str(tmp_path), "--check"]) == 1
 
 
 def test_all_peers_that_are_installed_take_part(data: Path) -> None:

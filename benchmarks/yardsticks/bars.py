@@ -4,11 +4,17 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.comparison import Cell as Pair
-from benchmarks.comparison import Difference, Values, difference, found_worse, mean_difference
 from benchmarks.kit import Bars
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
-from benchmarks.yardsticks_plan import CHECKS, Cell
+from benchmarks.yardsticks.comparison import Cell as Pair
+from benchmarks.yardsticks.comparison import (
+    Difference,
+    Values,
+    difference,
+    found_worse,
+    mean_difference,
+)
+from benchmarks.yardsticks.plan import CHECKS, Cell
 
 __all__ = [
     "against",
@@ -151,7 +157,7 @@ def loop_values(lines: Lines, mode: str, jobs: int) -> dict[str, dict[str, Value
 
 def area_values(lines: Lines, mode: str) -> dict[str, dict[str, Values]]:
     """Table → optimizer → mean regret from the first job after the start to the last."""
-    from benchmarks.comparison import area
+    from benchmarks.yardsticks.comparison import area
 
     first = {"none": 16, "five": 6, "others": 1}[mode]
     return _curves(lines, mode, lambda curve: area(curve, first, max(len(curve), first)))

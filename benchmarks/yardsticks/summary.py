@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.comparison import Difference, Values
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
-from benchmarks.yardsticks_bars import (
+from benchmarks.yardsticks.bars import (
     FIGURES,
     REGRETS,
     against,
@@ -16,7 +15,8 @@ from benchmarks.yardsticks_bars import (
     predict_values,
     worse_beyond_luck,
 )
-from benchmarks.yardsticks_plan import CHECKS
+from benchmarks.yardsticks.comparison import Difference, Values
+from benchmarks.yardsticks.plan import CHECKS
 from tunerd.core.predictors import PREDICTORS as OWN
 
 __all__ = ["summary"]

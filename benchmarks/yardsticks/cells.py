@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.tables import read_table
-from benchmarks.yardsticks_plan import Cell, Description, loop_plan
+from benchmarks.yardsticks.plan import Cell, Description, loop_plan
 from tunerd import __version__
 from tunerd.core.decisions.campaign import MIN_FEASIBLE
 from tunerd.core.observation import Observation

@@ -9,7 +9,7 @@
 
 Predictors are asked about every table with jobs left out at random (five folds, 5 % of the jobs
 known, 30 to 300 jobs known), by time, by group and by scale; optimizers play closed loops from
-nothing and with all other contexts known (:mod:`benchmarks.yardsticks_plan`). Same jobs, same
+nothing and with all other contexts known (:mod:`benchmarks.yardsticks.plan`). Same jobs, same
 splits, same random starts, same batches. Each cell becomes a line of ``results.jsonl`` in the
 folder ``--out``, as soon as it is done; ``python -m benchmarks.report`` makes pages of them.
 
@@ -30,12 +30,13 @@ from typing import Any
 from benchmarks.peers import OPTIMIZERS, PREDICTORS
 from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import DATA
-from benchmarks.yardsticks_bars import hold_all
-from benchmarks.yardsticks_plan import MODES, Cell, Description, cells, describe, table_names
+from benchmarks.yardsticks.bars import hold_all
+from benchmarks.yardsticks.plan import MODES, Cell, Description, cells, describe, table_names
+from benchmarks.yardsticks.results import is_answered, read_results
 
-__all__ = ["main", "read_results"]
+__all__ = ["main"]
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = Path(__file__).parent.parent / "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,35 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     todo = [
         cell
         for cell in wanted
-        if not _done(there.get(cell.name), cell) or cell.who in options.again
+        if not is_answered(there.get(cell.name), cell) or cell.who in options.again
     ]
     print(f"{len(wanted)} cells, {len(wanted) - len(todo)} of them in {file}", flush=True)
     _measure(todo, described, options, file)
     return hold_all(wanted, read_results(file), options)
 
 
-def read_results(file: Path) -> dict[str, dict[str, Any]]:
-    """Lines by the name of their cell; of several the last. A line cut short by a kill is none."""
-    found: dict[str, dict[str, Any]] = {}
-    if file.exists():
-        for text in file.read_text().splitlines():
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:
-                continue
-            found[line["cell"]] = line
-    return found
-
-
-def _done(line: Mapping[str, Any] | None, cell: Cell) -> bool:
-    """Whether a line answers this very cell; what went wrong is tried again."""
-    if line is None or "error" in line:
-        return False
-    return all(line.get(key) == value for key, value in cell.told().items())
-
-
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.yardsticks", description=__doc__, formatter_class=_Plain
+    )
     parser.add_argument("--quick", action="store_true", help="little of everything: 3 minutes")
     parser.add_argument("--check", action="store_true", help="exit 1 when a bar is missed")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the tables")
@@ -167,7 +150,7 @@ def _lines(
     todo: Sequence[Cell], tables: Mapping[str, Description], options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Results as they come."""
-    from benchmarks.yardsticks_cells import died, run
+    from benchmarks.yardsticks.cells import died, run
 
     work = partial(_run, tables=tables, data=options.data.resolve())
     if options.processes == 1:
@@ -179,10 +162,6 @@ def _lines(
 
 
 def _run(cell: Cell, tables: Mapping[str, Description], data: Path) -> dict[str, Any]:
-    from benchmarks.yardsticks_cells import run
+    from benchmarks.yardsticks.cells import run
 
     return run(cell, tables[cell.table], data)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
