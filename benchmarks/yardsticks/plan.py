@@ -23,6 +23,7 @@ from tunerd.evaluation.closed_loop import Plan
 
 __all__ = [
     "CHECKS",
+    "DRAWS",
     "MODES",
     "Cell",
     "Description",
@@ -40,6 +41,9 @@ DRAWS = 8
 """Of those few jobs: with three of 30 jobs, a tenth of which ran, one lucky job decided who led."""
 TARGET_KNOWN = ("0", "5", "10", "20")
 """Jobs known of the group or scale that is asked about."""
+TARGET_DRAWS = 0.25
+"""Draws of those, of the draws of few jobs: all the other jobs are known as well, and learned each
+time."""
 SCALE = ("gpu", "replica", "worker", "node", "device", "rank", "core", "size", "n_")
 """What columns of a scale are called, the likeliest first."""
 QUICK_ROWS = 400
@@ -197,6 +201,7 @@ def cells(
     who: Sequence[str] = (),
     modes: Sequence[str] = ("none", "others"),
     seeds: int = 3,
+    draws: int = DRAWS,
     quick: bool = False,
 ) -> list[Cell]:
     """Everything that is to be measured, in the order in which it is run.
@@ -208,14 +213,14 @@ def cells(
         if only != "predict":
             found += _loops(description, who, modes, 1 if quick else seeds, quick)
         if only != "loop":
-            found += _predictions(description, who, quick)
+            found += _predictions(description, who, draws, quick)
     return found
 
 
-def _predictions(table: Description, who: Sequence[str], quick: bool) -> Iterator[Cell]:
+def _predictions(table: Description, who: Sequence[str], draws: int, quick: bool) -> Iterator[Cell]:
     rows = QUICK_ROWS if quick else 0
     peers = [name for name, peer in PREDICTORS.items() if peer.installed]
-    for question, known, repeats in _questions(table, quick):
+    for question, known, repeats in _questions(table, draws, quick):
         for name in [*OWN, *peers]:
             if not who or name in who:
                 yield Cell("predict", table.name, question, known, name, repeats, rows=rows)
@@ -226,20 +231,21 @@ def _predictions(table: Description, who: Sequence[str], quick: bool) -> Iterato
             yield Cell("predict", table.name, "random", "80%", name, repeats)
 
 
-def _questions(table: Description, quick: bool) -> Iterator[tuple[str, str, int]]:
+def _questions(table: Description, draws: int, quick: bool) -> Iterator[tuple[str, str, int]]:
     """(split, known, draws). What was known is luck where it is little."""
     if quick:
         yield from (("random", known, 1) for known in ("5%", "150"))
     else:
         yield "random", "", 1
-        yield from (("random", known, DRAWS) for known in SMALL)
+        yield from (("random", known, draws) for known in SMALL)
     if table.dated:
         yield from (("time", known, 1) for known in (("80%",) if quick else ("50%", "80%")))
     for kind, target in (("group", table.group), ("above", table.above)):
         if target is not None:
             amounts = TARGET_KNOWN[0 if kind == "group" else 2 :][:1] if quick else TARGET_KNOWN
+            few = max(1, round(TARGET_DRAWS * draws))
             for known in amounts:
-                yield f"{kind}:{target}", known, 1 if quick or known == "0" else 2
+                yield f"{kind}:{target}", known, 1 if quick or known == "0" else few
 
 
 def _loops(

@@ -31,7 +31,7 @@ from benchmarks.peers import OPTIMIZERS, PREDICTORS
 from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import DATA
 from benchmarks.yardsticks.bars import hold_all
-from benchmarks.yardsticks.plan import MODES, Cell, Description, cells, describe, table_names
+from benchmarks.yardsticks.plan import DRAWS, MODES, Cell, Description, cells, describe, table_names
 from benchmarks.yardsticks.results import is_answered, read_results
 
 __all__ = ["main"]
@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         who=options.who,
         modes=options.modes,
         seeds=options.seeds,
+        draws=options.draws,
         quick=options.quick,
     )
     out: Path = options.out or FOLDER / ("yardsticks-quick" if options.quick else "yardsticks")
@@ -96,6 +97,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="closed loops: " + "; ".join(f"{mode} = {text}" for mode, text in MODES.items()),
     )
     parser.add_argument("--seeds", type=int, default=3, help="of closed loops")
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=DRAWS,
+        help="of the few jobs known: more tell smaller differences between predictors",
+    )
     parser.add_argument(
         "--processes", type=int, default=2, help="side by side; 1 measures in this process"
     )

@@ -24,7 +24,11 @@ def read_results(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_answered(line: Mapping[str, Any] | None, cell: Cell) -> bool:
-    """Whether a line answers this very cell; what went wrong is tried again."""
+    """Whether a line answers this very cell, or with more draws: the first of them are the same.
+    What went wrong is tried again."""
     if line is None or "error" in line:
         return False
-    return all(line.get(key) == value for key, value in cell.told().items())
+    told = cell.told()
+    repeats = told.pop("repeats")
+    same = all(line.get(key) == value for key, value in told.items())
+    return same and line.get("repeats", 0) >= repeats

@@ -15,7 +15,7 @@ from benchmarks.yardsticks import cells as measuring
 from benchmarks.yardsticks import program
 from benchmarks.yardsticks.bars import against
 from benchmarks.yardsticks.plan import CHECKS, cells, describe, table_names
-from benchmarks.yardsticks.results import read_results
+from benchmarks.yardsticks.results import is_answered, read_results
 from benchmarks.yardsticks.summary import summary
 from tests.benchmarks.made_up import NAME, write_table
 
@@ -111,6 +111,23 @@ def test_one_predictor_is_measured_again_beside_the_others(
     added = file.read_text().splitlines()[before:]
     assert added
     assert {json.loads(line)["who"] for line in added} == {"mean_share"}
+
+
+def test_more_draws_answer_what_fewer_would(data: Path) -> None:
+    few, many = (
+        {cell.name: cell for cell in cells([describe(NAME, data)], only="predict", draws=draws)}
+        for draws in (8, 32)
+    )
+    assert set(few) == set(many)
+    assert {cell.repeats for cell in many.values()} - {CHECKS[name] for name in CHECKS} == {
+        1,
+        8,
+        32,
+    }
+    for name in few:
+        assert is_answered(many[name].told(), few[name])
+        enough = few[name].repeats == many[name].repeats
+        assert is_answered(few[name].told(), many[name]) == enough
 
 
 def test_results_are_not_overwritten_unasked(
