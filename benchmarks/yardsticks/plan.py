@@ -41,9 +41,8 @@ DRAWS = 8
 """Of those few jobs: with three of 30 jobs, a tenth of which ran, one lucky job decided who led."""
 TARGET_KNOWN = ("0", "5", "10", "20")
 """Jobs known of the group or scale that is asked about."""
-TARGET_DRAWS = 0.25
-"""Draws of those, of the draws of few jobs: all the other jobs are known as well, and learned each
-time."""
+FEWER = 4
+"""Times fewer draws of those: all the other jobs are known as well, and learned each time."""
 SCALE = ("gpu", "replica", "worker", "node", "device", "rank", "core", "size", "n_")
 """What columns of a scale are called, the likeliest first."""
 QUICK_ROWS = 400
@@ -243,7 +242,7 @@ def _questions(table: Description, draws: int, quick: bool) -> Iterator[tuple[st
     for kind, target in (("group", table.group), ("above", table.above)):
         if target is not None:
             amounts = TARGET_KNOWN[0 if kind == "group" else 2 :][:1] if quick else TARGET_KNOWN
-            few = max(1, round(TARGET_DRAWS * draws))
+            few = max(1, draws // FEWER)
             for known in amounts:
                 yield f"{kind}:{target}", known, 1 if quick or known == "0" else few
 

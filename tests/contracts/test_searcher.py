@@ -238,10 +238,24 @@ def test_a_clever_one_crosses_a_cliff_beside_the_optimum(clever: Searcher) -> No
 @pytest.mark.parametrize("name", ["equalities", "wide rule"])
 def test_a_search_takes_a_moment_beside_its_predictions(clever: Searcher, name: str) -> None:
     space = SPACES[name]
+    before = seconds(reference)
+    took = seconds(lambda: search(clever, space, separable(space), budget=Budget(10_000, 8)))
+    # 0.4 to 1.2 s of one core where the reference takes 0.13; a search may take 2 s in all.
+    assert took < 15.0 * min(before, seconds(reference))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """What it takes of this thread's processor time."""
     started = time.thread_time()
-    search(clever, space, separable(space), budget=Budget(10_000, 8))
-    # 0.4 to 1.2 s, on a slow day thrice that; `benchmarks.search` holds the bar of 2 s.
-    assert time.thread_time() - started < 12.0
+    work()
+    return time.thread_time() - started
+
+
+def reference() -> None:
+    """Small arrays, as searches handle them: machines differ, and the same one from day to day."""
+    rng = np.random.default_rng(0)
+    for _ in range(1_000):
+        np.unique(rng.integers(0, 9, size=(64, 24)), axis=0)
 
 
 def test_a_search_under_an_equality_over_many_choices_comes_to_an_end(clever: Searcher) -> None:

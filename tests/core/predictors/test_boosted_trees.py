@@ -168,10 +168,11 @@ def test_learning_ten_jobs_and_predicting_four_thousand_are_moments() -> None:
     recent = ROWS.take(np.arange(100, 600))
     started = time.thread_time()
     predictor.update(ROWS.take(np.arange(590, 600)), recent)
-    # 0.03 s on a core of its own; `benchmarks.search` holds the bars, of this and the next.
-    assert time.thread_time() - started < 0.5
+    # 0.03 s on a core of its own; 0.15 s is what a step may take.
+    assert time.thread_time() - started < 0.15
     space = SPACES[1024]
     candidates = FEATURES.candidates(space, space.sample(4_000, np.random.default_rng(0)))
     started = time.thread_time()
     predictor.predict(candidates)
-    assert time.thread_time() - started < 1.0  # 0.1 s
+    # 0.1 s, twice that on a busy machine.
+    assert time.thread_time() - started < 0.3
