@@ -8,6 +8,7 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.learners.trees import Forest
 from tunerd.core.runs.boundary import FORESTS, Boundary, Trust
+from tunerd.evaluation.scores import auc
 
 FAR = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 
@@ -21,7 +22,7 @@ def told_of_a_third(contexts: Mapping[str, tuple[int, float]]) -> FloatArray:
     side = np.array([contexts[key][1] for key in keys])
     ran = (side * X[:, 0] > 0).astype(float)
     boundary = Boundary.fit(X, ran, np.ones(len(keys)), [False] * 3, keys, 0)
-    return boundary.predict(FAR, np.zeros(2))
+    return boundary.predict(FAR, ["third"] * 2, np.zeros(2))
 
 
 def test_contexts_that_agree_are_believed_and_those_that_contradict_each_other_are_not() -> None:
@@ -38,15 +39,45 @@ def test_the_first_job_of_a_second_context_leaves_most_trust_in_what_was_known()
         assert fails < 0.2 < 0.8 < runs
 
 
+def test_a_few_failures_of_a_new_context_leave_the_order_that_others_tell() -> None:
+    """A fifth runs elsewhere and a twelfth here, so that of the first twenty jobs nearly all fail.
+    Trees that saw them split the context off where others run, and put that behind what runs
+    nowhere."""
+    lost = []
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        here = np.repeat([False, True], [2_000, 1_020])
+        X = np.column_stack([here, rng.integers(0, 4, (3_020, 6))]).astype(float)
+        steps = np.abs(X[:, 1] - X[:, 2]) + np.abs(X[:, 3] - X[:, 4]) + X[:, 5]
+        ran = steps <= np.where(here, 1, 2)
+        keys = np.where(here, "here", "elsewhere").tolist()
+        found = []
+        for known in (2_000, 2_020):
+            boundary = Boundary.fit(
+                X[:known],
+                ran[:known].astype(float),
+                np.ones(known),
+                [True] + [False] * 6,
+                keys[:known],
+                0,
+            )
+            told = boundary.predict(X[2_020:], keys[2_020:], np.zeros(1_000))
+            found.append(auc(told, ran[2_020:]))
+        lost.append(found[0] - found[1])
+    assert float(np.mean(lost)) < 0.004, lost
+
+
 def test_each_forest_draws_its_own_rows_and_all_are_asked() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     ran = (X[:, 0] > 0).astype(float)
     boundary = Boundary.fit(X, ran, np.ones(60), [False] * 3, ["one"] * 60, 0)
-    assert len({trees.text for trees in boundary.forest.members}) == FORESTS
-    together = boundary.predict(X, np.ones(60))
-    for trees in boundary.forest.members:
-        alone = replace(boundary, forest=Forest([trees])).predict(X, np.ones(60))
+    assert len({trees.text for trees in boundary.whole.forest.members}) == FORESTS
+    there = ["one"] * 60
+    together = boundary.predict(X, there, np.ones(60))
+    for trees in boundary.whole.forest.members:
+        one = replace(boundary, whole=replace(boundary.whole, forest=Forest([trees])))
+        alone = one.predict(X, there, np.ones(60))
         assert np.abs(alone - together).max() > 0.001
 
 

@@ -10,6 +10,11 @@ left out say nothing, where the forest knows nothing and the line does.
 Which rows a tree sees is luck as well: of forests that differ in nothing else, one in some sends
 the first jobs of a new context to where nothing runs. So three are grown and averaged.
 
+Where a context has few outcomes beside all others', trees split it off where others run, which is
+where its failures weigh most: what was most promising there comes last then, and what is hopeless
+everywhere is passed over. So they are heard of such a context only as far as its outcomes are many,
+and otherwise those are that were fitted without it. Its own outcomes correct these (tried.py).
+
 They are too sure of themselves, most of all in a context that nobody has run yet
 (`benchmarks.running`). So rows are left out, and contexts, and what is said of them is recalibrated
 (Platt 1999) by what came, each context counting the same.
@@ -44,12 +49,19 @@ SPREAD = (0.3, 0.7)
 SLOPES = (0.05, 2.5)
 """Between which a slope is chosen."""
 CONTEXT = 30.0
-"""Jobs that one context counts as: more of them say more of it and not of the next one. Nor does it
-count as more than the jobs by which it was told."""
+"""Jobs that one context counts as at most, of which as many again as all others have of all jobs:
+more of them say more of it and not of the next one, and what few foretold says little of what all
+will."""
 SUREST = 2.0
 """Odds at which n jobs are heard of another context, at most: n + 1 to this power. Trees that saw
 one job are as sure of all others as can be. Heard as sure as that, the first job of a second
 context, which gets the first one wrong, took all trust from what that one says of others."""
+SCARCE = (60.0, 0.5)
+"""A context of which little is known has fewer jobs than this, and than this part of what is usual.
+All such together have less than half of the jobs: what is fitted without them has seen the most."""
+HALF_HEARD = 10.0
+"""Jobs of it with which those that saw them count for half. Counting them for more lets through
+what fails; so does counting for less, where there are twenty (``benchmarks.yardsticks``)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,53 @@ class Logistic:
 
 
 @dataclass(frozen=True)
+class Average:
+    """Forests and line, their log odds averaged."""
+
+    forest: Forest
+    line: Logistic
+
+    @classmethod
+    def fit(
+        cls,
+        X: FloatArray,
+        ran: FloatArray,
+        weight: FloatArray,
+        categorical: Sequence[float] | FloatArray,
+        seed: int,
+    ) -> "Average":
+        """Fit on (n, F) with outcomes and weights (n,)."""
+        n = len(X)  # capacity grows with the data
+        trees, leaves, least = (60, 7, 3) if n < 500 else (60, 15, 3) if n < 1_000 else (100, 31, 5)
+        options = TreeOptions(trees, leaves, least, seed, objective="binary")
+        data = TreesData(X, np.flatnonzero(categorical).tolist(), weight)
+        seeds = range(FORESTS * seed, FORESTS * (seed + 1))
+        forest = Forest([data.grow(ran, replace(options, seed=one)) for one in seeds])
+        return cls(forest, Logistic.fit(X, ran, weight, categorical))
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """(n, F) → (n,) log odds to run."""
+        grown = log_odds(self.forest.predict(X)).mean(axis=1)
+        return np.asarray(FOREST * grown + (1.0 - FOREST) * self.line.logit(X), np.float64)
+
+    def dump(self) -> tuple[bytes, dict[str, Any]]:
+        """The forest as a blob, the line as JSON values; numbers survive to the last bit."""
+        line = {
+            "design": self.line.design.dump(),
+            "intercept": self.line.intercept,
+            "slopes": self.line.slopes.tolist(),
+        }
+        return self.forest.dump(), line
+
+    @classmethod
+    def load(cls, forest: bytes, line: Mapping[str, Any]) -> "Average":
+        """Build from what :meth:`dump` gave."""
+        slopes = np.array(line["slopes"], dtype=np.float64)
+        logistic = Logistic(Design.load(line["design"]), line["intercept"], slopes)
+        return cls(Forest.load(forest), logistic)
+
+
+@dataclass(frozen=True)
 class Trust:
     """How far an average is believed: log odds = slope * average + shift."""
 
@@ -121,14 +180,18 @@ class Trust:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Forests and line, their log odds averaged."""
+    """What everything tried anywhere says, and how far it is believed where."""
 
-    forest: Forest
-    line: Logistic
+    whole: Average
+    """Has seen all of it."""
     known: Trust
     """In contexts that have outcomes of their own."""
     new: Trust
     """In contexts that have none."""
+    heard: Mapping[str, float]
+    """Contexts of which little is known → how far what has seen their outcomes is heard, 0 to 1."""
+    others: Average | None
+    """Has seen none of these; None where there are none."""
 
     @classmethod
     def fit(
@@ -142,84 +205,71 @@ class Boundary:
     ) -> "Boundary":
         """Fit on (n, F) with outcomes 0 or 1, positive weights, and context keys (n,)."""
 
+        def fitted(where: IntArray) -> Average:
+            return Average.fit(X[where], ran[where], weight[where], categorical, seed)
+
         def left_out(folds: IntArray) -> FloatArray:
             told = np.zeros(len(X))
             for fold in np.unique(folds):
-                rest, there = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-                forest = _grow(X, ran, weight, categorical, rest, seed)
-                line = Logistic.fit(X[rest], ran[rest], weight[rest], categorical)
-                told[there] = _average(forest, line, X[there])
+                there = np.flatnonzero(folds == fold)
+                told[there] = fitted(np.flatnonzero(folds != fold))(X[there])
             return told
 
         rng = np.random.default_rng(seed)
         told = left_out(rng.permutation(len(X)) % FOLDS)
         known = Trust.learned(told, ran, weight, 1.0)
         new = replace(known, slope=NEW_SLOPE)
-        _, context = np.unique(keys, return_inverse=True)
+        names, context = np.unique(keys, return_inverse=True)
         count = np.bincount(context, weight)
         if len(count) > 1:
             folds = rng.permutation(len(count)) % FOLDS
             told = left_out(folds[context])
             behind = float(count.sum()) - np.bincount(folds, count)[folds]
-            counts_as = np.minimum(np.minimum(count, behind), CONTEXT)
+            counts_as = np.minimum(count, CONTEXT) * behind / count.sum()
             each = weight * (counts_as / count)[context]
             surest = SUREST * np.log1p(behind)[context]
             new = Trust.learned(np.clip(told, -surest, surest), ran, each, NEW_SLOPE)
-        forest = _grow(X, ran, weight, categorical, np.arange(len(X)), seed)
-        return cls(forest, Logistic.fit(X, ran, weight, categorical), known, new)
+        few, part = SCARCE
+        scarce = count < min(few, part * float(np.median(count[context])))
+        return cls(
+            fitted(np.arange(len(X))),
+            known,
+            new,
+            {str(names[i]): count[i] / (count[i] + HALF_HEARD) for i in np.flatnonzero(scarce)},
+            fitted(np.flatnonzero(~scarce[context])) if scarce.any() else None,
+        )
 
-    def predict(self, X: FloatArray, known: FloatArray) -> FloatArray:
-        """(n, F) → (n,) probability to run; ``known`` (n,) says by how much, 0 to 1, a row's
-        context has outcomes of its own."""
-        average = _average(self.forest, self.line, X)
-        found: FloatArray = known * expit(self.known(average))
-        found += (1.0 - known) * expit(self.new(average))
-        return found
+    def predict(self, X: FloatArray, keys: Sequence[str], known: FloatArray) -> FloatArray:
+        """(n, F) in contexts (n,) → (n,) probability to run; ``known`` (n,) says by how much, 0 to
+        1, a row's context has outcomes of its own."""
+        seen = new = self.whole(X)
+        where = np.flatnonzero([key in self.heard for key in keys])
+        if self.others is not None and len(where):
+            new, known = seen.copy(), known.copy()
+            new[where] = self.others(X[where])
+            known[where] = [self.heard[keys[i]] for i in where.tolist()]
+        return np.asarray(
+            known * expit(self.known(seen)) + (1.0 - known) * expit(self.new(new)), np.float64
+        )
 
-    def dump(self) -> tuple[bytes, dict[str, Any]]:
-        """The forest as a blob, the rest as JSON values; numbers survive to the last bit."""
-        line = {
-            "design": self.line.design.dump(),
-            "intercept": self.line.intercept,
-            "slopes": self.line.slopes.tolist(),
-        }
-        trust = {"known": asdict(self.known), "new": asdict(self.new)}
-        return self.forest.dump(), {"line": line, **trust}
+    def dump(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """The forests as named blobs, the rest as JSON values."""
+        forest, line = self.whole.dump()
+        blobs, state = {"forest": forest}, {"line": line, "heard": dict(self.heard)}
+        if self.others is not None:
+            blobs["others"], state["others"] = self.others.dump()
+        return blobs, state | {"known": asdict(self.known), "new": asdict(self.new)}
 
     @classmethod
-    def load(cls, forest: bytes, state: Mapping[str, Any]) -> "Boundary":
+    def load(cls, blobs: Mapping[str, bytes], state: Mapping[str, Any]) -> "Boundary":
         """Build from what :meth:`dump` gave.
 
         Raises:
             ValueError: another version of tunerd gave it.
         """
-        line = state["line"]
-        slopes = np.array(line["slopes"], dtype=np.float64)
-        logistic = Logistic(Design.load(line["design"]), line["intercept"], slopes)
         try:
-            known, new = Trust(**state["known"]), Trust(**state["new"])
-        except TypeError:
+            known, new, heard = Trust(**state["known"]), Trust(**state["new"]), state["heard"]
+        except (KeyError, TypeError):
             raise ValueError("this model is of another version of tunerd; fit it again") from None
-        return cls(Forest.load(forest), logistic, known, new)
-
-
-def _grow(
-    X: FloatArray,
-    ran: FloatArray,
-    weight: FloatArray,
-    categorical: Sequence[float] | FloatArray,
-    where: IntArray,
-    seed: int,
-) -> Forest:
-    n = len(where)  # capacity grows with the data
-    trees, leaves, least = (60, 7, 3) if n < 500 else (60, 15, 3) if n < 1_000 else (100, 31, 5)
-    options = TreeOptions(trees, leaves, least, seed, objective="binary")
-    data = TreesData(X[where], np.flatnonzero(categorical).tolist(), weight[where])
-    seeds = range(FORESTS * seed, FORESTS * (seed + 1))
-    return Forest([data.grow(ran[where], replace(options, seed=one)) for one in seeds])
-
-
-def _average(forest: Forest, line: Logistic, X: FloatArray) -> FloatArray:
-    """(n, F) → (n,) log odds."""
-    grown = log_odds(forest.predict(X)).mean(axis=1)
-    return np.asarray(FOREST * grown + (1.0 - FOREST) * line.logit(X), np.float64)
+        others = Average.load(blobs["others"], state["others"]) if heard else None
+        return cls(Average.load(blobs["forest"], state["line"]), known, new, heard, others)

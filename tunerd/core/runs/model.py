@@ -143,7 +143,8 @@ class RunsModel:
         }
         blobs = self._contexts.dump(TRIED, _pack)
         if self._boundary is not None:
-            blobs["forest"], state["boundary"] = self._boundary.dump()
+            forests, state["boundary"] = self._boundary.dump()
+            blobs |= forests
         if self._margin is not None:
             margin = self._margin.dump()
             blobs |= {f"margin.{name}": blob for name, blob in margin.items()}
@@ -165,7 +166,7 @@ class RunsModel:
             raise ValueError(f"this model is of another generation of {study.name}; fit it again")
         model = cls(features)
         if "boundary" in state:
-            model._boundary = Boundary.load(blobs["forest"], state["boundary"])
+            model._boundary = Boundary.load(blobs, state["boundary"])
         if "margin" in state:
             margin = {k.partition(".")[2]: v for k, v in blobs.items() if k.startswith("margin.")}
             model._margin = Margin.load(study, features, margin)
@@ -182,7 +183,9 @@ class RunsModel:
         expected = np.full(len(rows), share_of(self._ran, self._said - self._ran))
         if self._boundary is not None:
             trust = self._fitted_on / (self._fitted_on + SLOW)
-            found = self._boundary.predict(rows.X, self._familiar(rows.context_key))
+            found = self._boundary.predict(
+                rows.X, rows.context_key, self._familiar(rows.context_key)
+            )
             expected = trust * found + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
             margin = self._margin.predict(rows)
