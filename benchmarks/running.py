@@ -2,12 +2,12 @@
 
 On a table in which most configurations fail (``calculon_simulated_16k``: 9 % run) and on jobs of
 the simulated LLM cluster, which has memory limits and a guard near them: those that run report how
-near. Of the latter the first jobs foretell all others. Of both, jobs are left out at random, and
-context by context: area under the curve, Brier score beside that of knowing the share
-that runs, distance between what was promised and what came (ten bins), and what share ran of what
-was given at least 0.8. Then tunerd tunes each context of the table with the others known: how many
-of its first twenty jobs run. And from nothing, once as it is told that jobs ran out of memory, and
-once as schedulers tell it that do not know: "failed".
+near. Of the latter the first jobs foretell all others. Of both, jobs are left out at random,
+context by context, and all but a few of each context in turn: area under the curve, Brier score
+beside that of knowing the share that runs, distance between what was promised and what came (ten
+bins), and what share ran of what was given at least 0.8. Then tunerd tunes each context of the
+table with the others known: how many of its first twenty jobs run. And from nothing, once as it is
+told that jobs ran out of memory, and once as schedulers tell it that do not know: "failed".
 """
 
 import sys
@@ -39,6 +39,8 @@ from tunerd.simulation.simulator import simulator_for
 TABLE = "calculon_simulated_16k"
 SURE = 0.8
 FOLDS, JOBS = 5, 20
+FEW = 20
+"""Jobs of a context that are known in the third way."""
 KNOWN = 2_000
 """Simulated jobs that are learned."""
 AT_RANDOM, SEARCHED = 15, 45
@@ -129,15 +131,17 @@ def early(bars: Bars, study: Study, jobs: Sequence[Observation], count: int) -> 
 
 
 def judge(bars: Bars, title: str, study: Study, jobs: Sequence[Observation], folds: int) -> None:
-    """Leave jobs out at random and by context."""
+    """Leave jobs out at random, by context, and but for a few of each context."""
     features = FeatureMap(study)
     rows = features.rows(jobs)
     rows = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
     bars.say(f"{title}: share that runs", float(rows.ran.mean()))
     at_random = np.random.default_rng(0).permutation(len(rows)) % folds
     _, by_context = np.unique(rows.context_key, return_inverse=True)
-    for how, parts in (("at random", at_random), ("by context", by_context % 12)):
-        told = list(left_out(study, features, rows, parts))
+    few = f"by context but for {FEW}"
+    ways = (("at random", at_random, 0), ("by context", by_context, 0), (few, by_context, FEW))
+    for how, parts, kept in ways:
+        told = list(left_out(study, features, rows, parts % 12, kept))
         for name, value in (
             ("AUC", fmean(auc(t.p, t.ran > 0) for t in told)),
             ("Brier score", fmean(brier(t.p, t.ran > 0) for t in told)),
@@ -156,12 +160,16 @@ def judge(bars: Bars, title: str, study: Study, jobs: Sequence[Observation], fol
                 bars.say(f"{title}, {how}: of which ran", share)
 
 
-def left_out(study: Study, features: FeatureMap, rows: Rows, parts: IntArray) -> Iterator[Told]:
-    """Each part predicted from the others."""
+def left_out(
+    study: Study, features: FeatureMap, rows: Rows, parts: IntArray, kept: int
+) -> Iterator[Told]:
+    """Each part predicted from the others and so many of its own jobs, drawn at random."""
     for part in np.unique(parts):
-        there, rest = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+        there = np.random.default_rng(part).permutation(np.flatnonzero(parts == part))
+        asked = there[kept:]
+        rest = np.setdiff1d(np.arange(len(rows)), asked)
         model = RunsModel.fit(study, features, rows.take(rest), 0)
-        yield Told(model.predict(rows.take(there)), rows.ran[there])
+        yield Told(model.predict(rows.take(asked)), rows.ran[asked])
 
 
 def recommended(

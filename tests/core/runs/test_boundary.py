@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
+from tunerd.core.learners.blobs import seal_json, unseal_json
 from tunerd.core.learners.trees import Forest
 from tunerd.core.runs.boundary import FORESTS, Boundary, Trust
 from tunerd.evaluation.scores import auc
@@ -65,6 +66,19 @@ def test_a_few_failures_of_a_new_context_leave_the_order_that_others_tell() -> N
             found.append(auc(told, ran[2_020:]))
         lost.append(found[0] - found[1])
     assert float(np.mean(lost)) < 0.004, lost
+
+
+def test_it_is_saved_with_what_has_not_seen_a_new_context() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(130, 3))
+    ran = (X[:, 0] > 0).astype(float)
+    keys = ["one"] * 120 + ["new"] * 10
+    boundary = Boundary.fit(X, ran, np.ones(130), [False] * 3, keys, 0)
+    assert set(boundary.heard) == {"new"}
+    blobs, state = boundary.dump()
+    loaded = Boundary.load(blobs, unseal_json(seal_json(state)))
+    known = np.full(130, 0.5)
+    assert loaded.predict(X, keys, known).tolist() == boundary.predict(X, keys, known).tolist()
 
 
 def test_each_forest_draws_its_own_rows_and_all_are_asked() -> None:

@@ -231,26 +231,23 @@ class Boundary:
             new = Trust.learned(np.clip(told, -surest, surest), ran, each, NEW_SLOPE)
         few, part = SCARCE
         scarce = count < min(few, part * float(np.median(count[context])))
-        return cls(
-            fitted(np.arange(len(X))),
-            known,
-            new,
-            {str(names[i]): count[i] / (count[i] + HALF_HEARD) for i in np.flatnonzero(scarce)},
-            fitted(np.flatnonzero(~scarce[context])) if scarce.any() else None,
-        )
+        share = count[scarce] / (count[scarce] + HALF_HEARD)
+        heard = dict(zip(names[scarce].tolist(), share.tolist(), strict=True))
+        others = fitted(np.flatnonzero(~scarce[context])) if heard else None
+        return cls(fitted(np.arange(len(X))), known, new, heard, others)
 
     def predict(self, X: FloatArray, keys: Sequence[str], known: FloatArray) -> FloatArray:
         """(n, F) in contexts (n,) → (n,) probability to run; ``known`` (n,) says by how much, 0 to
         1, a row's context has outcomes of its own."""
-        seen = new = self.whole(X)
+        seen = strange = self.whole(X)
         where = np.flatnonzero([key in self.heard for key in keys])
         if self.others is not None and len(where):
-            new, known = seen.copy(), known.copy()
-            new[where] = self.others(X[where])
+            strange, known = seen.copy(), known.copy()
+            strange[where] = self.others(X[where])
             known[where] = [self.heard[keys[i]] for i in where.tolist()]
-        return np.asarray(
-            known * expit(self.known(seen)) + (1.0 - known) * expit(self.new(new)), np.float64
-        )
+        found: FloatArray = known * expit(self.known(seen))
+        found += (1.0 - known) * expit(self.new(strange))
+        return found
 
     def dump(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The forests as named blobs, the rest as JSON values."""
