@@ -61,7 +61,7 @@ SCARCE = (60.0, 0.5)
 All such together have less than half of the jobs: what is fitted without them has seen the most."""
 HALF_HEARD = 10.0
 """Jobs of it with which those that saw them count for half. With 3, a third of what they give .8
-fails; with 60, the best five of a context with twenty jobs are worse (``benchmarks.yardsticks``)."""
+fails; with 60, the best five are worse where twenty jobs are known (``benchmarks.yardsticks``)."""
 
 
 @dataclass(frozen=True)
