@@ -49,9 +49,8 @@ SPREAD = (0.3, 0.7)
 SLOPES = (0.05, 2.5)
 """Between which a slope is chosen."""
 CONTEXT = 30.0
-"""Jobs that one context counts as at most, of which as many again as all others have of all jobs:
-more of them say more of it and not of the next one, and what few foretold says little of what all
-will."""
+"""Jobs that one context counts as at most: more of them say more of it and not of the next one.
+Times the share of all jobs by which it was told: what few foretold says little of what all will."""
 SUREST = 2.0
 """Odds at which n jobs are heard of another context, at most: n + 1 to this power. Trees that saw
 one job are as sure of all others as can be. Heard as sure as that, the first job of a second
@@ -60,8 +59,8 @@ SCARCE = (60.0, 0.5)
 """A context of which little is known has fewer jobs than this, and than this part of what is usual.
 All such together have less than half of the jobs: what is fitted without them has seen the most."""
 HALF_HEARD = 10.0
-"""Jobs of it with which those that saw them count for half. With 3, a third of what they give .8
-fails; with 60, the best five are worse where twenty jobs are known (``benchmarks.yardsticks``)."""
+"""Jobs of it with which those that saw them count for half. With twenty known and 3 here, .60 of
+what is given .8 runs; with 10, .93; with 60 all, of a fifth as much (``benchmarks.running``)."""
 
 
 @dataclass(frozen=True)
@@ -240,11 +239,12 @@ class Boundary:
         """(n, F) in contexts (n,) → (n,) probability to run; ``known`` (n,) says by how much, 0 to
         1, a row's context has outcomes of its own."""
         seen = strange = self.whole(X)
-        where = np.flatnonzero([key in self.heard for key in keys])
-        if self.others is not None and len(where):
-            strange, known = seen.copy(), known.copy()
-            strange[where] = self.others(X[where])
-            known[where] = [self.heard[keys[i]] for i in where.tolist()]
+        if self.others is not None:
+            where = np.flatnonzero([key in self.heard for key in keys])
+            if len(where):
+                strange, known = seen.copy(), known.copy()
+                strange[where] = self.others(X[where])
+                known[where] = [self.heard[keys[i]] for i in where.tolist()]
         found: FloatArray = known * expit(self.known(seen))
         found += (1.0 - known) * expit(self.new(strange))
         return found
@@ -262,11 +262,12 @@ class Boundary:
         """Build from what :meth:`dump` gave.
 
         Raises:
-            ValueError: another version of tunerd gave it.
+            ValueError: another version of tunerd gave it, or a part is missing.
         """
         try:
             known, new, heard = Trust(**state["known"]), Trust(**state["new"]), state["heard"]
+            whole = Average.load(blobs["forest"], state["line"])
+            others = Average.load(blobs["others"], state["others"]) if heard else None
         except (KeyError, TypeError):
             raise ValueError("this model is of another version of tunerd; fit it again") from None
-        others = Average.load(blobs["others"], state["others"]) if heard else None
-        return cls(Average.load(blobs["forest"], state["line"]), known, new, heard, others)
+        return cls(whole, known, new, heard, others)
