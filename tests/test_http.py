@@ -66,6 +66,17 @@ def test_health(server: HttpServer, daemon: Daemon) -> None:
     assert ask(server, "/livez")[0] == 200
 
 
+def test_what_somebody_must_see_is_told_although_it_is_ready() -> None:
+    said: list[str] = ["study toy is set aside"]
+    server = HttpServer("127.0.0.1", 0, Metrics().render, remarks=lambda: said)
+    try:
+        status, _, body = ask(server, "/readyz")
+        assert (status, json.loads(body)) == (200, {"ok": True, "problems": [], "remarks": said})
+        assert json.loads(ask(server, "/livez")[2]) == {"ok": True, "problems": []}
+    finally:
+        server.close()
+
+
 def test_health_that_cannot_be_told_is_bad() -> None:
     def broken() -> list[str]:
         raise RuntimeError("secret")

@@ -27,6 +27,7 @@ from tunerd.errors import (
     StoreUnavailableError,
     StreamUnavailableError,
 )
+from tunerd.files import make_folder
 from tunerd.gauges import Gauges
 from tunerd.health import Health
 from tunerd.http import HttpServer
@@ -109,14 +110,15 @@ class _Daemon:
         )
         with ExitStack() as open_until_end, self._signals():
             with _had(f"data_dir {settings.data_dir}"):
-                settings.data_dir.mkdir(parents=True, exist_ok=True)
+                make_folder(settings.data_dir)
             store = open_until_end.enter_context(store_of(settings))
-            self.guard = store.guard(_now())
-            open_until_end.callback(self._give_back, self.guard)
+            self.guards = {"store": store.guard(_now())}
+            open_until_end.callback(self._give_back, self.guards["store"])
             if settings.stream.kind == "jsonl":
                 with _had(f"stream.folder {settings.stream.folder}"):
-                    settings.stream.folder.mkdir(parents=True, exist_ok=True)
-                open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
+                    make_folder(settings.stream.folder)
+                folder = open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
+                self.guards["folder"] = folder
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
             stream.ensure_topics()
@@ -184,6 +186,7 @@ class _Daemon:
                 self.metrics.render,
                 ready=self.health.problems,
                 alive=self.health.hung,
+                remarks=self.health.remarks,
             )
         open_until_end.callback(server.close)
         return server
@@ -236,12 +239,13 @@ class _Daemon:
         gauges = Gauges(
             store,
             stream,
-            self.guard,
+            self.guards,
             settings.topics.recommendations,
             ingest,
             tuner,
             self.waiting_for.__contains__,
             self.metrics.hear,
+            self._note,
             _now,
         )
         threads = [
@@ -305,6 +309,10 @@ class _Daemon:
             self.log.exception("measuring crashed")
             self.crashed = True
             self.stop.set()
+
+    def _note(self, subject: str, problem: str) -> None:
+        if self.health.note(subject, problem) and problem:
+            self.log.error("not ready", problem=problem)
 
     def _reload(self, store: Store) -> None:
         self.systemd.reloading()

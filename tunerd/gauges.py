@@ -4,7 +4,7 @@ So is whether the store is still the one that the daemon holds: a database that 
 failed over to one that lacks transactions, or been given to another daemon meanwhile.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,7 +26,9 @@ class Gauges:
 
     store: Store
     stream: Stream
-    guard: InstanceGuard
+    guards: Mapping[str, InstanceGuard]
+    """What the daemon has claimed: the ``store``, and the ``folder`` of its streams if it has one.
+    """
     topic: str
     """Of the recommendations."""
     ingest: Ingest | None
@@ -34,6 +36,9 @@ class Gauges:
     is_away: Callable[[str], bool]
     """Whether a stage waits for what it cannot reach."""
     hear: Callable[[reports.Report], None]
+    note: Callable[[str, str], None]
+    """Told what keeps the daemon from being ready, by subject; an empty text says that it is over.
+    """
     now: Callable[[], datetime]
     _unsure: bool = False
     """Whether the store may have lost what it knew since it was last compared with the topic."""
@@ -47,16 +52,27 @@ class Gauges:
                 self._unsure, self.ingest.overtaken = True, False
         if self.tuner is not None:
             self.hear(reports.TunerSize(resident_bytes=self.tuner.resident_bytes))
+        yield from self._check()
         try:
-            self._unsure = self.guard.check() or self._unsure
             self._count()
         except StoreUnavailableError:
-            self.hear(reports.Outbox(waiting=None))  # the stages say what is wrong
+            self.hear(reports.Outbox(waiting=None))
             self.hear(reports.Unanswered(requests=None))
-        except AlreadyRunningError as error:
-            yield "another daemon took the store while it was away", str(error)
         if problem := self._lost():
             yield "the store lost what it knew", problem
+
+    def _check(self) -> Iterator[tuple[str, str]]:
+        """See whether what was claimed is there and still ours. A stage with nothing to do would
+        not notice."""
+        for what, guard in self.guards.items():
+            problem = ""
+            try:
+                self._unsure = guard.check() or self._unsure
+            except StoreUnavailableError as error:
+                problem = f"{what}: {error}"
+            except AlreadyRunningError as error:
+                yield f"another daemon took the {what} while it was away", str(error)
+            self.note(what, problem)
 
     def _count(self) -> None:
         waiting = self.store.outbox_depths().values()

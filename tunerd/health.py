@@ -36,6 +36,7 @@ class Health:
     steps it says every second that it is there."""
     _stages: dict[str, _StageHealth] = field(init=False)
     _notes: dict[str, str] = field(init=False, default_factory=dict)
+    _remarks: dict[str, str] = field(init=False, default_factory=dict)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -63,13 +64,30 @@ class Health:
         with self._lock:
             self._stages[stage].has_work = True
 
-    def note(self, subject: str, problem: str) -> None:
-        """Remember (or, with an empty text, forget) something that keeps the daemon from ready."""
+    def note(self, subject: str, problem: str) -> bool:
+        """Remember (or, with an empty text, forget) something that keeps the daemon from ready;
+        says whether that is news."""
         with self._lock:
+            news = self._notes.get(subject, "") != problem
             if problem:
                 self._notes[subject] = problem
             else:
                 self._notes.pop(subject, None)
+            return news
+
+    def remark(self, subject: str, remark: str) -> None:
+        """Remember (or, with an empty text, forget) something that somebody must see although the
+        daemon is ready."""
+        with self._lock:
+            if remark:
+                self._remarks[subject] = remark
+            else:
+                self._remarks.pop(subject, None)
+
+    def remarks(self) -> list[str]:
+        """What somebody must see although the daemon is ready, in sentences."""
+        with self._lock:
+            return list(self._remarks.values())
 
     def hung(self) -> list[str]:
         """Stages whose loop no longer comes round: only a new start helps."""

@@ -45,7 +45,8 @@ class HttpServer:
     """Answers in threads of its own from construction until :meth:`close`.
 
     ``metrics`` gets an Accept header and gives a body and its content type; ``ready`` and
-    ``alive`` give what is wrong. Raises OSError when the address cannot be had.
+    ``alive`` give what is wrong, ``remarks`` what somebody must see although the daemon is ready.
+    Raises OSError when the address cannot be had.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class HttpServer:
         metrics: Callable[[str], tuple[bytes, str]],
         ready: Ask = _nothing,
         alive: Ask = _nothing,
+        remarks: Ask = _nothing,
     ) -> None:
         routes: dict[str, Route] = {
             "/metrics": lambda accept: (HTTPStatus.OK, *metrics(accept)),
-            "/readyz": lambda _: _health(ready),
-            "/livez": lambda _: _health(alive),
+            "/readyz": lambda _: _health(ready, remarks),
+            "/livez": lambda _: _health(alive, _nothing),
         }
         self._server = _Server(host, port, routes)
         self._thread = threading.Thread(
@@ -85,14 +87,18 @@ class HttpServer:
         self._server.server_close()
 
 
-def _health(ask: Ask) -> Answer:
+def _health(ask: Ask, remarks: Ask) -> Answer:
+    told: dict[str, Any]
     try:
         problems = list(ask())
+        told = {"ok": not problems, "problems": problems}
+        if remarked := list(remarks()):
+            told["remarks"] = remarked
     except Exception as error:  # whatever it is, it is not health
-        problems = [f"cannot tell: {type(error).__name__}"]
-    status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-    body = json.dumps({"ok": not problems, "problems": problems}, ensure_ascii=False) + "\n"
-    return status, body.encode(), "application/json"
+        told = {"ok": False, "problems": [f"cannot tell: {type(error).__name__}"]}
+    status = HTTPStatus.OK if told["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
+    body = json.dumps(told, ensure_ascii=False) + "\n"
+    return status, body.encode(errors="replace"), "application/json"
 
 
 class _Server(ThreadingHTTPServer):

@@ -243,7 +243,13 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
         "SASL authentication failed, expired password"
     )
     url = "postgresql://tunerd@db.prod.example.com:5432/tunerd_production_a?sslmode=verify-full"
-    daemon = {"running": True, "ready": False, "url": "", "problems": [why, "tune: " + "x" * 200]}
+    daemon = {
+        "running": True,
+        "ready": False,
+        "url": "",
+        "problems": [why, "tune: " + "x" * 200],
+        "remarks": ["a remark"],
+    }
     out = StringIO()
     show(
         {

@@ -374,6 +374,33 @@ def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(m
     assert daemon.stop()[0] == 0
 
 
+def test_a_store_that_is_gone_is_noticed_and_nothing_is_acknowledged(make: Make) -> None:
+    daemon = make()
+    # The folder of streams lies elsewhere: only the store goes.
+    text = daemon.file.read_text().replace("[stream]", '[stream]\nfolder = "stream"')
+    daemon.file.write_text(text)
+    (daemon.folder / "data").mkdir()
+    (daemon.folder / "data/stream").symlink_to(daemon.folder / "stream")
+    daemon.start()
+    daemon.send(events(5))
+    daemon.learned(5)
+    (daemon.folder / "data").rename(daemon.folder / "elsewhere")
+    begin = monotonic()
+    daemon.until(lambda: daemon.get("/readyz")[0] == 503, "it notices")
+    assert monotonic() - begin < 10
+    assert "its folder renamed; nothing is written or acknowledged" in daemon.get("/readyz")[1]
+    with (daemon.folder / "stream/tunerd.jobs.jsonl").open("ab") as file:
+        file.write(b"".join(event + b"\n" for event in events(5, first=6)))
+    daemon.until(lambda: "ingest: " in daemon.get("/readyz")[1], "ingest notices")
+    daemon.until(lambda: bool(daemon.lines("not ready")), "it says so")
+    assert "put it back" in daemon.lines("not ready")[0]["problem"]
+    assert not (daemon.folder / "data").exists()
+    (daemon.folder / "elsewhere").rename(daemon.folder / "data")
+    daemon.learned(10)
+    daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it goes on")
+    assert daemon.study().last_sequence == 10
+
+
 # -- exit codes -----------------------------------------------------------------------------
 
 

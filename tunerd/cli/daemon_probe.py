@@ -56,11 +56,13 @@ class Samples:
 
 
 def probe(settings: HttpSettings) -> dict[str, Any]:
-    """Whether a daemon answers, whether it is ready, what is wrong; and its metrics.
+    """Whether a daemon answers, whether it is ready, what is wrong, what else to see; and its
+    metrics.
 
     ``running`` is None when nobody can tell, because it does not listen or its port is not known.
     """
-    told: dict[str, Any] = {"url": None, "running": None, "ready": None, "problems": []}
+    told: dict[str, Any] = {"url": None, "running": None, "ready": None}
+    told |= {"problems": [], "remarks": []}
     if not settings.enabled:
         return told | {"problems": ["http.enabled is false: cannot ask it"], "metrics": Samples()}
     if settings.port == 0:
@@ -74,12 +76,15 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
     except (OSError, http.client.HTTPException):
         return told | {"running": False, "metrics": Samples()}
     try:
-        problems = list(map(str, json.loads(body)["problems"]))
+        said = json.loads(body)
+        problems = list(map(str, said["problems"]))
+        remarks = list(map(str, said.get("remarks", ())))
         samples = Samples(metrics.decode())
     except (ValueError, KeyError, TypeError):
         problem = "something else than tunerd answers there"
         return told | {"running": False, "problems": [problem], "metrics": Samples()}
-    told |= {"running": True, "ready": ready == http.client.OK, "problems": problems}
+    told |= {"running": True, "ready": ready == http.client.OK}
+    told |= {"problems": problems, "remarks": remarks}
     return told | {"metrics": samples}
 
 

@@ -76,7 +76,7 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     else:
         text.append("running, not ready", style="red")
     yield text
-    for problem in daemon["problems"]:
+    for problem in (*daemon["problems"], *daemon["remarks"]):
         yield Padding.indent(Text(problem, overflow="fold"), 2)
     text = Text(no_wrap=True, overflow="ignore")
     running = report["stages"]

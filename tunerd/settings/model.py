@@ -46,9 +46,11 @@ def _servers(value: str) -> str:
 
 
 def _url_without_password(value: str) -> str:
+    if value.startswith("sqlite:///"):
+        return value  # a path, whatever stands in it
     if re.match(r"[^/]*://[^/@]*:[^/]*@", value) or "password=" in value:
         raise ValueError("holds a password; put the password into a file, store.password_file")
-    if value and not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
+    if value and not value.startswith(("postgresql://", "postgresql+psycopg://")):
         raise ValueError("should be sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE")
     return value
 
@@ -172,8 +174,8 @@ class StoreSettings(Section):
     """Where history and everything learned is kept."""
 
     url: Annotated[str, AfterValidator(_url_without_password)] = ""
-    """``sqlite:///FILE`` or ``postgresql://USER@HOST:PORT/DATABASE``, without a password;
-    the SQLite file ``tunerd.sqlite`` in ``data_dir`` by default."""
+    """``sqlite:///FILE``, the path as it stands, or ``postgresql://USER@HOST:PORT/DATABASE``,
+    without a password; the SQLite file ``tunerd.sqlite`` in ``data_dir`` by default."""
     password_file: Path | None = None
     """File that holds the database's password."""
 

@@ -7,21 +7,26 @@ run twice at once locks its row.
 """
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 
 from tunerd.errors import MisconfiguredError, Problem, StoreUnavailableError
-from tunerd.store.explain import RUN_AS_OWNER, explain
+from tunerd.store.explain import explain
+from tunerd.store.store_file import StoreFile, make_store_file
 
-__all__ = ["Database", "give_to_owner", "instant_text"]
+__all__ = ["Database", "instant_text"]
+
+_SQLITE = "sqlite:///"
 
 LOCK_TIMEOUT_S = 30
 """Longest wait for another writer; ours hold a lock for milliseconds."""
@@ -47,11 +52,14 @@ class Database:
         parsed = _parse(url)
         self.path: Path | None = None
         """The SQLite file; None on PostgreSQL."""
-        if parsed.get_backend_name() == "sqlite":
-            self.path = Path(str(parsed.database)).absolute()
+        self._file: StoreFile | None = None
+        if isinstance(parsed, Path):
+            self.path = parsed.absolute()
             self.place = str(self.path)
             self._secret = ""
-            self.engine = _sqlite_engine(self.path, create)
+            make_store_file(self.path, create)
+            self._file = StoreFile(self.path)
+            self.engine = _sqlite_engine(self.path)
         else:
             self.place = f"{parsed.host or 'local socket'}:{parsed.port or 5432}/{parsed.database}"
             self._secret = password or str(parsed.password or "")
@@ -99,6 +107,25 @@ class Database:
                 "hashtextextended('tunerd schema ' || current_schema(), 0))"
             )
 
+    def watch(self) -> None:
+        """From now on the files of a SQLite store must stay the ones that they are.
+
+        Raises:
+            StoreUnavailableError: the database cannot be read.
+        """
+        if self._file is not None:
+            with self.explained():
+                self._file.watch(self.engine)
+
+    def check(self) -> None:
+        """Make sure that the store still is the one that was opened.
+
+        Raises:
+            StoreUnavailableError: its file was deleted or replaced, or its folder renamed.
+        """
+        if self._file is not None:
+            self._file.check()
+
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A connection to read from; in SQLite all that it reads is of one moment.
@@ -106,6 +133,7 @@ class Database:
         Raises:
             StoreUnavailableError: the database cannot be reached or read.
         """
+        self.check()
         with self.explained(), self.engine.connect() as connection:
             yield connection
 
@@ -118,13 +146,17 @@ class Database:
                 broke during the commit, whether it took place is unknown: read again.
             RuntimeError: this thread already is in a transaction.
         """
+        self.check()
         with self._turn(), self.explained(), self.engine.connect() as connection:
             connection.execution_options(tunerd_writes=True)
             with connection.begin():
                 yield connection
+        self.check()  # a commit into a file that is gone meanwhile must not be acknowledged
 
     def close(self) -> None:
         """Close all pooled connections."""
+        if self._file is not None:
+            self._file.unwatch()
         self.engine.dispose()
 
     @contextmanager
@@ -166,26 +198,23 @@ def instant_text(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")
 
 
-def give_to_owner(path: Path) -> None:
-    """What root made beside a store belongs to whoever the folder belongs to: a command that root
-    typed must not keep out the daemon's user. SQLite does so with the files that it adds."""
-    if os.geteuid() == 0:
-        folder = path.parent.stat()
-        with suppress(OSError):  # a root without that right, as containers and NFS have
-            os.chown(path, folder.st_uid, folder.st_gid)
-
-
-def _parse(url: str) -> URL:
+def _parse(url: str) -> URL | Path:
+    """The parts of a URL; of SQLite's only the path, which is taken as it stands: ``%``, ``?`` and
+    ``#`` are letters of a folder's name."""
     wrong = None
     try:
+        if url.startswith(_SQLITE):
+            path = url.removeprefix(_SQLITE)
+            if path not in ("", ":memory:"):
+                return Path(path)
         parsed = make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         wrong = "is not a database URL"
     else:
         backend = parsed.get_backend_name()
-        if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
+        if backend == "sqlite":
             wrong = "would forget everything; name a file"
-        elif backend not in ("sqlite", "postgresql"):
+        elif backend != "postgresql":
             wrong = f"{backend} is not supported"
     if wrong:
         right = "should be sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE"
@@ -193,24 +222,16 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _sqlite_engine(path: Path, create: bool) -> sa.Engine:
-    try:
-        if create:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.touch()  # an empty database
-                give_to_owner(path)
-        elif not path.exists():
-            raise MisconfiguredError(
-                [Problem("store.url", f"{path} does not exist; `tunerd run` makes it")]
-            )
-    except OSError as error:
-        why = f"{error.strerror}; {RUN_AS_OWNER}" if isinstance(error, PermissionError) else error
-        raise StoreUnavailableError(f"store.url: {path}: {why}") from error
+def _sqlite_engine(path: Path) -> sa.Engine:
+    # As a URI, so that a file that was deleted meanwhile is not made anew, empty.
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     engine = sa.create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": LOCK_TIMEOUT_S, "isolation_level": None},
+        "sqlite://",
+        creator=lambda: sqlite3.connect(
+            uri, uri=True, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        ),
         hide_parameters=True,
+        poolclass=sa.pool.QueuePool,
         pool_size=POOL_SIZE,
         pool_use_lifo=True,  # the connection whose cache is warm
     )

@@ -10,18 +10,22 @@ import json
 import os
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import datetime
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
-from tunerd.store.engine import Database, give_to_owner
+from tunerd.files import append_to, open_regular
+from tunerd.store.engine import Database
 from tunerd.store.tables import daemons
 
 __all__ = ["InstanceGuard", "folder_guard", "is_held", "store_guard"]
+
+MOST_BYTES = 4096
+"""Of a lock file; ours have a hundred."""
 
 
 class InstanceGuard(ABC):
@@ -33,9 +37,10 @@ class InstanceGuard(ABC):
         be made anew: the database was away, and may be another since.
 
         Raises:
-            AlreadyRunningError: the connection was lost and another daemon was quicker.
+            AlreadyRunningError: the connection or the lock file was lost and another daemon was
+                quicker.
             StoreUnavailableError: the database cannot be reached, or has not yet noticed that
-                the connection was lost.
+                the connection was lost; or the store's file is gone.
         """
 
     @abstractmethod
@@ -58,7 +63,8 @@ def store_guard(database: Database, now: datetime) -> InstanceGuard:
             has not yet noticed that the process that had it is no more.
     """
     if database.path is not None:
-        return _FileGuard(_lock_file(database.path), f"store {database.place}", now)
+        lock = _lock_file(database.path)
+        return _FileGuard(lock, f"store {database.place}", now, database.check)
     return _AdvisoryGuard(database, now)
 
 
@@ -101,7 +107,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _cannot_share(path: Path) -> bool:
-    with path.open() as file:
+    with open_regular(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -127,43 +133,66 @@ def _taken(what: str, pid: object, host: object, since: object) -> AlreadyRunnin
 
 
 class _FileGuard(InstanceGuard):
-    def __init__(self, path: Path, what: str, now: datetime) -> None:
+    def __init__(
+        self, path: Path, what: str, now: datetime, still_there: Callable[[], None] = lambda: None
+    ) -> None:
+        self._path, self._what, self._now = path, what, now
+        self._still_there = still_there
+        """Raises when what is claimed is there no longer."""
+        self._descriptor = self._claim()
+
+    def _claim(self) -> int:
+        """Lock the file and write into it who we are."""
         try:
-            # Not "w": that would empty the holder's file.
-            self._file: TextIOWrapper | None = path.open("a+")
-            give_to_owner(path)
+            descriptor = append_to(self._path)
         except OSError as error:
-            raise StoreUnavailableError(f"{path}: {error.strerror}") from error
+            raise StoreUnavailableError(f"{self._path}: {error.strerror}") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            text = self._file.read()
-            self._file.close()
             try:
-                holder = json.loads(text)
-            except ValueError:
-                holder = {}
-            unknown = "unknown"
-            raise _taken(
-                what,
-                holder.get("pid", unknown),
-                holder.get("host", unknown),
-                holder.get("since", unknown),
-            ) from None
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now.isoformat()}
-        self._file.truncate(0)
-        self._file.write(json.dumps(holder))
-        self._file.flush()
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _taken(self._what, *_holder(descriptor)) from None
+            told = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(told, default=datetime.isoformat).encode())
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreUnavailableError(f"{self._path}: {error.strerror}") from error
+        except AlreadyRunningError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def check(self) -> bool:
-        """Nothing can take a file lock away."""
+        """As the interface says. A lock file that was deleted keeps nobody out: it is made and
+        locked again."""
+        self._still_there()
+        before = os.fstat(self._descriptor)
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            now = None
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._path}: {error.strerror}") from error
+        if now is None or (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+            descriptor = self._claim()
+            os.close(self._descriptor)
+            self._descriptor = descriptor
         return False
 
     def release(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _holder(descriptor: int) -> tuple[str, str, str]:
+    """Process, machine and time that a lock file names."""
+    try:
+        told = json.loads(os.pread(descriptor, MOST_BYTES, 0))
+        return tuple(str(told.get(key, "unknown")) for key in ("pid", "host", "since"))  # type: ignore[return-value]
+    except (ValueError, AttributeError):
+        return "unknown", "unknown", "unknown"
 
 
 def _exists(pid: int) -> bool:

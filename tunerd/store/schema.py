@@ -78,7 +78,9 @@ def _migrate(connection: sa.Connection, database: Database) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    # ConfigParser takes a single % for the beginning of a variable.
+    here = str(Path(__file__).parent / "migrations").replace("%", "%%")
+    config.set_main_option("script_location", here)
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     version = _version(connection)

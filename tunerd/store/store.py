@@ -159,6 +159,7 @@ def open_store(url: str, password: str | None = None, *, upgrade: bool = True) -
     database = Database(url, password, create=upgrade)
     try:
         (upgrade_schema if upgrade else check_schema)(database)
+        database.watch()
     except BaseException:
         database.close()
         raise
