@@ -81,6 +81,8 @@ def test_csv_comes_back(tmp_path: Path, data: st.DataObject) -> None:
     assert table.columns == tuple(columns)
     missing = {"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"}
     cleaned = [[None if cell in missing else cell for cell in row] for row in rows]
+    if len(columns) > 1:
+        cleaned = [row for row, whole in zip(cleaned, rows, strict=True) if any(whole)]
     assert [list(row.values()) for row in found] == cleaned
 
 
@@ -307,7 +309,6 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "has numbers" in refusal(path, "1,2.5\n3,4\n")
     assert "no column names" in refusal(path, ",,\n1,2,3\n")
     assert "same name: 'a'" in refusal(path, "a,b,a\n1,2,3\n")
-    assert "jq" in refusal(path, '[\n {"a": 1}]')
     assert "neither a text table" in refusal(path, b"\x7fELF\0\0")
     assert "not UTF-8" in refusal(path, b"caf\xe9,b\n1,2\n")
     assert "line 1 is not a JSON object" in refusal(tmp_path / "jobs.jsonl", "a,b\n1,2\n")

@@ -71,14 +71,15 @@ def import_(
     """
     from tunerd.importing.run import Import
     from tunerd.tables.files import open_table
-    from tunerd.tables.mapping import read_mapping, readers_of
+    from tunerd.tables.mapping import read_mapping, readers_of, reading_of
 
     settings = read_settings(file)
     found = _study(settings, study, must_be_known=not dry_run)
     mapping, where = found.mapping, f"{study}: mapping."
     if mapping_file is not None:
         mapping, where = read_mapping(mapping_file, found), f"{mapping_file}: mapping."
-    tables = [open_table(path) for path in files]
+    reading = reading_of(found, mapping)
+    tables = [open_table(path, reading) for path in files]
     readers = readers_of(found, mapping, tables, where)
     notes = dict.fromkeys(note for reader in readers for note in reader.notes)
     for note in notes:
@@ -89,6 +90,9 @@ def import_(
             settings, file, found, mapping, tables, readers, show, say, rejects_path=rejects
         )
         outcome = run.count() if dry_run else _run(run, settings, send_only)
+    for note in (f"{table.path}: {line}" for table in tables for line in table.told()):
+        notes[note] = None
+        click.echo(f"Note: {note}.", err=True)
     told = _told(found, outcome, list(notes), time.monotonic() - begin)
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))

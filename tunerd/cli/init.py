@@ -90,7 +90,7 @@ def init(
             [Problem(f"{file}: {p.where}", p.message) for p in error.problems]
         ) from error
     made = draft(guesses, called, file, unit)
-    for line in _told(file, guesses, made.names):
+    for line in _told(file, guesses, made.names, table.told()):
         click.echo(line, err=True)
     if str(target) == "-":
         click.echo(made.text, nl=False)
@@ -208,11 +208,14 @@ _SHOWN = {
 }
 
 
-def _told(file: Path, guesses: "Guesses", names: "dict[str, str] | Any") -> Iterator[str]:
+def _told(
+    file: Path, guesses: "Guesses", names: "dict[str, str] | Any", read: Sequence[str]
+) -> Iterator[str]:
     """What each column was taken for, and how sure that is."""
     profile = guesses.profile
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     yield f"{file}: {profile.rows:,} rows, {len(profile.columns)} columns{bad}"
+    yield from (f"  {line}." for line in read)
     width = min(40, max(len(one.column.name) for one in guesses.columns))
     for one in guesses.columns:
         role = _SHOWN.get(one.role, one.role)

@@ -102,13 +102,21 @@ def _of_tables(
     progress: Callable[[int, int], None] | None,
 ) -> OldJobs:
     from tunerd.tables.files import open_table
-    from tunerd.tables.mapping import read_mapping, read_observations
+    from tunerd.tables.mapping import read_mapping, read_observations, reading_of
 
     told = None if mapping is None else read_mapping(mapping, study)
-    history = read_observations(study, told, [open_table(file) for file in files], progress)
+    reading = reading_of(study, study.mapping if told is None else told)
+    tables = [open_table(file, reading) for file in files]
+    history = read_observations(study, told, tables, progress)
+    notes = [f"{table.path}: {line}" for table in tables for line in table.told()]
     source = ", ".join(str(file) for file in files)
     return OldJobs(
-        study, history.observations, history.dated, history.unusable, history.notes, source
+        study,
+        history.observations,
+        history.dated,
+        history.unusable,
+        (*history.notes, *notes),
+        source,
     )
 
 

@@ -98,8 +98,11 @@ def _head(guesses: Guesses, name: str, source: Path) -> list[str]:
 
 def _objective(guesses: Guesses, names: Names, unit: str | None) -> list[str]:
     one = guesses.objective
-    found = unit_of(one.column.name) if unit is None else unit
-    unit_why = "from its name" if unit is None else "you said so"
+    found, unit_why = unit_of(one.column.name), "from its name"
+    if not found and one.column.name in guesses.profile.units:
+        found, unit_why = guesses.profile.units[one.column.name], "under the header"
+    if unit is not None:
+        found, unit_why = unit, "you said so"
     scale, scale_why = objective_scale(one.column)
     doubt = "" if guesses.goal_sure >= 0.5 else "A GUESS, look at it: "
     return [

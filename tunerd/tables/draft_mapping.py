@@ -33,7 +33,7 @@ class Names:
 
 def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
     """What ``tunerd import`` has to know about this table."""
-    lines = []
+    lines = _export(guesses)
     for role, key in (("job_id", "job_id"), ("user", "user")):
         lines += [f"{key} = {text_of(one.column.name)}" for one in guesses.having(role)]  # type: ignore[arg-type]
     for one in guesses.having("finished_at"):
@@ -65,6 +65,16 @@ def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
     return [*comment(about), "[mapping]", *lines]
 
 
+def _export(guesses: Guesses) -> list[str]:
+    """What the table was recognised as, so that it is read alike whatever comes."""
+    export = guesses.profile.export
+    if export is None:
+        return []
+    lines = entry("export", export.key, f'{export.title}; "none" reads the table as it stands')
+    told = export.told(guesses.profile.reading)[1:]
+    return lines + [line for note in told for line in comment(f"{note[:1].upper()}{note[1:]}.")]
+
+
 def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[str]:
     """Columns that are called something else, or have words where numbers belong."""
     lines: list[str] = []
@@ -92,7 +102,9 @@ def _status(guesses: Guesses) -> list[str]:
     for word, value in one.column.spelled.items():
         if value is None:  # a way to write that it is missing
             continue
-        status, sure = _meaning(one, word, value, guesses)
+        known = None if guesses.profile.export is None else guesses.profile.export.statuses
+        found = (known or {}).get(word.lower())
+        status, sure = (found, True) if found else _meaning(one, word, value, guesses)
         if status_in(word) != status:
             values[word] = status
         guessed += [] if sure else [word]
@@ -102,7 +114,8 @@ def _status(guesses: Guesses) -> list[str]:
     if guessed:
         shown = ", ".join(guessed[:12])
         lines += comment(f"A GUESS, look at it, from whether there is a result: {shown}.")
-    other = {} if len(one.column.spelled) < 12 else {"other": "failed"}
+    strange = [word for word in one.column.spelled if status_in(word) is None]
+    other = {} if len(strange) < 12 else {"other": "failed"}
     table = {"column": one.column.name, "values": values} | other
     return [*lines, f"status = {value_of(table)}"]
 

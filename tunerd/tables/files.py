@@ -1,12 +1,13 @@
-"""One table of old jobs in a file: CSV, JSON lines or Parquet; text also as gzip or Zstandard.
+"""One table of old jobs in a file: CSV, JSON, a log or Parquet; text also as gzip or Zstandard.
 
 What the file is, its content says; its name only where the content leaves it open.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -14,31 +15,73 @@ import msgspec
 
 from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.documents import document_records, is_document, is_log, log_records
+from tunerd.tables.exports import Head, Reading, recognised
 from tunerd.tables.parquet import parquet_columns, parquet_rows
-from tunerd.tables.rows import Row, Unreadable
-from tunerd.tables.texts import SAMPLE, csv_rows, json_rows, open_text, sniffed, unpacked
+from tunerd.tables.rows import NotJobs, Row, Unreadable
+from tunerd.tables.strays import strays
+from tunerd.tables.texts import (
+    SAMPLE,
+    CsvHeader,
+    csv_header,
+    csv_rows,
+    json_rows,
+    open_text,
+    sniffed,
+    unpacked,
+)
 
-__all__ = ["Format", "Row", "TableFile", "Unreadable", "open_table"]
+__all__ = ["Format", "Reading", "Row", "TableFile", "Unreadable", "open_table"]
 
-Format = Literal["csv", "jsonl", "parquet"]
+Format = Literal["csv", "jsonl", "json", "log", "parquet"]
 LOOKED_AT = 1_000
 """Rows of JSON lines whose keys are the columns; later keys are in the rows all the same."""
+HEAD = 200
+"""Rows by which a known export is recognised."""
 
 MAX_NAME = 1_000
 """Characters of a column's name."""
+AS_IT_STANDS = Reading()
 
 
 class TableFile:
     """A table of old jobs: its columns, and its rows in the order of the file."""
 
-    def __init__(self, path: Path, form: Format, columns: Sequence[str], delimiter: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        form: Format,
+        columns: Sequence[str | None],
+        delimiter: str,
+        reading: Reading = AS_IT_STANDS,
+        header: CsvHeader | None = None,
+    ) -> None:
         self.path = path
         self.form = form
-        self.columns = tuple(columns)
         self.delimiter = delimiter
         """Of a CSV."""
+        self.reading = reading
+        self.not_jobs = NotJobs()
+        """What the last :meth:`rows` left out, because it is no job."""
+        self._fields, self._header = tuple(columns), header
         self._size = path.stat().st_size
         self._read = 0
+        if form == "csv":
+            self._fields = self._without_empty()
+        self.columns = tuple(field for field in self._fields if field is not None)
+        head = tuple(row for row in islice(self._raw(), HEAD) if isinstance(row, Row))
+        self._strays = strays(head)
+        kept = tuple(row for row in head if self._strays.why_none(row) is None)
+        self.export = recognised(Head(self.columns, kept), reading.export, str(path))
+        """What it was recognised as, if it was."""
+        if self.export is not None and self.export.columns:
+            self.columns = self.export.columns
+        self.not_jobs.clear()
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of columns, where a row under the header has them."""
+        return self._strays.units
 
     @cached_property
     def fingerprint(self) -> str:
@@ -54,26 +97,77 @@ class TableFile:
         return min(self._read, self._size), self._size
 
     def rows(self) -> Iterator[Row | Unreadable]:
-        """Every row, and every line that is none. Constant memory.
+        """Every row that is a job, and every line that is no row. Constant memory, but for JSON
+        documents, and runs whose reports are joined.
 
         Raises MisconfiguredError when the file cannot be read to its end.
         """
         self._read = 0
-        yield from self._parquet() if self.form == "parquet" else self._text()
+        self.not_jobs.clear()
+        rows = self._jobs()
+        if self.export is not None and self.export.reshape is not None:
+            rows = self.export.reshape(rows, self.not_jobs, self.reading)
+        yield from rows
         self._read = self._size
+
+    def told(self) -> list[str]:
+        """Sentences about how it was read: what it was recognised as, what was left out."""
+        export = [] if self.export is None else self.export.told(self.reading)
+        return [*export, *self.not_jobs.told()]
+
+    def _without_empty(self) -> tuple[str | None, ...]:
+        """The columns without those that have no name and no value: `sacct -p` ends lines with
+        its delimiter, and tables with a frame begin with it too."""
+        names = (self._header or CsvHeader(())).fields
+        unnamed = [place for place, name in enumerate(names) if not name]
+        if not unnamed:
+            return self._fields
+        head = [row for row in islice(self._raw(), HEAD) if isinstance(row, Row)]
+        empty = {
+            place
+            for place in unnamed
+            if all(row.values.get(str(self._fields[place])) is None for row in head)
+        }
+        return tuple(None if place in empty else name for place, name in enumerate(self._fields))
+
+    def _jobs(self) -> Iterator[Row | Unreadable]:
+        for row in self._raw():
+            why = self._strays.why_none(row) if isinstance(row, Row) else None
+            if why is None:
+                yield row
+            else:
+                self.not_jobs.add(why)
+
+    def _raw(self) -> Iterator[Row | Unreadable]:
+        match self.form:
+            case "parquet":
+                return self._parquet()
+            case "json" | "log":
+                return self._records()
+            case _:
+                return self._text()
 
     def _parquet(self) -> Iterator[Row | Unreadable]:
         for row, share in parquet_rows(self.path):
             self._read = int(share * self._size)
             yield row
 
+    def _records(self) -> Iterator[Row | Unreadable]:
+        absent = dict.fromkeys(self._given())
+        records = document_records if self.form == "json" else log_records
+        for row in records(self.path):
+            yield Row(row.number, absent | row.values) if isinstance(row, Row) else row  # type: ignore[operator]
+
+    def _given(self) -> Iterator[str]:
+        return (field for field in self._fields if field is not None)
+
     def _text(self) -> Iterator[Row | Unreadable]:
-        absent = dict.fromkeys(self.columns)
+        absent = dict.fromkeys(self._given())
         with open_text(self.path) as file:
-            if self.form == "csv":
-                rows = csv_rows(file, self.columns, self.delimiter)
+            if self._header is not None:
+                rows = csv_rows(file, self._header, self._fields, self.delimiter, self.not_jobs)
             else:
-                rows = json_rows(file)
+                rows = json_rows(file, self.not_jobs)
             for row in rows:
                 self._read = file.raw.tell()
                 if self.form == "jsonl" and isinstance(row, Row):
@@ -82,7 +176,7 @@ class TableFile:
                     yield row
 
 
-def open_table(path: Path) -> TableFile:
+def open_table(path: Path, reading: Reading = AS_IT_STANDS) -> TableFile:
     """Open a table. Raises MisconfiguredError naming the file, and the line where there is one."""
     if not path.is_file():
         problem = "is a folder, not a table" if path.is_dir() else "there is no such file"
@@ -90,7 +184,7 @@ def open_table(path: Path) -> TableFile:
     with unpacked(path) as (raw, _):
         parquet = raw.read(4) == b"PAR1"
     if parquet:
-        return TableFile(path, "parquet", _checked(path, parquet_columns(path)), "")
+        return TableFile(path, "parquet", _checked(path, parquet_columns(path)), "", reading)
     with open_text(path) as file:
         sample = file.text.read(SAMPLE)
     start = sample.lstrip()
@@ -98,16 +192,28 @@ def open_table(path: Path) -> TableFile:
         raise _wrong(path, "is empty")
     if "\0" in start.partition("\n")[0]:
         raise _wrong(path, "is neither a text table (CSV, JSON lines) nor Parquet")
-    if start.startswith("["):
-        _refuse_array(path, start)
-    if start.startswith("{"):
-        return TableFile(path, "jsonl", _checked(path, _keys(path)), "")
+    if is_log(start):
+        return TableFile(path, "log", _checked(path, _record_keys(path, log_records)), "", reading)
+    if is_document(start):
+        keys = _record_keys(path, document_records)
+        return TableFile(path, "json", _checked(path, keys), "", reading)
+    if _without_comments(start).startswith("{"):
+        return TableFile(path, "jsonl", _checked(path, _keys(path)), "", reading)
     if _named(path, ".jsonl", ".ndjson", ".json"):
         raise _wrong(path, "line 1 is not a JSON object")
     with open_text(path) as file:
         delimiter = file.told_delimiter()
     delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
-    return TableFile(path, "csv", _checked(path, _header(path, delimiter)), delimiter)
+    header = _header(path, delimiter)
+    names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
+    return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
+
+
+def _without_comments(start: str) -> str:
+    """A text from the first line that is no comment on."""
+    while start.startswith(("#", "//")) and "\n" in start:
+        start = start.partition("\n")[2].lstrip()
+    return start
 
 
 def _named(path: Path, *suffixes: str) -> bool:
@@ -118,44 +224,46 @@ def _wrong(path: Path, message: str) -> MisconfiguredError:
     return MisconfiguredError([Problem(str(path), message)])
 
 
-def _refuse_array(path: Path, start: str) -> None:
-    if start[1:].lstrip().startswith(("{", "]")):
-        message = "is one JSON array; write one object a line, for instance with jq -c '.[]'"
-        raise _wrong(path, message)
-
-
-def _header(path: Path, delimiter: str) -> list[str]:
-    """Names in the first line of a CSV; a column without one is called by its place."""
+def _header(path: Path, delimiter: str) -> CsvHeader:
+    """The first line of a CSV that is no comment; it names columns."""
     import csv
 
     with open_text(path) as file:
-        file.told_delimiter()
         try:
-            fields = next(
-                (fields for fields in csv.reader(file, delimiter=delimiter) if fields), []
-            )
+            header = csv_header(file, delimiter)
         except (csv.Error, ValueError) as error:
-            raise _wrong(path, f"line 1: {error}") from error
-    names = [field.strip() for field in fields]
+            raise _wrong(path, f"line {file.line}: {error}") from error
+    names = header.fields
+    line = f"line {header.line}"
     given = [name for name in names if name]
     if not given:
-        raise _wrong(path, "line 1 has no column names")
+        raise _wrong(path, f"{line} has no column names")
     if len(given) == 1 and len(names) > 2:
-        title = f"line 1 names one of {len(names)} columns ({given[0][:60]!r})"
+        title = f"{line} names one of {len(names)} columns ({given[0][:60]!r})"
         raise _wrong(path, f"{title}; take out what stands above their names")
     if all(clean_value(name, "float") is not None for name in given):
         shown = json.dumps(given[0])
         raise _wrong(
-            path, f"line 1 should have the names of the columns, but has numbers ({shown})"
+            path, f"{line} should have the names of the columns, but has numbers ({shown})"
         )
-    return [name or f"column_{place}" for place, name in enumerate(names, 1)]
+    return header
+
+
+def _record_keys(path: Path, records: Callable[[Path], Iterator[Row | Unreadable]]) -> list[str]:
+    names: dict[str, None] = {}
+    for row in records(path):
+        if isinstance(row, Row):
+            names.update(dict.fromkeys(row.values))
+    if not names:
+        raise _wrong(path, "has no records that could be rows")
+    return list(names)
 
 
 def _keys(path: Path) -> list[str]:
     names: dict[str, None] = {}
     problem = None
     with open_text(path) as file:
-        for row in json_rows(file):
+        for row in json_rows(file, NotJobs()):
             if row.number > LOOKED_AT:
                 break
             if isinstance(row, Row):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.hints import hinted, inputs_of, not_aside
 from tunerd.tables.measured import (
     find_measured,
     goal_of,
@@ -22,11 +23,11 @@ from tunerd.tables.measured import (
     refuse_second_best,
 )
 from tunerd.tables.oddities import find_oddities
-from tunerd.tables.profile import Profile
+from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
 from tunerd.tables.roles import Goal, Guess, Role
 from tunerd.tables.tunable import can_be_tuned, find_inputs
-from tunerd.tables.words import read_name
+from tunerd.tables.words import Name, read_name
 
 __all__ = ["Given", "Guesses", "guess"]
 
@@ -79,7 +80,7 @@ def guess(profile: Profile, given: Given = Given()) -> Guesses:
 
 def _guess(profile: Profile, given: Given) -> Guesses:
     _check(profile, given)
-    names = {column.name: read_name(column.name) for column in profile.columns}
+    names = {column.name: _name(profile, column) for column in profile.columns}
     found = {
         name: Guess(profile.column(name), names[name], role, 1.0, "you said so")
         for name, role in given.roles.items()
@@ -87,11 +88,14 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     if given.objective is not None:
         column = profile.column(given.objective)
         found[column.name] = Guess(column, names[column.name], "objective", 1.0, "you said so")
-    found |= find_oddities(profile, names, found)
-    found |= find_measured(profile, names, found)
-    objective = pick_objective(profile, found)
+    found |= hinted(profile, names, found)
+    inputs_hinted = inputs_of(profile, names, found)
+    found |= find_oddities(profile, names, found | inputs_hinted)
+    found |= find_measured(profile, names, found | inputs_hinted)
+    objective = pick_objective(profile, not_aside(profile, found))
     if given.objective is None:
-        refuse_second_best(profile, objective, given.roles)
+        known = () if profile.export is None else profile.export.hints
+        refuse_second_best(profile, objective, {*given.roles, *known})
     found[objective.column.name] = objective
     found |= find_inputs(profile, names, found)
     if not any(one.role == "parameter" for one in found.values()):
@@ -99,7 +103,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     inputs = [
         one.column for one in found.values() if one.role in ("context", "parameter", "derived")
     ]
-    goal, goal_sure, why = goal_of(objective, list(found.values()), given.goal)
+    goal, goal_sure, why = _goal(profile, objective, found, given)
     ordered = tuple(found[column.name] for column in profile.columns)
     equal = products(inputs)
     tuned = {one.column.name for one in found.values() if one.role == "parameter"}
@@ -107,6 +111,25 @@ def _guess(profile: Profile, given: Given) -> Guesses:
         [column for column in inputs if found[column.name].role != "derived"], tuned, equal
     )
     return Guesses(profile, ordered, goal, goal_sure, why, tuple(equal), tuple(held))
+
+
+def _name(profile: Profile, column: Column) -> Name:
+    """What a column's name says; of a known export, without its prefix."""
+    hint = None if profile.export is None else profile.export.hints.get(column.name)
+    if hint is None or hint.name is None:
+        return read_name(column.name)
+    return replace(read_name(hint.name), leaf=hint.name)
+
+
+def _goal(
+    profile: Profile, objective: Guess, found: Mapping[str, Guess], given: Given
+) -> tuple[Goal, float, str]:
+    hint = None if profile.export is None else profile.export.hints.get(objective.column.name)
+    if hint is None or hint.goal is None or given.goal is not None:
+        return goal_of(objective, list(found.values()), given.goal)
+    if hint.goal_sure >= 0.5 or objective.name.goal is None:
+        return hint.goal, hint.goal_sure, hint.goal_why
+    return goal_of(objective, list(found.values()), given.goal)
 
 
 def _check(profile: Profile, given: Given) -> None:

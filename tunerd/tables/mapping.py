@@ -18,12 +18,13 @@ import msgspec
 
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.study import MappingTable, Study
+from tunerd.core.study.mapping import ColumnTable
 from tunerd.core.study_file import with_mapping
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events import Limits, Rejection
 from tunerd.events.job import JOB_SCHEMA, read_content
 from tunerd.events.values import describe, first_unstorable
-from tunerd.tables.files import Row, TableFile, Unreadable
+from tunerd.tables.files import Reading, Row, TableFile, Unreadable
 from tunerd.tables.layout import Field, lay_out
 from tunerd.tables.times import UNDATED
 
@@ -35,6 +36,7 @@ __all__ = [
     "read_mapping",
     "read_observations",
     "readers_of",
+    "reading_of",
     "told_apart",
 ]
 
@@ -76,6 +78,15 @@ def read_mapping(file: Path, study: Study) -> MappingTable:
     if set(data) == {"mapping"}:
         data = data["mapping"]
     return with_mapping(study, data, str(file)).mapping
+
+
+def reading_of(study: Study, mapping: MappingTable) -> Reading:
+    """How the tables of a study are to be read, before their columns are looked at."""
+    objective = study.objective
+    entry = mapping.columns.get(objective.metric)
+    column = entry.column if isinstance(entry, ColumnTable) else entry
+    metric = column if isinstance(column, str) else objective.metric
+    return Reading(mapping.export, mapping.reports, metric, objective.goal)
 
 
 class TableReader:

@@ -7,6 +7,7 @@ from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.roles import Guess, Role
+from tunerd.tables.times import read_time
 from tunerd.tables.values import status_in
 from tunerd.tables.vocabulary import TIMES, USERS
 from tunerd.tables.words import Name
@@ -100,7 +101,7 @@ def find_oddities(
         first = column is statuses[0] and "status" not in taken
         say(column, "status" if first else "label", 0.9, "says how a job ended")
     times = [column for column in open_ if is_time(column, names[column.name])]
-    times.sort(key=lambda column: -_finish_weight(names[column.name]))
+    times.sort(key=lambda column: (-_finish_weight(names[column.name]), -_moment(column)))
     for column in times:
         if column is times[0] and "finished_at" not in taken:
             sure = 0.9 if _finish_weight(names[column.name]) >= 5 or len(times) == 1 else 0.6
@@ -127,11 +128,21 @@ def _one_of_each(found: dict[str, Guess], taken: set[Role]) -> dict[str, Guess]:
     return found
 
 
+MOST_MEANINGS = 30
+"""Ways in which jobs may end, where a column says it."""
+
+
+def _meanings(column: Column) -> int:
+    """How many meanings a column has: "CANCELLED by 10000" and "by 10001" are one."""
+    texts = (str(value) for value in column.counts)
+    return len({meaning(text) or text for text in texts})
+
+
 def _status_weight(column: Column, name: Name) -> float:
     """How much a column looks like the status; 0 when it does not."""
     if column.kind == "bool":
         return name.weight("status")
-    if column.kind not in ("category", "int") or column.distinct > 30:
+    if column.kind not in ("category", "text", "int") or _meanings(column) > MOST_MEANINGS:
         return 0.0
     others = max(name.weight("context"), name.weight("parameter"))
     if column.kind == "int":
@@ -145,7 +156,7 @@ def _status_weight(column: Column, name: Name) -> float:
     understood = [(meaning(str(value)), count) for value, count in column.counts.items()]
     share = sum(count for status, count in understood if status in clear) / max(1, column.present)
     if name.weight("status") >= 5:
-        return name.weight("status") + share if share > 0.3 or column.distinct <= 12 else 0.0
+        return name.weight("status") + share if share > 0.3 or _meanings(column) <= 12 else 0.0
     good = any(status == "succeeded" for status, _ in understood)
     return 3.0 + share if share > 0.9 and good and others < 2 and column.distinct > 1 else 0.0
 
@@ -167,8 +178,33 @@ def is_time(column: Column, name: Name) -> bool:
     )
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BEGINS = _words("""
+    start started begin began submit submitted queued eligible created
+""")
+_ENDS = _words("""
+    end ended finish finished complete completed completion stop stopped
+""")
+
+
 def _finish_weight(name: Name) -> int:
-    return max((TIMES.get(word, 0) for word in name.words), default=0)
+    """How well a name says that it is of an end; one of a start says so last."""
+    said = set(name.words)
+    if said & _BEGINS and not said & _ENDS:
+        return min((TIMES.get(word, 2) for word in said & _BEGINS), default=2)
+    return max((9 if word in _ENDS else TIMES.get(word, 0) for word in name.words), default=0)
+
+
+def _moment(column: Column) -> float:
+    """When the first job of the sample was, so that of two times the later one is the end."""
+    value = column.values[int(column.codes.max(initial=0))] if column.counts else None
+    try:
+        return read_time(value, "auto", UTC).timestamp()  # type: ignore[arg-type]
+    except ValueError:
+        return 0.0
 
 
 def _when(column: Column) -> str:
@@ -200,20 +236,27 @@ def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, st
     if said > others and said >= (4.5 if column.numeric else 2.5):
         if set(name.words) & USERS and column.kind in ("category", "text"):
             return "user", "says whose job it was"
-        if "id" in name.words or "uuid" in name.words or "name" in name.words:
-            unique = column.distinct > 0.9 * column.present
-            if column.distinct <= 0.1 * column.present and name.weight("context") >= 1.5:
-                return None  # the id of a data set, not of a job
-            if unique and set(name.words) & {"job", "run", "trial", "task", "experiment", "app"}:
-                return "job_id", "names the job"
-            return "label", "names something, and says nothing about it"
-        return "label", f'its name ("{name.said[0]}") says nothing about how a job was configured'
+        return _named(column, name)
     if column.kind == "text" and name.weight("parameter") < 4:
         if column.distinct == column.present > 12 and name.weight("context") < 2:
             return "label", "is different in every row"
         if column.distinct > 1_000 or name.weight("context") < 2:
             return "label", f"prose or names: {column.distinct:,} different texts"
     return None
+
+
+def _named(column: Column, name: Name) -> tuple[Role, str] | None:
+    """What a column is whose name is of names."""
+    if not {"id", "uuid", "name"} & set(name.words):
+        return "label", f'its name ("{name.said[0]}") says nothing about how a job was configured'
+    if 2 * column.distinct <= column.present and name.weight("context") >= 1.5:
+        # The id of a model or a data set, not of a job.
+        several = f"names what was run: {column.distinct} values, many rows each"
+        return None if column.distinct == 1 else ("context", several)
+    jobs = {"job", "run", "trial", "task", "experiment", "app"}
+    if column.distinct > 0.9 * column.present and set(name.words) & jobs:
+        return "job_id", "names the job"
+    return "label", "names something, and says nothing about it"
 
 
 def _numbers_the_rows(column: Column, name: Name, profile: Profile) -> bool:

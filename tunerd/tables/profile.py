@@ -14,6 +14,7 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import INT64, clean_value
+from tunerd.tables.exports import Export, Reading
 from tunerd.tables.files import Row, TableFile
 from tunerd.tables.times import read_time
 from tunerd.tables.values import number_in, value_name
@@ -87,6 +88,12 @@ class Profile:
     rows: int
     unreadable: int
     sampled: int
+    export: Export | None = None
+    """What the table was recognised as."""
+    reading: Reading = field(default_factory=Reading)
+    """How it was read."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of columns, where a row of the table has them."""
 
     def column(self, name: str) -> Column:
         """By name; raises KeyError."""
@@ -134,7 +141,9 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
         )
         for place, (name, seen) in enumerate(zip(table.columns, counts, strict=True))
     ]
-    return Profile(tuple(columns), rows, unreadable, len(kept))
+    return Profile(
+        tuple(columns), rows, unreadable, len(kept), table.export, table.reading, table.units
+    )
 
 
 def _raw(value: Value) -> Raw | None:
@@ -300,6 +309,10 @@ _FORMS = (
     "%d/%m/%Y %H:%M",
     "%d/%m/%Y",
     "%a %b %d %H:%M:%S %Y",
+    "%b %d %Y %H:%M",
+    "%b %d, %Y %H:%M",
+    "%Y-%m-%d_%H-%M-%S",
+    "%Y%m%d-%H%M%S",
 )
 
 

@@ -3,16 +3,18 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 from tunerd.core.observation import Scalar, Value
 
-__all__ = ["Row", "Unreadable", "flattened", "shortened"]
+__all__ = ["NotJobs", "Row", "Unreadable", "flattened", "shortened"]
 
 MAX_SHOWN = 4_096
+MOST_LINES = 5
+"""Line numbers that are told of rows of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,41 @@ class Unreadable:
     reason: str
     text: str
     """As it stands in the file, cut to 4,096 characters; empty when the file has no lines."""
+
+
+@dataclass
+class NotJobs:
+    """Rows and lines of a table that are no jobs: how many of which kind, and where."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    """By what they are."""
+    lines: dict[str, list[int]] = field(default_factory=dict)
+    """The first of them, where they have line numbers."""
+
+    def add(self, what: str, line: int | None = None) -> None:
+        """Count one."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        known = self.lines.setdefault(what, [])
+        if line is not None and len(known) < MOST_LINES:
+            known.append(line)
+
+    def clear(self) -> None:
+        """Count anew."""
+        self.counts.clear()
+        self.lines.clear()
+
+    def told(self) -> list[str]:
+        """A sentence for each kind."""
+        return [self._told(what, count) for what, count in self.counts.items()]
+
+    def _told(self, what: str, count: int) -> str:
+        several = "is no job" if count == 1 else "are no jobs"
+        where = self.lines[what]
+        if not where:
+            return f"{count:,} {'row' if count == 1 else 'rows'} {several}: {what}"
+        more = ", ..." if count > len(where) else ""
+        shown = ", ".join(map(str, where)) + more
+        return f"{'line' if count == 1 else 'lines'} {shown} {several}: {what}"
 
 
 def shortened(text: str) -> str:

@@ -12,15 +12,25 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
 
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.rows import Row, Unreadable, flattened, shortened
+from tunerd.tables.rows import NotJobs, Row, Unreadable, flattened, shortened
 
-__all__ = ["OpenText", "csv_rows", "json_rows", "open_text", "sniffed", "unpacked"]
+__all__ = [
+    "CsvHeader",
+    "OpenText",
+    "csv_header",
+    "csv_rows",
+    "json_rows",
+    "open_text",
+    "sniffed",
+    "unpacked",
+]
 
 MAX_LINE = 1 << 20
 """Characters of one line. What is longer is no row, and would take memory."""
@@ -46,6 +56,8 @@ class OpenText:
         """The lines of the row that is being read, for a person to look at."""
         self.ended = False
         """Whether the file ended in the middle of that row."""
+        self.lines = 0
+        """Lines read so far."""
         self._again: list[str] = []
         """Lines to read once more, the next one last."""
 
@@ -57,6 +69,7 @@ class OpenText:
         if not line:
             self.ended = bool(self.taken)
             raise StopIteration
+        self.lines += 1
         self.taken.append(line)
         if len(line) >= MAX_LINE:
             if line[-1] not in "\r\n":
@@ -73,6 +86,7 @@ class OpenText:
         """
         line = self.text.readline(MAX_LINE)
         if found := _TOLD.fullmatch(line.rstrip("\r\n")):
+            self.lines += 1
             return found[1]
         self._again.append(line)
         return ""
@@ -80,8 +94,19 @@ class OpenText:
     def keep_one_line(self) -> None:
         """Take the first line alone for the row that is being read, and read the others again."""
         self._again += reversed(self.taken[1:])
+        self.lines -= len(self.taken) - 1
         del self.taken[1:]
         self.ended = False
+
+    @property
+    def line(self) -> int:
+        """The number of the line at which the row that is being read begins, from 1."""
+        return self.lines - len(self.taken) + 1
+
+    @property
+    def commented(self) -> bool:
+        """Whether the row that is being read begins as comments do."""
+        return bool(self.taken) and self.taken[0].lstrip().startswith("#")
 
     def shown(self) -> str:
         """The row that is being read, as it stands in the file."""
@@ -146,15 +171,97 @@ def sniffed(sample: str, first: str) -> str:
     return delimiter
 
 
-def csv_rows(file: OpenText, columns: Sequence[str], delimiter: str) -> Iterator[Row | Unreadable]:
-    """The rows after the header."""
+@dataclass(frozen=True, slots=True)
+class CsvHeader:
+    """The line of a CSV with the names of its columns."""
+
+    fields: tuple[str, ...]
+    """As they stand there, without white space around them."""
+    commented: bool = False
+    """Whether it is a comment, ``# tp,tokens``, as plotting programs have it."""
+    line: int = 1
+
+
+def csv_header(file: OpenText, delimiter: str) -> CsvHeader:
+    """The first line that is no comment; or the last comment, where it names what follows.
+
+    Raises csv.Error or ValueError when that line cannot be read.
+    """
     file.told_delimiter()
-    lines = _csv_lines(file, delimiter)
-    next(lines, None)
-    for number, (fields, mistake) in enumerate(lines, 1):
+    comment: CsvHeader | None = None
+    for fields, mistake in _csv_lines(file, delimiter):
+        if file.commented:
+            file.keep_one_line()
+            (alone,) = csv.reader([file.taken[0].lstrip().lstrip("#")], delimiter=delimiter)
+            names = _stripped(alone)
+            comment = CsvHeader((names[0] or "#", *names[1:]) if names else (), True, file.line)
+            continue
+        if mistake:
+            raise ValueError(mistake)
+        header = CsvHeader(_stripped(fields), False, file.line)
+        return comment if comment is not None and _names(comment, header) else header
+    return comment or CsvHeader(())
+
+
+def _stripped(fields: Sequence[str]) -> tuple[str, ...]:
+    return tuple(field.strip() for field in fields)
+
+
+def _names(comment: CsvHeader, first: CsvHeader) -> bool:
+    """Whether a comment names the columns of the row below it."""
+    alike = len(comment.fields) == len(first.fields) > 1
+    return alike and not any(map(_is_number, comment.fields)) and any(map(_is_number, first.fields))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_RULED = re.compile(r"[\s|+]*[-=:]{2,}[-=:\s|+]*")
+_FOOTER = re.compile(r"\(?\d+ rows?\b.*", re.IGNORECASE)
+AGAIN = "the header again"
+
+
+def csv_rows(
+    file: OpenText,
+    header: CsvHeader,
+    columns: Sequence[str | None],
+    delimiter: str,
+    not_jobs: NotJobs,
+) -> Iterator[Row | Unreadable]:
+    """The rows after the header.
+
+    Args:
+        file: at its beginning.
+        header: what :func:`csv_header` found.
+        columns: a name for each of its fields; ``None`` for one that is left out.
+        delimiter: between fields.
+        not_jobs: told which lines are no rows: comments, the header again, blanks, footers.
+    """
+    file.told_delimiter()
+    number, names = 0, columns
+    given = [column for column in columns if column is not None]
+    for fields, mistake in _csv_lines(file, delimiter):
+        if file.line <= header.line:
+            if file.commented:
+                file.keep_one_line()
+            if file.line < header.line:
+                not_jobs.add("a comment", file.line)
+            continue
+        if not mistake and (why := _no_row(file, header, fields)) is not None:
+            if why == AGAIN:
+                names = _named_again(header, columns, fields)
+            if why:
+                not_jobs.add(why, file.line)
+            continue
+        number += 1
         reason = mistake
-        if not reason and len(fields) != len(columns):
-            reason = f"has {len(fields)} fields, the header has {len(columns)}"
+        if not reason and len(fields) != len(names):
+            reason = f"has {len(fields)} fields, the header has {len(names)}"
         if len(file.taken) > 1 and (reason or file.ended):
             # One quotation mark too many would take the lines up to the next one with it.
             file.keep_one_line()
@@ -165,7 +272,53 @@ def csv_rows(file: OpenText, columns: Sequence[str], delimiter: str) -> Iterator
             yield Unreadable(number, reason, file.shown())
         else:
             values = (None if (text := field.strip()) in MISSING else text for field in fields)
-            yield Row(number, dict(zip(columns, values, strict=True)))
+            row = dict(zip(names, values, strict=True))
+            row.pop(None, None)
+            yield Row(number, row if names is columns else dict.fromkeys(given) | row)  # type: ignore[arg-type]
+
+
+def _no_row(file: OpenText, header: CsvHeader, fields: Sequence[str]) -> str | None:
+    """What a line is that is no row; "" for one that need not be told; ``None`` for a row."""
+    many = len(header.fields)
+    first = next((text for field in fields if (text := field.strip())), "")
+    start = first[:1]
+    if many < 2:
+        return None
+    if not start:
+        return None if len(fields) == 1 else ""
+    if file.commented and (header.commented or not header.fields[0].startswith("#")):
+        line = file.taken[0].lstrip()
+        if header.commented or line.startswith("# ") or len(fields) != many:
+            file.keep_one_line()
+            again = header.commented and all(name in line for name in header.fields)
+            return AGAIN if again else "a comment"
+    if len(fields) == 1 and _FOOTER.fullmatch(first):
+        return "a footer"
+    if start in "-=+|:" and all(_RULED.fullmatch(one.strip()) for one in fields if one.strip()):
+        return "a ruled line"
+    return AGAIN if _is_header(header, fields) else None
+
+
+def _is_header(header: CsvHeader, fields: Sequence[str]) -> bool:
+    """Whether most fields are names of columns, and none is a number."""
+    if len(fields) < 2 or (
+        fields[0].strip() not in header.fields and fields[1].strip() not in header.fields
+    ):
+        return False
+    texts = [text for text in _stripped(fields) if text]
+    known = sum(text in header.fields for text in texts)
+    return known >= 2 and 5 * known >= 3 * len(texts) and not any(map(_is_number, texts))
+
+
+def _named_again(
+    header: CsvHeader, columns: Sequence[str | None], fields: Sequence[str]
+) -> Sequence[str | None]:
+    """The columns below a header that comes again, maybe in another order or with others."""
+    texts = _stripped(fields)
+    if texts == header.fields:
+        return columns
+    place = {name: at for at, name in reversed(list(enumerate(header.fields)))}
+    return [columns[place[text]] if text in place else None for text in texts]
 
 
 def _csv_lines(file: OpenText, delimiter: str) -> Iterator[tuple[list[str], str]]:
@@ -191,9 +344,14 @@ def _is_text(fields: Sequence[str]) -> bool:
     return True
 
 
-def json_rows(file: OpenText) -> Iterator[Row | Unreadable]:
-    """One row for each line that is a JSON object."""
-    for number, (line, mistake) in enumerate(_json_lines(file), 1):
+def json_rows(file: OpenText, not_jobs: NotJobs) -> Iterator[Row | Unreadable]:
+    """One row for each line that is a JSON object; comments between them are told."""
+    number = 0
+    for line, mistake in _json_lines(file):
+        if line.lstrip().startswith(("#", "//")):
+            not_jobs.add("a comment", file.line)
+            continue
+        number += 1
         reason = mistake
         if not reason:
             try:

@@ -89,6 +89,16 @@ class MappingTable(Table):
     """Which columns of a table of old jobs hold what the study wants to know, where they are not
     called the same."""
 
+    export: Text = Field(
+        default="auto",
+        description='Which tool wrote the table: "auto" recognises it by its columns, "none" reads'
+        " it as it stands, `optuna`, `ray_tune` and others read it as theirs.",
+    )
+    reports: Literal["last", "best", "all"] = Field(
+        default="last",
+        description="Which report of a run is the job, where a table has several of each: the last,"
+        " the one with the best objective, or all of them.",
+    )
     columns: dict[str, Text | ColumnTable | list[Text]] = Field(
         default_factory=dict,
         max_length=10_000,

@@ -1,0 +1,57 @@
+"""Tables of other tools through the command line, as a person types it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Said
+
+Tunerd = Callable[..., Said]
+FILES = Path(__file__).parents[1] / "tables" / "exports"
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "jobs"),
+    [
+        ("optuna_trials.csv", "recognised as trials of Optuna", "20 rows, of which 20 are jobs"),
+        ("vllm_sweep.csv", "recognised as a sweep of a serving benchmark", "84 are jobs"),
+        ("ray_results.jsonl", "48 rows are no jobs: an earlier report of a trial", "12 are jobs"),
+        ("kernel_tuner_cache.json", "recognised as configurations that Kernel", "36 are jobs"),
+        ("sklearn_cv_results.csv", "recognised as scikit-learn's cv_results_", "8 are jobs"),
+        ("header_in_the_middle.csv", "line 20 is no job: the header again", "36 are jobs"),
+        ("sacct_p.txt", "50 rows are no jobs: a step, joined into its job", "25 are jobs"),
+        ("state_31_words.csv", "State", "60 cancelled, 60 succeeded"),
+        ("model_id.csv", "model_id", "8 are jobs"),
+    ],
+)
+def test_init_check_and_import(
+    tunerd: Tunerd,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    told: str,
+    jobs: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drafted = tunerd("init", FILES / name, "--yes", "--name", "old")
+    assert drafted.code == 0, drafted.err
+    assert told in drafted.err
+    assert tunerd("check", "studies/old.toml").code == 0
+    said = tunerd("import", "studies/old.toml", FILES / name, "--dry-run")
+    assert said.code == 0, said.err
+    assert jobs in said.out
+    if " " in told:
+        assert told in said.err
+
+
+def test_trials_are_learned_and_reported(
+    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tunerd("init", FILES / "kernel_tuner_cache.json", "--yes", "--name", "old").code == 0
+    said = tunerd("import", "old", FILES / "kernel_tuner_cache.json")
+    assert "1 context has a recommendation" in said.out, said.err
+    report = tunerd("report", "old", "--history")
+    assert report.code == 0
+    assert "block_size_x" in report.out

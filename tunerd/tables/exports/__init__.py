@@ -1,0 +1,68 @@
+"""Tables of other tools, known by their marks: one file for each, and one line here."""
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.exports import (
+    clearml,
+    kernel_tuner,
+    mlflow,
+    optuna,
+    pgbench,
+    ray_tune,
+    reports,
+    sacct,
+    serving,
+    sklearn,
+    sysbench,
+    tfruns,
+    wandb,
+)
+from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Reading
+
+__all__ = ["EXPORTERS", "INPUT", "Export", "Head", "Hint", "Reading", "recognised"]
+
+EXPORTERS: tuple[Exporter, ...] = (
+    optuna.EXPORTER,
+    ray_tune.EXPORTER,
+    mlflow.EXPORTER,
+    wandb.EXPORTER,
+    sacct.EXPORTER,
+    kernel_tuner.EXPORTER,
+    sklearn.EXPORTER,
+    tfruns.EXPORTER,
+    clearml.EXPORTER,
+    pgbench.EXPORTER,
+    sysbench.EXPORTER,
+    serving.EXPORTER,
+    reports.EXPORTER,
+)
+"""The first that recognises a table has it."""
+
+
+def recognised(head: Head, asked: str, where: str) -> Export | None:
+    """What a table is.
+
+    Args:
+        head: its beginning.
+        asked: ``auto``, ``none``, or the key of an exporter: then no other is looked at.
+        where: names the table in mistakes.
+
+    Raises:
+        MisconfiguredError: there is no such export, or the table is none.
+    """
+    if asked == "none":
+        return None
+    keys = {one.key for one in EXPORTERS}
+    if asked != "auto" and asked not in keys:
+        known = ", ".join(["auto", "none", *sorted(keys)])
+        raise MisconfiguredError(
+            [Problem("mapping.export", f"there is no {asked!r}; there are {known}")]
+        )
+    if asked == "auto":
+        tries = [one.recognise for one in EXPORTERS]
+    else:
+        tries = [one.asked or one.recognise for one in EXPORTERS if one.key == asked]
+    found = next((export for one in tries if (export := one(head)) is not None), None)
+    if found is None and asked != "auto":
+        message = f'does not look like {asked}; export = "none" in [mapping] reads it as it stands'
+        raise MisconfiguredError([Problem(where, message)])
+    return found

@@ -1,0 +1,130 @@
+"""Kernel Tuner: its cache file, which has no end while it runs, and its results in T4."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tunerd.tables.exports.base import Export, Exporter, Head, Hint, Statuses, names
+
+__all__ = ["EXPORTER"]
+
+_PARAMS = "tune_params."
+_ERRORS = ("compilationfailedconfig", "runtimefailedconfig", "invalidconfig", "errorconfig")
+_FAILED = 1e20
+"""What older versions write as the time of what failed."""
+_STATUSES: Statuses = {
+    **dict.fromkeys(_ERRORS, "failed"),
+    **dict.fromkeys(("compile", "compilation", "runtime", "constraints", "correctness"), "failed"),
+    "timeout": "timeout",
+    "correct": "succeeded",
+}
+_OVERHEADS = names("""
+    compile_time verification_time benchmark_time strategy_time framework_time
+    compilation_time search_algorithm framework verification
+""")
+_CONTEXT = ("device_name", "kernel_name", "problem_size")
+
+
+def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
+    if not isinstance(document, dict):
+        return None
+    cache, results = document.get("cache"), document.get("results")
+    if isinstance(cache, dict) and ("tune_params" in document or "tune_params_keys" in document):
+        keys = document.get("tune_params_keys") or list(document.get("tune_params") or ())
+        about = {name: _plain(document.get(name)) for name in _CONTEXT if document.get(name)}
+        goal = str(document.get("objective") or "time")
+        return [
+            _of_cache(about, keys, goal, one) for one in cache.values() if isinstance(one, dict)
+        ]
+    if isinstance(results, list) and all(
+        isinstance(r, dict) and "configuration" in r for r in results
+    ):
+        about = {name: _plain(document.get(name)) for name in _CONTEXT if document.get(name)}
+        return [_of_t4(about, one) for one in results]
+    return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return "x".join(str(one) for one in value)
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _of_cache(
+    about: Mapping[str, Any], keys: Iterable[str], goal: str, entry: Mapping[str, Any]
+) -> dict[str, Any]:
+    params = {key: entry[key] for key in keys if key in entry}
+    measured = {
+        name: value
+        for name, value in entry.items()
+        if name not in params and isinstance(value, int | float | str) and name != "__error__"
+    }
+    status = "correct"
+    value = entry.get("__error__") or entry.get(goal)
+    if isinstance(value, str):
+        status = value.rpartition(".")[2].strip("<>'\" ")
+    elif value is None or value == _FAILED:
+        status = "RuntimeFailedConfig"
+    if status != "correct":
+        measured = {name: one for name, one in measured.items() if name != goal and one != _FAILED}
+    objective = {goal: measured.pop(goal, None)}
+    return {**about, "tune_params": params, "objective": objective, **measured, "status": status}
+
+
+def _of_t4(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    measured = {
+        str(one.get("name")): one.get("value")
+        for one in result.get("measurements") or ()
+        if isinstance(one, dict)
+    }
+    goals = [str(one) for one in result.get("objectives") or ()] or ["time"]
+    status = str(result.get("invalidity") or "correct")
+    goal = goals[0] if goals[0] in measured else next(iter(measured), "time")
+    value = measured.pop(goal, None)
+    times = {
+        name: one for name, one in (result.get("times") or {}).items() if not isinstance(one, list)
+    }
+    return {
+        **about,
+        "tune_params": dict(result["configuration"]),
+        "objective": {goal: value if status == "correct" else None},
+        **{name: one for name, one in measured.items() if isinstance(one, int | float)},
+        **times,
+        "timestamp": result.get("timestamp"),
+        "status": status,
+    }
+
+
+_MORE = ("gflop", "gb/s", "gbs", "throughput", "bandwidth", "per_watt", "/w", "flops")
+
+
+def _recognise(head: Head) -> Export | None:
+    params, goals = head.starting(_PARAMS), head.starting("objective.")
+    if not params or not goals or "status" not in head.columns:
+        return None
+    hints = {
+        column: Hint("parameter", "stands in tune_params", column[len(_PARAMS) :])
+        for column in params
+    }
+    for column in head.columns:
+        if column not in hints and column not in goals:
+            hints[column] = Hint("metric", "measured by Kernel Tuner")
+    hints |= {name: Hint("context", "what was tuned for") for name in head.among(_CONTEXT)}
+    hints |= {name: Hint("ignored", "is the tuner's own time") for name in head.among(_OVERHEADS)}
+    hints |= {
+        name: Hint("finished_at", "when it was measured") for name in head.among(("timestamp",))
+    }
+    hints["status"] = Hint("status", "why a configuration is invalid")
+    goal = goals[0][len("objective.") :]
+    more = any(mark in goal.lower() for mark in _MORE)
+    hints[goals[0]] = Hint("objective", "Kernel Tuner's objective", goal, 0.9,
+                           "maximize" if more else "minimize")  # fmt: skip
+    return Export(
+        "kernel_tuner",
+        "configurations that Kernel Tuner measured",
+        ("tune_params", *head.among(_CONTEXT)[:2]),
+        hints,
+        _STATUSES,
+    )
+
+
+EXPORTER = Exporter("kernel_tuner", _recognise, _records)

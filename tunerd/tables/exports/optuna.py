@@ -1,0 +1,63 @@
+"""Optuna: ``study.trials_dataframe().to_csv()``, and the table that its dashboard exports."""
+
+from tunerd.tables.exports.base import Export, Exporter, Head, Hint, Statuses, seed_hint
+
+__all__ = ["EXPORTER"]
+
+_STATUSES: Statuses = {
+    "complete": "succeeded",
+    "pruned": "cancelled",
+    "fail": "failed",
+    "failed": "failed",
+    "running": "cancelled",
+    "waiting": "cancelled",
+}
+_PLAIN = {
+    "number": Hint("job_id", "numbers the trials"),
+    "trial_id": Hint("label", "another number of the trial"),
+    "datetime_start": Hint("time", "when the trial began"),
+    "datetime_complete": Hint("finished_at", "when the trial ended"),
+    "duration": Hint("metric", "measured: the trial's wall time", aside=True),
+    "state": Hint("status", "how the trial ended; a pruned one was cut short"),
+}
+_GOAL = "Optuna minimises unless the study says otherwise"
+_PREFIXES = (("params_", ""), ("Param ", ""), ("params.", ""))
+
+
+def _recognise(head: Head) -> Export | None:
+    lower = {column.lower(): column for column in head.columns}
+    params = [column for prefix, _ in _PREFIXES for column in head.starting(prefix)]
+    values = [column for column in head.columns if column.lower().startswith("values_")]
+    value = lower.get("value")
+    times = {"datetime_start", "datetime_complete", "duration"} & set(lower)
+    known = "number" in lower and "state" in lower
+    if not params or not (value or values) or not (known or times):
+        return None
+    hints: dict[str, Hint] = {}
+    for column in params:
+        name = next(column[len(p) :] for p, _ in _PREFIXES if column.startswith(p))
+        hints[column] = seed_hint(name) or Hint("parameter", "Optuna suggested it", name)
+    for name, hint in _PLAIN.items():
+        if name in lower:
+            hints[lower[name]] = hint
+    why = "what the trials returned"
+    if value:
+        hints[value] = Hint("objective", why, None, 0.9, "minimize", _GOAL, 0.3)
+    for place, column in enumerate([] if value else values):
+        role = "metric" if place else "objective"
+        hints[column] = Hint(role, why, None, 0.6, "minimize", _GOAL, 0.3)
+    for column in head.starting("user_attrs_"):
+        hints[column] = Hint("", "an attribute", column[len("user_attrs_") :])
+    for column in head.starting("system_attrs_"):
+        hints[column] = Hint("ignored", "is Optuna's own note")
+    notes = (
+        ()
+        if value or len(values) < 2
+        else (f"{len(values)} objectives: {values[0]} is tuned, others may be guards",)
+    )
+    marks: tuple[str, ...] = (params[0] + (", ..." if len(params) > 1 else ""), value or values[0])
+    marks += tuple(lower[one] for one in ("datetime_complete", "state") if one in lower)
+    return Export("optuna", "trials of Optuna", marks, hints, _STATUSES, notes=notes)
+
+
+EXPORTER = Exporter("optuna", _recognise)

@@ -1,0 +1,172 @@
+"""Weights & Biases: the table that its page exports, and what its API's example writes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tunerd.tables.exports.base import (
+    INPUT,
+    Export,
+    Exporter,
+    Head,
+    Hint,
+    Reading,
+    Rows,
+    Statuses,
+    seed_hint,
+)
+from tunerd.tables.exports.literals import record_in
+from tunerd.tables.rows import NotJobs, Row, flattened
+from tunerd.tables.words import read_name
+
+__all__ = ["EXPORTER"]
+
+_STATUSES: Statuses = {
+    "finished": "succeeded",
+    "crashed": "failed",
+    "failed": "failed",
+    "killed": "cancelled",
+    "running": "cancelled",
+    "pending": "cancelled",
+    "preempted": "preempted",
+    "preempting": "preempted",
+}
+_PAGE = {
+    "ID": Hint("job_id", "names the run"),
+    "Name": Hint("label", "names the run"),
+    "State": Hint("status", "how the run ended"),
+    "Notes": Hint("ignored", "is a remark"),
+    "User": Hint("user", "says whose run it was"),
+    "Tags": Hint("label", "is a remark"),
+    "Group": Hint("label", "names a group of runs"),
+    "JobType": Hint("label", "names a kind of run"),
+    "Job Type": Hint("label", "names a kind of run"),
+    "Sweep": Hint("label", "names the sweep"),
+    "Hostname": Hint("label", "names a machine"),
+    "Host": Hint("label", "names a machine"),
+    "GitHub Commit": Hint("ignored", "is the code's version"),
+    "Description": Hint("ignored", "is a remark"),
+    "Runtime": Hint("metric", "measured: the run's wall time", aside=True),
+    "Updated": Hint("time", "when the run was last heard of"),
+    "Created": Hint("time", "when the run began"),
+    "End Time": Hint("time", "when the run ended"),
+    "_step": Hint("ignored", "is how far the run is"),
+    "_runtime": Hint("metric", "measured: the run's wall time", aside=True),
+    "_timestamp": Hint("time", "when the run last reported"),
+    "_wandb.runtime": Hint("ignored", "is the wall time again"),
+    "_wandb": Hint("ignored", "is the tool's own note"),
+    "Relative Time (Process)": Hint("ignored", "is the wall time again"),
+}
+_ENDS = ("End Time", "_timestamp", "Updated", "Created")
+"""Columns that say when a run ended, the best first."""
+_MARKS = ("Sweep", "Runtime", "Created", "Tags", "Notes", "State", "User", "ID")
+
+
+def _recognise(head: Head) -> Export | None:
+    if head.has("summary", "config") and ("name" in head.columns or "id" in head.columns):
+        return _of_api(head)
+    if (
+        head.starting("summary.")
+        and head.starting("config.")
+        and head.among(("name", "id", "state"))
+    ):
+        return _flat(head)
+    marks = head.among(_MARKS)
+    if not {"Name", "State"} <= set(head.columns) or len(marks) < 4:
+        return None
+    hints = {column: _PAGE[column] for column in head.among(_PAGE)}
+    for column in head.columns:
+        if column.startswith(("system/", "_wandb", "parameters/", "gradients/", "graph")):
+            hints[column] = Hint("ignored", "is about the machine or the tool")
+        elif column not in hints and (hint := seed_hint(column)) is not None:
+            hints[column] = hint
+        elif column not in hints and read_name(column).weight("parameter") >= 3:
+            hints[column] = Hint(INPUT, "is called like a setting, and stands beside results")
+    _with_end(head, hints)
+    return Export("wandb", "runs of Weights & Biases", ("Name", *marks[:3]), hints, _STATUSES)
+
+
+def _with_end(head: Head, hints: dict[str, Hint]) -> None:
+    there = [column for column in head.among(_ENDS) if head.values(column)]
+    if there:
+        began = there[0] == "Created"
+        why = "when the run began: the table has no end" if began else hints[there[0]].why
+        hints[there[0]] = Hint("finished_at", why, sure=0.8 if began else 0.95)
+
+
+def _flat(head: Head) -> Export:
+    return Export("wandb", "runs of Weights & Biases", ("summary.*", "config.*"),
+                  _hints(head.columns), _STATUSES)  # fmt: skip
+
+
+def _hints(columns: Iterable[str]) -> dict[str, Hint]:
+    hints: dict[str, Hint] = {}
+    for column in columns:
+        first, _, name = column.partition(".")
+        if first == "config" and name:
+            own = name.startswith("_")
+            hints[column] = (
+                Hint("ignored", "is the tool's own note")
+                if own
+                else seed_hint(name) or Hint(INPUT, "stands in the run's config", name)
+            )
+        elif first == "summary" and name:
+            own = name.startswith(("_wandb", "_step", "gradients/", "graph"))
+            hints[column] = (
+                Hint("ignored", "is the tool's own note")
+                if own
+                else Hint(
+                    "metric",
+                    "measured: the run's summary",
+                    name.removeprefix("_"),
+                    aside=name == "_runtime",
+                )
+            )
+    for name, role, why in (
+        ("name", "label", "names the run"),
+        ("id", "job_id", "names the run"),
+        ("state", "status", "how the run ended"),
+        ("summary._timestamp", "finished_at", "when the run last reported"),
+    ):
+        if name in columns and (name not in hints or role == "finished_at"):
+            hints[name] = Hint(role, why)
+    if "id" not in columns and "name" in columns:
+        hints["name"] = Hint("job_id", "names the run")
+    return hints
+
+
+def _of_api(head: Head) -> Export | None:
+    """The table whose columns ``summary`` and ``config`` hold whole records as texts."""
+    records = [record_in(value) for value in head.values("config")]
+    if not records or any(record is None for record in records):
+        return None
+    names: dict[str, None] = {}
+    for row in head.rows:
+        names.update(dict.fromkeys(_apart(row.values)))
+    columns = tuple(names)
+    return Export(
+        "wandb",
+        "runs of Weights & Biases, as its API's example writes them",
+        ("summary", "config", "name"),
+        _hints(columns),
+        _STATUSES,
+        reshape=_reshape,
+        columns=columns,
+    )
+
+
+def _apart(values: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(values)
+    for name in ("summary", "config"):
+        record = record_in(values.get(name))
+        if record is not None:
+            del found[name]
+            found |= {f"{name}.{key}": one for key, one in flattened(record).items()}
+    return found
+
+
+def _reshape(rows: Rows, not_jobs: NotJobs, reading: Reading) -> Rows:  # noqa: ARG001
+    for row in rows:
+        yield Row(row.number, _apart(row.values)) if isinstance(row, Row) else row
+
+
+EXPORTER = Exporter("wandb", _recognise)
