@@ -10,6 +10,7 @@ from tunerd.core.study import MappingTable, Study
 from tunerd.core.study.context_key import ValueType
 from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.quantities import PLAIN, Notation
 from tunerd.tables.times import read_time, time_zone, zone_problem
 from tunerd.tables.values import listed, status_in, typed, value_name
 
@@ -35,6 +36,7 @@ class Field:
     values: Mapping[str, Scalar] = field(default_factory=dict)
     default: Value = None
     repeated: bool = False
+    notation: Notation = PLAIN
     known: dict[tuple[type, Scalar], Scalar] = field(default_factory=dict, repr=False)
     """Values that were converted before: tables repeat themselves."""
 
@@ -63,7 +65,7 @@ class Field:
         if key in self.known:
             return self.known[key]
         value = self.values.get(value_name(raw), raw) if self.values else raw
-        found = value if self.kind is None else typed(value, self.kind, self.factor)
+        found = value if self.kind is None else typed(value, self.kind, self.factor, self.notation)
         if len(self.known) < MOST_KNOWN:
             self.known[key] = found
         return found
@@ -236,9 +238,13 @@ class _Plan:
         more = ColumnTable(column=entry) if isinstance(entry, str) else entry
         column = more.column or name
         found = (column,) if self.is_there(path, column) else ()
-        if more.factor != 1.0 and kind not in ("int", "float"):
-            self.mistake((*path, "factor"), f"{name!r} is no number")
-        return Field(name, where, found, kind, more.factor, more.values, default, repeated)
+        notation = Notation(more.format, more.unit)
+        for key, said in (("factor", more.factor != 1.0), ("format", not notation.plain)):
+            if said and kind not in ("int", "float"):
+                self.mistake((*path, key), f"{name!r} is no number")
+        return Field(
+            name, where, found, kind, more.factor, more.values, default, repeated, notation
+        )
 
     def default(self, name: str, kind: ValueType | None) -> Value:
         given = self.mapping.defaults.get(name)
@@ -282,7 +288,10 @@ class _Plan:
                 column = self.event_column(name, entry is not None, more.column)
             if column is not None:
                 kind = kinds.get(name, "category")
-                yield Field(name, name, (column,), kind, more.factor, more.values)
+                notation = Notation(more.format, more.unit)
+                yield Field(
+                    name, name, (column,), kind, more.factor, more.values, notation=notation
+                )
 
     def event_column(self, name: str, needed: bool, column: str | None) -> str | None:
         """The column of a field; one that is called so by chance may be the study's."""

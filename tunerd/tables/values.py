@@ -5,6 +5,7 @@ import math
 
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, clean_value, value_text
+from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
 __all__ = ["number_in", "status_in", "typed", "value_name"]
 
@@ -36,10 +37,13 @@ _STATUS = {status.value: status for status in Status} | {
 """Words for how a job ended: tunerd's, Slurm's, and what people write."""
 
 
-def typed(value: Scalar, kind: ValueType, factor: float = 1.0) -> Scalar:
+def typed(
+    value: Scalar, kind: ValueType, factor: float = 1.0, notation: Notation = PLAIN
+) -> Scalar:
     """One value of a table in a type of a study, times ``factor``; ``None`` if it is missing.
 
-    Text may hold anything: "8", "8.0" and "1e3" are integers, "yes" is true.
+    Text may hold anything: "8", "8.0" and "1e3" are integers, "yes" is true. Numbers that are
+    written in another ``notation`` are read by it.
 
     Raises:
         ValueError: says what was expected.
@@ -50,6 +54,8 @@ def typed(value: Scalar, kind: ValueType, factor: float = 1.0) -> Scalar:
         return clean_value(value, kind)
     if kind == "bool":
         return _truth(value)
+    if not notation.plain:
+        value = _noted(value, notation)
     if kind == "float":
         number = number_in(value)
         return None if number is None else float(number) * factor
@@ -69,6 +75,13 @@ def _whole(value: Scalar, factor: float) -> int | None:
     if not isinstance(found, int):
         raise ValueError("expected an integer")
     return found
+
+
+def _noted(value: Scalar, notation: Notation) -> Scalar:
+    """A text as the number that it is in a notation; anything else as it is."""
+    if not isinstance(value, str) or value.strip().lower() in _NOTHING:
+        return value
+    return read_quantity(value, notation)
 
 
 def number_in(value: Scalar, expected: str = "a number") -> int | float | None:

@@ -15,6 +15,7 @@ __all__ = [
     "ColumnTable",
     "JobStatus",
     "MappingTable",
+    "NumberFormat",
     "StatusTable",
     "TimeTable",
     "mapping_mistakes",
@@ -26,6 +27,10 @@ JobStatus = Literal[
 """The values of :class:`tunerd.core.observation.Status`."""
 
 
+NumberFormat = Literal["number", "1.234,5", "1,234.5", "duration", "size"]
+"""How a column writes its numbers; :mod:`tunerd.tables.quantities` reads them."""
+
+
 class ColumnTable(Table):
     """A column that needs more said about it than its name."""
 
@@ -34,6 +39,18 @@ class ColumnTable(Table):
         default=1.0,
         gt=0,
         description="Numbers are multiplied by it: 0.001 makes seconds of milliseconds.",
+    )
+    format: NumberFormat = Field(
+        default="number",
+        description='How its numbers are written: "number" as programs do (1234.5), "1.234,5" with'
+        ' a decimal comma, "1,234.5" with commas between thousands, "duration" (2-01:24:56, 1h 20m,'
+        ' PT5M, 350ms: seconds), "size" (3532K, 16G, 4 GiB, 1.5 GB: bytes).',
+    )
+    unit: str = Field(
+        default="",
+        max_length=100,
+        description='What stands behind its numbers and is taken off: "ms" where a cell says'
+        ' "12.5 ms".',
     )
     values: dict[str, Value] = Field(
         default_factory=dict,
