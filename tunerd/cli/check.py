@@ -54,7 +54,7 @@ def check(
     """Validate the settings and the studies in their folder, or just these STUDY.toml files.
 
     Says everything that is wrong at once, with file, key and what would be right. Exit code 0
-    when all is well, else 2.
+    when all is well, else 2. What `tunerd init` guessed is repeated until it is confirmed.
     """
     if context and len(studies) != 1:
         raise click.UsageError("--context needs exactly one STUDY.toml")
@@ -117,6 +117,8 @@ def _read(
 
 
 def _summary(study: "Study") -> dict[str, Any]:
+    from tunerd.tables.open_guesses import open_guesses
+
     return {
         "name": study.name,
         "mode": study.mode,
@@ -134,6 +136,10 @@ def _summary(study: "Study") -> dict[str, Any]:
         "guards": [guard.metric for guard in study.guards],
         "baselines": len(study.baselines),
         "search": _way(study, None),
+        "guesses": [
+            {"line": one.line, "entry": one.entry, "why": one.why}
+            for one in open_guesses(study.text)
+        ],
         "content_hash": study.content_hash,
     }
 
@@ -172,6 +178,8 @@ def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
 
 
 def _told(summary: dict[str, Any]) -> str:
+    from tunerd.tables.open_guesses import A_GUESS
+
     unit = f" ({summary['unit']})" if summary["unit"] else ""
     lines = [
         f"{summary['name']}: {summary['objective']}{unit}, mode {summary['mode']}",
@@ -192,6 +200,11 @@ def _told(summary: dict[str, Any]) -> str:
             lines.append(f"  search here     {feasible['search']}")
         if "why" in feasible:
             lines.append(f"    {feasible['why']}")
+    if summary["guesses"]:
+        lines.append(f"  guessed         take out {A_GUESS!r} where it is right:")
+        lines += [
+            f"    line {one['line']}: {one['entry']}  # {one['why']}" for one in summary["guesses"]
+        ]
     return "\n".join(lines)
 
 

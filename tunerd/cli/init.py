@@ -2,11 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -14,17 +14,23 @@ from tunerd.cli.options import read_settings
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
-    from tunerd.tables.guess import Given, Guesses
+    from tunerd.tables.files import Reading, TableFile
+    from tunerd.tables.guess import Guesses
     from tunerd.tables.profile import Profile
-    from tunerd.tables.roles import Guess, Role
+    from tunerd.tables.roles import Role
 
 __all__ = ["init"]
 
 LARGE = 20 << 20
 """Bytes of a file above which a bar shows that it is being read."""
-MOST_ASKED = 12
-"""Columns that a person is asked about; the draft marks all that are unsure."""
+F = TypeVar("F", bound=Callable[..., Any])
 STUDY_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
+
+
+def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[[F], F]:
+    """An option that says which column has a role."""
+    told = f"{meaning} Repeatable." if several else meaning
+    return click.option(f"--{name}", multiple=several, metavar="COLUMN", help=told)
 
 
 @click.command()
@@ -37,12 +43,32 @@ STUDY_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
     " studies]",
 )
 @click.option("--name", help="The study's name. [default: from the name of FILE]")
-@click.option("--objective", metavar="COLUMN", help="What is to be made better.")
+@_role_option("objective", "What is to be made better.")
 @click.option("--goal", type=click.Choice(["maximize", "minimize"]), help="Which way is better.")
 @click.option("--unit", help="The objective's unit, for people.")
-@click.option("--context", multiple=True, metavar="COLUMN", help="What a job brings. Repeatable.")
-@click.option("--parameter", multiple=True, metavar="COLUMN", help="What to tune. Repeatable.")
-@click.option("--ignore", multiple=True, metavar="COLUMN", help="What to leave out. Repeatable.")
+@_role_option("context", "What a job brings.", several=True)
+@_role_option("parameter", "What to tune.", several=True)
+@_role_option("metric", "What was measured too.", several=True)
+@_role_option("status", "How a job ended.")
+@_role_option("finished-at", "When a job finished.")
+@_role_option("job-id", "The scheduler's name of a job.")
+@_role_option("user", "Whose job it was.")
+@_role_option("label", "What to keep and not to learn from.", several=True)
+@_role_option("ignore", "What to leave out.", several=True)
+@click.option(
+    "--export",
+    metavar="KIND",
+    default="auto",
+    show_default=True,
+    help="Which tool wrote FILE; none reads it as it stands.",
+)
+@click.option(
+    "--reports",
+    type=click.Choice(["last", "best", "all"]),
+    default="last",
+    show_default=True,
+    help="Which report of a run is its job, where FILE has several of each.",
+)
 @click.option("--yes", is_flag=True, help="Ask nothing, also on a terminal.")
 @click.option("--force", is_flag=True, help="Overwrite the study if there is one.")
 def init(
@@ -52,39 +78,42 @@ def init(
     objective: str | None,
     goal: Any,
     unit: str | None,
-    context: tuple[str, ...],
-    parameter: tuple[str, ...],
-    ignore: tuple[str, ...],
+    export: str,
+    reports: str,
     yes: bool,
     force: bool,
+    **columns: str | tuple[str, ...] | None,
 ) -> None:
-    """Draft a study from a table of old jobs: CSV, JSON lines or Parquet.
+    """Draft a study from a table of old jobs: CSV, JSON, Parquet, or what another tool exports.
 
     Guesses what each column is (objective, context, parameter, status, time, ...), its type and
     values, and writes a study in mode observe whose comments say what each guess rests on. On a
-    terminal it asks where it is not sure. Read the draft before you use it.
+    terminal it asks where it is not sure; `tunerd check` repeats what is left. Read the draft
+    before you use it.
     """
     from tunerd.tables.draft import draft, study_name
-    from tunerd.tables.files import open_table
+    from tunerd.tables.files import Reading
     from tunerd.tables.guess import Given, guess
-    from tunerd.tables.profile import profile
+    from tunerd.tables.open_guesses import open_guesses
 
     called = _checked_name(name) if name is not None else study_name(file)
     target = out if out is not None else _folder() / f"{called}.toml"
     if str(target) != "-" and target.exists() and not force:
         message = "is there already; --force overwrites it, --out writes somewhere else"
         raise MisconfiguredError([Problem(str(target), message)])
-    table = open_table(file)
-    with _bar(file) as tick:
-        seen = profile(table, tick)
-    roles: dict[str, Role] = {}
-    for role, names in (("context", context), ("parameter", parameter), ("ignored", ignore)):
-        roles |= dict.fromkeys(names, role)  # type: ignore[arg-type]
-    given = Given(objective, goal, roles)
+    table, seen = _look_at(file, Reading(export, "last" if reports == "best" else reports))
+    given = Given(objective, goal, _roles(columns))
     try:
         guesses = guess(seen, given)
+        if reports == "best":
+            metric = guesses.objective.column.name
+            table, seen = _look_at(file, Reading(export, reports, metric, guesses.goal))
+            given = replace(given, objective=metric, goal=guesses.goal)
+            guesses = guess(seen, given)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            guesses, unit = _ask(seen, guesses, given, unit)
+            from tunerd.cli.asking import ask
+
+            guesses, unit = ask(seen, guesses, given, unit)
     except MisconfiguredError as error:
         raise MisconfiguredError(
             [Problem(f"{file}: {p.where}", p.message) for p in error.problems]
@@ -98,8 +127,38 @@ def init(
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(made.text, encoding="utf-8")
     click.echo(f"\nWrote {target}, in mode observe: it publishes nothing. Read it, then:")
-    click.echo(f"  tunerd check {shlex.quote(str(target))}")
+    left = len(open_guesses(made.text))
+    entries = "1 entry is a guess" if left == 1 else f"{left} entries are guesses"
+    more = f"    # {entries}; repeated until confirmed" if left else ""
+    click.echo(f"  tunerd check {shlex.quote(str(target))}{more}")
     click.echo(f"  tunerd import {called} {shlex.quote(str(file))}")
+
+
+def _look_at(file: Path, reading: "Reading") -> "tuple[TableFile, Profile]":
+    """The table, and what its columns hold."""
+    from tunerd.tables.files import open_table
+    from tunerd.tables.profile import profile
+
+    table = open_table(file, reading)
+    with _bar(file) as tick:
+        return table, profile(table, tick)
+
+
+_ROLES: "dict[str, Role]" = {"ignore": "ignored"}
+"""Roles of the options that are not called like them."""
+
+
+def _roles(columns: "Mapping[str, str | tuple[str, ...] | None]") -> "dict[str, Role]":
+    """The role of each column that an option names; raises UsageError where two name it."""
+    found: dict[str, Role] = {}
+    for option, named in columns.items():
+        names = (named,) if isinstance(named, str) else named or ()
+        role = _ROLES.get(option, cast("Role", option))
+        for one in names:
+            if found.get(one, role) != role:
+                raise click.UsageError(f"{one!r} cannot be {found[one]} and {role}")
+            found[one] = role
+    return found
 
 
 def _checked_name(name: str) -> str:
@@ -132,68 +191,6 @@ def _bar(file: Path) -> Iterator[Callable[[int, int], None] | None]:
             bar.update(done - bar.pos)
 
         yield tick
-
-
-# -- asking -------------------------------------------------------------------------------------
-
-
-def _ask(
-    seen: "Profile", first: "Guesses", given: "Given", unit: str | None
-) -> "tuple[Guesses, str | None]":
-    """Ask for what is not sure, with the guess as the answer of who just presses Return."""
-    from tunerd.tables.guess import guess
-    from tunerd.tables.words import unit_of
-
-    guesses = first
-    _say("Return takes the guess in brackets.\n")
-    if given.objective is None:
-        numbers = [one.column.name for one in first.columns if one.column.numeric]
-        measured = [one.column.name for one in first.having("objective", "metric")]
-        _say(f"Measured: {', '.join(measured)}")
-        answer = _choice("What is to be made better", numbers, first.objective.column.name)
-        given = replace(given, objective=answer)
-        guesses = guess(seen, given)
-    if given.goal is None:
-        goal = _choice(f"Make {guesses.objective.column.name} ...", _GOALS, guesses.goal)
-        given = replace(given, goal=goal)  # type: ignore[arg-type]
-    if unit is None:
-        found = unit_of(guesses.objective.column.name)
-        unit = click.prompt("Its unit", default=found, show_default=bool(found), err=True)
-    unsure = [one for one in guesses.having("context", "parameter", "label") if one.unsure]
-    unsure.sort(key=lambda one: one.sure)
-    roles = dict(given.roles)
-    for one in unsure[:MOST_ASKED]:
-        roles[one.column.name] = _ask_role(one)
-    return guess(seen, replace(given, roles=roles)), unit
-
-
-_GOALS = ("maximize", "minimize")
-_ANSWERS: "dict[str, Role]" = {"context": "context", "parameter": "parameter", "ignore": "ignored"}
-
-
-def _ask_role(one: "Guess") -> "Role":
-    values = ", ".join(str(value) for value in one.column.values[:8])
-    more = ", ..." if one.column.distinct > 8 else ""
-    _say(f"\n{one.column.name}: {values}{more} ({one.why})")
-    default = one.role if one.role in ("context", "parameter") else "ignore"
-    return _ANSWERS[_choice("Is it", list(_ANSWERS), default)]
-
-
-def _choice(question: str, among: Sequence[str], default: str) -> str:
-    """One of several; the first letters do, where they are of one only."""
-    while True:
-        shown = f" ({', '.join(among)})" if len(among) <= 4 else ""
-        answer = str(click.prompt(f"{question}{shown}", default=default, err=True)).strip()
-        fitting = [one for one in among if one.lower().startswith(answer.lower())]
-        if answer in among:
-            return answer
-        if len(fitting) == 1:
-            return fitting[0]
-        _say(f"There is no {answer!r}; there are {', '.join(among)}.")
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
 
 
 # -- telling ------------------------------------------------------------------------------------

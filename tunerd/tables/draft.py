@@ -17,6 +17,7 @@ from tunerd.tables.devices import lookups
 from tunerd.tables.draft_mapping import NEVER, Names, mapping_lines
 from tunerd.tables.guess import Guesses
 from tunerd.tables.oddities import A_FIELD
+from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.relations import grouped, nearly_decides
 from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of
@@ -73,7 +74,7 @@ def draft(guesses: Guesses, name: str, source: Path, unit: str | None = None) ->
 
 
 def _how_sure(one: Guess) -> str:
-    word = "sure" if one.sure >= 0.7 else "likely" if one.sure >= 0.5 else "A GUESS, look at it"
+    word = "sure" if one.sure >= 0.7 else "likely" if one.sure >= 0.5 else A_GUESS
     return f"{word}: {one.why}"
 
 
@@ -104,7 +105,7 @@ def _objective(guesses: Guesses, names: Names, unit: str | None) -> list[str]:
     if unit is not None:
         found, unit_why = unit, "you said so"
     scale, scale_why = objective_scale(one.column)
-    doubt = "" if guesses.goal_sure >= 0.5 else "A GUESS, look at it: "
+    doubt = "" if guesses.goal_sure >= 0.5 else f"{A_GUESS}: "
     return [
         "[objective]",
         *entry("metric", names.of(one), _how_sure(one)),

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tunerd.core.study.mapping import JobStatus
 from tunerd.tables.guess import Guesses
 from tunerd.tables.oddities import bad_when_true, is_of_events, meaning
+from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
 from tunerd.tables.values import status_in
 from tunerd.tables.words import identifier
 
-__all__ = ["NEVER", "Names", "mapping_lines"]
+__all__ = ["NEVER", "Names", "guessed_words", "mapping_lines"]
 
 NEVER = -10.0
 """Rank of what is not worth keeping as a metric: the spread of others."""
@@ -69,8 +71,11 @@ def _export(guesses: Guesses) -> list[str]:
     """What the table was recognised as, so that it is read alike whatever comes."""
     export = guesses.profile.export
     if export is None:
-        return []
+        plain = guesses.profile.reading.export == "none"
+        return entry("export", "none", "you said so") if plain else []
     lines = entry("export", export.key, f'{export.title}; "none" reads the table as it stands')
+    if guesses.profile.reading.reports != "last":
+        lines.append(f"reports = {text_of(guesses.profile.reading.reports)}")
     told = export.told(guesses.profile.reading)[1:]
     return lines + [line for note in told for line in comment(f"{note[:1].upper()}{note[1:]}.")]
 
@@ -102,9 +107,7 @@ def _status(guesses: Guesses) -> list[str]:
     for word, value in one.column.spelled.items():
         if value is None:  # a way to write that it is missing
             continue
-        known = None if guesses.profile.export is None else guesses.profile.export.statuses
-        found = (known or {}).get(word.lower())
-        status, sure = (found, True) if found else _meaning(one, word, value, guesses)
+        status, sure = _meaning(one, word, value, guesses)
         if status_in(word) != status:
             values[word] = status
         guessed += [] if sure else [word]
@@ -113,20 +116,35 @@ def _status(guesses: Guesses) -> list[str]:
     lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
     if guessed:
         shown = ", ".join(guessed[:12])
-        lines += comment(f"A GUESS, look at it, from whether there is a result: {shown}.")
+        lines += comment(f"{A_GUESS}, from whether there is a result: {shown}.")
     strange = [word for word in one.column.spelled if status_in(word) is None]
     other = {} if len(strange) < 12 else {"other": "failed"}
     table = {"column": one.column.name, "values": values} | other
     return [*lines, f"status = {value_of(table)}"]
 
 
-def _meaning(one: Guess, word: str, value: object, guesses: Guesses) -> tuple[str, bool]:
+def guessed_words(guesses: Guesses) -> dict[str, JobStatus]:
+    """Words of the status column whose meaning nobody knows, with what they are taken for."""
+    found: dict[str, JobStatus] = {}
+    for one in guesses.having("status")[:1]:
+        for word, value in one.column.spelled.items():
+            if value is not None:
+                status, sure = _meaning(one, word, value, guesses)
+                found |= {} if sure else {word: status}
+    return found
+
+
+def _meaning(one: Guess, word: str, value: object, guesses: Guesses) -> tuple[JobStatus, bool]:
+    if said := guesses.statuses.get(word) or guesses.statuses.get(word.lower()):
+        return said, True
     if isinstance(value, bool) or one.column.kind == "int":
         bad = bad_when_true(one.name)
         coded = one.column.kind == "int" and not set(one.column.counts) <= {0, 1}
         if coded or (bad and one.column.kind == "int"):
             return ("succeeded" if value == 0 else bad or "failed"), True
-        unfit = "out_of_memory" if {"feasible", "valid"} & set(one.name.words) else "failed"
+        unfit: JobStatus = "failed"
+        if {"feasible", "valid"} & set(one.name.words):
+            unfit = "out_of_memory"
         good = bool(value) != bool(bad)
         return ("succeeded" if good else bad or unfit), True
     found = meaning(word)

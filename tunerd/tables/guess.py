@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tunerd.core.study.mapping import JobStatus
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.hints import hinted, inputs_of, not_aside
 from tunerd.tables.measured import (
@@ -43,6 +44,8 @@ class Given:
     goal: Goal | None = None
     roles: Mapping[str, Role] = field(default_factory=dict)
     """By column."""
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
+    """What words of the status column mean."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Guesses:
     """Of inputs; held in every row looked at."""
     bounds: tuple[Bound, ...]
     """Of inputs too."""
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
+    """What words of the status column mean, as a person or the export says; others are guessed."""
 
     def having(self, *roles: Role) -> list[Guess]:
         """The columns with one of these roles, in the order of the table."""
@@ -110,7 +115,16 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     held = bounds(
         [column for column in inputs if found[column.name].role != "derived"], tuned, equal
     )
-    return Guesses(profile, ordered, goal, goal_sure, why, tuple(equal), tuple(held))
+    return Guesses(
+        profile,
+        ordered,
+        goal,
+        goal_sure,
+        why,
+        tuple(equal),
+        tuple(held),
+        {**({} if profile.export is None else profile.export.statuses), **given.statuses},
+    )
 
 
 def _name(profile: Profile, column: Column) -> Name:
@@ -152,8 +166,26 @@ def _check(profile: Profile, given: Given) -> None:
         column = profile.column(str(given.objective))
         if not column.numeric:
             problems.append(Problem(column.name, "holds no numbers, so it cannot be the objective"))
+        if column.name in given.roles:
+            role = given.roles[column.name]
+            problems.append(Problem(column.name, f"cannot be the objective and {role} too"))
+    for name, role in given.roles.items():
+        if name in known and (why := _unfit(profile.column(name), role)):
+            problems.append(Problem(name, why))
     if problems:
         raise MisconfiguredError(problems)
+
+
+def _unfit(column: Column, role: Role) -> str:
+    """Why a column cannot be what a person says; "" when it can."""
+    if role == "metric" and not column.numeric:
+        return "holds no numbers, so it was not measured"
+    if role == "finished_at" and column.kind != "datetime" and not column.numeric:
+        return "holds no times that can be read, so it cannot say when a job finished"
+    if role == "parameter" and not can_be_tuned(column):
+        why = "has the same value in every row" if column.distinct < 2 else "holds no choices"
+        return f"{why}, so there is nothing to tune"
+    return ""
 
 
 def _last_resort(found: Mapping[str, Guess]) -> dict[str, Guess]:
