@@ -16,6 +16,7 @@ from tunerd.reports import (
     Began,
     Ingested,
     Lagging,
+    LearnedAnew,
     Loaded,
     Outbox,
     Progressed,
@@ -90,6 +91,7 @@ REPORTS: list[Report] = [
     Unreachable(stage="ingest", what="stream", problem="no broker"),
     TunerReplaced(why="died"),
     SetAside(study="a"),
+    LearnedAnew(study="a", why="a checkpoint is damaged"),
     Loaded(study="c", sequence=5),
     Ready(),
     Began(study="a"),
@@ -162,6 +164,7 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_unreachable_total", ("stream",)): 1,
         ("tunerd_tuner_restarts_total", ("died",)): 1,
         ("tunerd_study_set_aside", ("a",)): 1,
+        ("tunerd_studies_learned_anew_total", ("a",)): 1,
         ("tunerd_study_set_aside", ("c",)): 0,
         ("tunerd_learned_sequence", ("c",)): 5,
     }

@@ -30,7 +30,7 @@ def test_a_store_that_stays_away_is_one_line_in_the_log(monkeypatch: pytest.Monk
     stage = SimpleNamespace(step=step, forget=lambda: None, close=lambda: None)
     monkeypatch.setattr(Tune, "open", lambda *_, **__: stage)
     monkeypatch.setattr(tuner_main, "TROUBLE_S", 0.0)
-    tuner_main._run(Settings(), cast(logs.Log, lines), (), stop)
+    tuner_main._run(Settings(), cast(logs.Log, lines), {}, (), stop)
     said = [detail["problem"] for detail in lines.of("store unavailable, trying again")]
     assert said == ["the disk is full", "the disk is full", "locked"]
 
@@ -53,7 +53,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     monkeypatch.setattr(tuner_main, "Pipe", Parent)
     monkeypatch.setattr(tuner_main, "TROUBLE_S", 0.0)
     settings = Settings(store=StoreSettings(url=f"sqlite:///{in_the_way}"))
-    tuner_main._run(settings, cast(logs.Log, lines), (), stop)
+    tuner_main._run(settings, cast(logs.Log, lines), {}, (), stop)
     assert heard[:3] == ["Unreachable", "Unreachable", "Ready"]
     (said,) = lines.of("store unavailable, trying again")
     assert said["problem"].startswith(f"{in_the_way}: the file cannot be opened")

@@ -359,6 +359,19 @@ class _Daemon:
                 self.health.note("tuner", "")
             case reports.Unreachable():
                 self.health.troubled("tune", report.problem)
+            case reports.SetAside():
+                self._aside(report.study, report.why)
+            case reports.Loaded() | reports.StudyGone():
+                self.health.remark(f"{report.study} aside", "")
+            case reports.LearnedAnew():
+                told = f"study {report.study}: what was saved of it was damaged ({report.why}); "
+                told += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
+                self.health.remark(f"{report.study} anew", told)
+
+    def _aside(self, study: str, why: str) -> None:
+        self.health.remark(
+            f"{study} aside", f"study {study} is set aside and not tuned any more: {why}"
+        )
 
     def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
         self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")
@@ -367,7 +380,9 @@ class _Daemon:
         )
         self.log.error("tuner process replaced", study=study or None, cause=cause)
         if set_aside:
-            self.metrics.hear(reports.SetAside(study=study))
+            why = f"{cause}, {self.settings.tune.max_crashes} times in a row; the log says more"
+            self.metrics.hear(reports.SetAside(study=study, why=why))
+            self._aside(study, why)
             self.log.error("study set aside until the next start", study=study)
 
     @contextmanager

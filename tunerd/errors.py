@@ -10,6 +10,7 @@ from dataclasses import dataclass
 __all__ = [
     "AlreadyRunningError",
     "CannotStartError",
+    "DamagedError",
     "DemoError",
     "FencedOutError",
     "LostPartitionError",
@@ -72,6 +73,13 @@ class StreamUnavailableError(TunerdError):
 
 class StoreUnavailableError(TunerdError):
     """Raised when the database cannot be reached or written. Wait and try again."""
+
+
+class DamagedError(TunerdError):
+    """Raised when something in the store is not what was saved there. Names it.
+
+    The database itself works: do without that one thing, or make it again.
+    """
 
 
 class LostPartitionError(TunerdError):

@@ -49,14 +49,16 @@ class TunerProcess:
     """Called when the child ended without being asked to, or could not be started: with the study
     that it worked on (or an empty text), the cause, and whether that study is set aside from now
     on."""
-    set_aside: set[str] = field(default_factory=set)
-    """Studies that ended it too often and are left alone until the daemon starts again."""
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Studies that ended it too often and are left alone until the daemon starts again, and why."""
     module: str = "tunerd.tuner_main"
     """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
     _listener: threading.Thread | None = None
     _began: tuple[str, float] | None = None
     _crashes: Counter[str] = field(default_factory=Counter)
+    _slow: set[str] = field(default_factory=set)
+    """Studies whose last end was that a step took too long."""
     _pause_s: float = FIRST_PAUSE_S
     _start_at: float = 0.0
     _overdue: bool = False
@@ -118,8 +120,12 @@ class TunerProcess:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", self.module]
-        for study in sorted(self.set_aside):
-            command += ["--set-aside", study]
+        for study, why in sorted(self.set_aside.items()):
+            command += ["--set-aside", study, f"--because={why}"]
+        # What was saved may be what ends it; a step that takes too long is not helped by that.
+        almost = max(1, self.max_crashes - 1)
+        anew = (study for study, count in self._crashes.items() if count == almost)
+        command += [f"--anew={study}" for study in anew if study not in self._slow]
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
         self._overdue = False
@@ -165,9 +171,10 @@ class TunerProcess:
         )
         if study:
             self._crashes[study] += 1
+            (self._slow.add if self._overdue else self._slow.discard)(study)
         too_often = bool(study) and self._crashes[study] >= self.max_crashes
         if too_often:
-            self.set_aside.add(study)
+            self.set_aside[study] = f"{cause}, {self._crashes[study]} times in a row"
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()

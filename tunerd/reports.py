@@ -16,6 +16,7 @@ __all__ = [
     "Began",
     "Ingested",
     "Lagging",
+    "LearnedAnew",
     "Listener",
     "Loaded",
     "Outbox",
@@ -248,11 +249,19 @@ class TunerReplaced(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_replac
 
 
 class SetAside(msgspec.Struct, frozen=True, kw_only=True, tag="set_aside"):
-    """A study is not tuned any more because it ended the tuner process too often or cannot be read;
-    or it is again, with ``aside=False``."""
+    """A study is not tuned any more because it failed too often or cannot be read; or it is again,
+    with ``aside=False``."""
 
     study: str
     aside: bool = True
+    why: str = ""
+
+
+class LearnedAnew(msgspec.Struct, frozen=True, kw_only=True, tag="learned_anew"):
+    """What was saved of a study could not be used; it was learned from its history again."""
+
+    study: str
+    why: str
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
@@ -289,6 +298,7 @@ Report = (
     | Unreachable
     | TunerReplaced
     | SetAside
+    | LearnedAnew
     | StudyGone
     | Ready
     | Began

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from tunerd import logs
@@ -41,6 +41,8 @@ def main() -> int:
     """Run until SIGTERM or the end of standard input."""
     parser = argparse.ArgumentParser(prog="tunerd.tuner_main")
     parser.add_argument("--set-aside", action="append", default=[])
+    parser.add_argument("--because", action="append", default=[], help="of each that is set aside")
+    parser.add_argument("--anew", action="append", default=[])
     arguments = parser.parse_args()
     settings = restore_settings(_first_line())
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -51,7 +53,8 @@ def main() -> int:
 
     log = logs.configure(settings.log)
     try:
-        _run(settings, log, arguments.set_aside, stop)
+        aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
+        _run(settings, log, aside, arguments.anew, stop)
     except Exception:
         log.exception("stage crashed", stage="tune")
         return 1
@@ -59,7 +62,11 @@ def main() -> int:
 
 
 def _run(
-    settings: Settings, log: logs.Log, set_aside: Collection[str], stop: threading.Event
+    settings: Settings,
+    log: logs.Log,
+    set_aside: Mapping[str, str],
+    anew: Collection[str],
+    stop: threading.Event,
 ) -> None:
     from tunerd.core.learners.trees import lightgbm
     from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
@@ -71,7 +78,9 @@ def _run(
     while not stop.is_set():
         try:
             if tune is None:
-                tune = Tune.open(settings, pipe, log, set_aside=set_aside, stop=stop.is_set)
+                tune = Tune.open(
+                    settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set
+                )
                 pipe.hear(Ready())
             worked = tune.step()
         except StoreUnavailableError as error:

@@ -349,6 +349,27 @@ def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Ma
     assert daemon.study().last_sequence == 30
 
 
+def test_a_damaged_checkpoint_is_learned_anew_and_told(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    daemon.send(events(20))
+    daemon.learned(20)
+    assert daemon.stop()[0] == 0
+    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
+        store.execute("UPDATE checkpoints SET blob = zeroblob(length(blob))")
+        store.commit()
+    daemon.start()
+    daemon.send(events(5, first=21))
+    daemon.learned(25)
+    assert not daemon.lines("tuner process replaced")
+    (line,) = daemon.lines("saved state damaged: learned anew from history")
+    status, said = daemon.get("/readyz")
+    assert status == 200
+    (remark,) = json.loads(said)["remarks"]
+    assert f"study toy: what was saved of it was damaged ({line['problem']})" in remark
+    assert daemon.metric(d.LEARNED_ANEW, study="toy") == 1
+
+
 SLOW = (
     TEXT.replace('name = "toy"', 'name = "slow"')
     .replace("members = 3", "members = 64")
@@ -370,6 +391,9 @@ def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(m
     assert [line["study"] for line in replaced[:2]] == ["slow", "slow"]
     assert replaced[0]["cause"] == "its step took more than 1 s (tune.step_deadline_s)"
     assert daemon.study("slow").learned_sequence == 0
+    assert (
+        "study slow is set aside and not tuned any more: its step took" in daemon.get("/readyz")[1]
+    )
     assert 'study="slow"' in daemon.get("/metrics")[1]
     assert daemon.stop()[0] == 0
 

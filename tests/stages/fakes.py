@@ -24,8 +24,8 @@ START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 Kind = TypeVar("Kind", bound=Report)
 
 
-class CrashError(Exception):
-    """The process dies here."""
+class CrashError(BaseException):
+    """The process dies here: nothing of it catches that."""
 
 
 @dataclass
@@ -167,7 +167,7 @@ def away() -> StreamUnavailableError:
 def crash_in(
     patch: pytest.MonkeyPatch,
     method: str,
-    error: Callable[[], Exception] = CrashError,
+    error: Callable[[], BaseException] = CrashError,
     of: type = Transaction,
 ) -> Iterator[None]:
     """Within the block, a method of every transaction (or of another class) raises."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.broken_events import good_event
-from tests.stages.fakes import FakeStream, Heard, Time, crash_in
+from tests.stages.fakes import CrashError, FakeStream, Heard, Time, crash_in
 from tunerd import reports
 from tunerd.errors import StoreUnavailableError
 from tunerd.settings.model import IngestSettings, TopicSettings
@@ -203,7 +203,7 @@ def test_a_crash_before_the_commit_reads_again_and_one_after_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream.write(event(time, "a"), b"rubbish", event(time, "b"))
-    with crash_in(monkeypatch, "enqueue"), pytest.raises(Exception):  # noqa: B017, PT011
+    with crash_in(monkeypatch, "enqueue"), pytest.raises(CrashError):
         ingest.step()
     again = stage(stream, store, time, heard)
     again.step()

@@ -249,7 +249,9 @@ def test_a_context_in_which_nothing_is_feasible_is_named_and_the_others_go_on(
 def test_a_study_that_is_set_aside_is_left_alone(tuning: Tuning) -> None:
     tuning.publish()
     tuning.add(random_jobs(20))
-    assert tuning.run(tuning.start(set_aside=["toy"])) == 0
+    number = tuning.command("latest")
+    assert tuning.run(tuning.start(set_aside={"toy": "it hangs"})) == 0
+    assert tuning.result(number) == "refused: toy is set aside: it hangs"
 
 
 def test_values_that_a_study_does_not_have_are_counted(tuning: Tuning) -> None:
@@ -276,7 +278,8 @@ def test_a_study_that_only_a_newer_tunerd_can_read_is_told_and_left_alone(tuning
     (line,) = tuning.lines.of("study set aside: this tunerd cannot read it")
     assert line["study"] == "toy"
     assert "there is no predictor 'of tomorrow'" in line["problem"]
-    assert tuning.heard.of(reports.SetAside) == [reports.SetAside(study="toy")]
+    (aside,) = tuning.heard.of(reports.SetAside)
+    assert (aside.study, aside.why) == ("toy", line["problem"])
     assert [one.study for one in tuning.heard.of(reports.Loaded)] == ["other"]
     tuning.publish()  # as a reload does with a file that can be read
     tuning.run(tune)

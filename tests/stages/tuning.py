@@ -1,7 +1,7 @@
 """One study and the tune stage on it: what its tests have in common."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ class Lines:
     def info(self, event: str, **detail: Any) -> None:
         self.lines.append((event, detail))
 
-    warning = error = info
+    warning = error = exception = info
 
     def of(self, event: str) -> list[dict[str, Any]]:
         return [detail for name, detail in self.lines if name == event]
@@ -58,7 +58,7 @@ class Tuning:
             NAME, new.content_hash, new.text, "test", self.time.now(), force=True
         )
 
-    def start(self, set_aside: Sequence[str] = ()) -> Tune:
+    def start(self, set_aside: Mapping[str, str] | None = None) -> Tune:
         """A tuner process that has just started."""
         self.made.append(
             Tune(
@@ -69,7 +69,7 @@ class Tuning:
                 cast(logs.Log, self.lines),
                 self.time.now,
                 self.time.clock,
-                set_aside,
+                set_aside or {},
                 self.stop,
             )
         )
@@ -139,8 +139,16 @@ class Tuning:
 
 
 def tamper(store: Store, statement: str, *values: object) -> None:
-    """Change a row behind tunerd's back."""
+    """Change a row behind tunerd's back. ``half`` and ``spoilt`` damage a value; the latter gives
+    bytes that are no text."""
     assert store._database.path is not None
     with sqlite3.connect(store._database.path) as connection:
+        connection.create_function("half", 1, lambda value: value[: len(value) // 2])
+        connection.create_function("spoilt", 1, _spoilt)
         assert connection.execute(statement, values).rowcount > 0
     connection.close()
+
+
+def _spoilt(value: str | bytes) -> bytes:
+    raw = value if isinstance(value, bytes) else value.encode()
+    return raw[: len(raw) // 2] + b"\xff" + raw[len(raw) // 2 + 1 :]

@@ -242,8 +242,13 @@ RECOMMENDED = _gauge(
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
 ASIDE = _gauge(
     "study_set_aside",
-    "1 for a study that is not tuned any more because it ended the tuner too often, or because a "
-    "newer tunerd installed it and this one cannot read it.",
+    "1 for a study that is not tuned any more because it failed or ended the tuner too often, or "
+    "because this tunerd cannot read it.",
+    STUDY,
+)
+LEARNED_ANEW = _counter(
+    "studies_learned_anew",
+    "Studies learned from their history again because what was saved of them was damaged.",
     STUDY,
 )
 RESTARTS = _counter("tuner_restarts", "Tuner processes replaced, by why.", WHY)

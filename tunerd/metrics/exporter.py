@@ -117,6 +117,7 @@ class Metrics:
             reports.Unreachable: self._unreachable,
             reports.TunerReplaced: self._tuner_replaced,
             reports.SetAside: self._set_aside,
+            reports.LearnedAnew: self._learned_anew,
             reports.StudyGone: self._study_gone,
         }
         self._of = {one: _Family(one, self.registry) for one in DEFINITIONS}
@@ -265,6 +266,9 @@ class Metrics:
 
     def _set_aside(self, report: reports.SetAside) -> None:
         self._show(report.aside, d.ASIDE, self._study(report.study))
+
+    def _learned_anew(self, report: reports.LearnedAnew) -> None:
+        self._count(1, d.LEARNED_ANEW, self._study(report.study))
 
     def _study_gone(self, report: reports.StudyGone) -> None:
         self._ours.discard(report.study)

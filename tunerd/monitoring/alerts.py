@@ -296,12 +296,14 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
             of(d.ASIDE),
             "== 1",
             "{{ $labels.study }}: not tuned any more, the log says why",
-            "A study that ends the tuner process several times in a row is left alone, so that the "
-            "others are tuned; and so is one that a newer tunerd installed and this one cannot "
-            "read. Its running recommendations hold until they expire.",
+            "A study that fails, or ends the tuner process, several times in a row is left alone, "
+            "so that the others are tuned; and so is one that this tunerd cannot read. Before "
+            "that it was tried without what was saved of it. Its running recommendations hold "
+            "until they expire, and commands for it are refused.",
             (
-                "The log's `tuner process replaced` for this study; the traceback before it is a "
-                "fault of tunerd, please report it.",
+                "`tunerd status` and `/readyz` say why.",
+                "The log's `tuner process replaced` or `study failed` for this study; the "
+                "traceback before it is a fault of tunerd, please report it.",
                 "A changed study file, if that was the beginning: take the change back, then "
                 "restart the daemon. A restart takes every study up again.",
                 "The log's `this tunerd cannot read it`: an older tunerd was started on a newer "

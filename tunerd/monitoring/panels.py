@@ -139,12 +139,13 @@ WORKING = Row(
         ),
         Panel(
             "How many studies rest?",
-            "None set aside: such a study ended the tuner process too often and is not tuned until "
-            "the daemon starts anew, or this tunerd cannot read it. Paused are those that an "
-            "operator paused.",
+            "None set aside: such a study failed too often and is not tuned until the daemon "
+            "starts anew, or this tunerd cannot read it. Paused are those that an operator paused. "
+            "Learned anew are those whose saved state was damaged, since the start.",
             (
                 Query(f"sum({shown(d.ASIDE)})", "set aside"),
                 Query(f"sum({shown(d.PAUSED)})", "paused"),
+                Query(f"sum({shown(d.LEARNED_ANEW)})", "learned anew"),
             ),
             kind="stat",
             width=5,

@@ -102,6 +102,8 @@ class Books:
     """Drifts that the former generation watched and this one does not: told to be over …"""
     former: Study | None = None
     """… in its words."""
+    damaged: str = ""
+    """What was wrong with the saved state, where history was learned anew because of that."""
     judged_steps: int = 0
     """Steps that learned something since the study was loaded."""
     due: list[str] = field(default_factory=list)

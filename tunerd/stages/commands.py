@@ -17,7 +17,7 @@ from tunerd.stages.books import Books, Changes
 from tunerd.stages.going_back import go_back
 from tunerd.store import Command, Store
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "order_of"]
 
 ALIVE_EVERY = 50
 """Contexts looked at between two signs of life."""
@@ -51,11 +51,11 @@ class Desk:
             case "decline":
                 return self._decline(command.arguments)
             case "pause":
-                return self._pause(_order(command, "pause"))
+                return self._pause(order_of(command))
             case "resume":
                 return self._resume(command.arguments["context"])
             case "pin" | "forbid":
-                return self._limit(_order(command, command.command))
+                return self._limit(order_of(command))
             case "lift":
                 return self._lift(command.arguments["number"])
             case "back" | "latest":
@@ -240,8 +240,10 @@ class Desk:
         return f"ended; {_count(self.books.recommended.running, 'recommendation')} withdrawn"
 
 
-def _order(command: Command, kind: Any) -> Order:
-    wanted = command.arguments
+def order_of(command: Command) -> Order:
+    """What a command ``pause``, ``pin`` or ``forbid`` orders."""
+    wanted: Any = command.arguments
+    kind: Any = command.command
     return Order(command.id, kind, wanted["context"], wanted.get("config", {}), command.why)
 
 

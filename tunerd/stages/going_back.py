@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tunerd.core.decisions.contexts import UNREADABLE
 from tunerd.core.model.model import Model
 from tunerd.core.model.training import Why
 from tunerd.stages.books import Books, Changes
@@ -83,7 +84,7 @@ class _Shelf:
             return f"refused: {error}"
         try:
             model = Model.load(study, tuner.features, parts)
-        except (ValueError, LookupError) as error:
+        except UNREADABLE as error:
             return f"refused: version {number} cannot be loaded: {error}"
         tuner.training.take_up(model, why, tuner.sequence, pinned=pinned)
         tuner.look_again(self.active)

@@ -1,29 +1,35 @@
 """Opening the books of a study: loading them as they were saved last, or learning history anew.
 
 That is for a new generation of the study, and for another version of tunerd that remembers
-otherwise. What history does not tell is taken over from the generation before.
+otherwise. It is also for saved state that is damaged, whatever part of it. What history does not
+tell is taken over from the generation before.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 from tunerd.core.chain import Chain
+from tunerd.core.decisions.contexts import UNREADABLE
 from tunerd.core.decisions.orders import Order, Orders
 from tunerd.core.drift.found import Change, Drift
 from tunerd.core.model.history import Regime
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.errors import MisconfiguredError
+from tunerd.errors import DamagedError, MisconfiguredError, StoreUnavailableError
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.books import LAYOUT, Books
 from tunerd.stages.checkpoints import Checkpoints, parts_of
+from tunerd.stages.commands import order_of
 from tunerd.stages.recommended import Line, Recommended
 from tunerd.store import Store
 
 __all__ = ["open_books"]
+
+log = logging.getLogger(__name__)
 
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
@@ -39,17 +45,22 @@ def open_books(
     topic: str,
     settings: TuneSettings,
     alive: Callable[[], None],
+    *,
+    anew: str = "",
 ) -> Books:
-    """Load a study as it was saved last; a new generation, and another version of tunerd that
-    remembers otherwise, learn its history anew.
+    """Load a study as it was saved last; a new generation, another version of tunerd that
+    remembers otherwise, and saved state that is damaged learn its history anew.
 
-    ``alive`` is called now and then while that takes long.
+    ``alive`` is called now and then while that takes long. ``anew`` says why what was saved must
+    not be trusted.
+
+    Raises:
+        MisconfiguredError: the study's file cannot be read.
     """
     generation = store.generation(name)
     assert generation is not None
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
-    saved = store.study_state(name)
-    state: Mapping[str, Any] = saved.state if saved else {}
+    state, damaged = _saved(store, study)
     books = Books(
         study=study,
         generation=generation.generation,
@@ -60,19 +71,80 @@ def open_books(
         settings=settings,
     )
     current = state.get("generation") == generation.generation
-    books.ended = current and state["ended"]
-    if current and state.get("layout") == LAYOUT:
-        parts = None
-        if (latest := state["model"]) is not None:
-            parts = parts_of(store, name, latest)
-            books.checkpoints.go_on(latest, parts)
-        books.tuner = _restore(store, study, background, state, parts)
-    else:
+    books.ended = bool(current and state["ended"])
+    known = current and state.get("layout") == LAYOUT
+    damaged = damaged or (anew if known else "")
+    if known and not damaged:
+        damaged = _take_up(store, books, background, state)
+    if damaged or not known:
+        books.tuner = Tuner(study, background)
+        books.checkpoints = Checkpoints(name, generation.generation, settings)
         before = study if current else _study_of(store, name, state.get("generation"))
         _learn_anew(store, books, before, state, alive)
+    books.damaged = damaged
     books.chain = Chain.load(state.get("history"), books.tuner.sequence)
     books.tuner.impose(Orders(study, map(Order.load, state.get("orders", []))))
     return books
+
+
+def _saved(store: Store, study: Study) -> tuple[Mapping[str, Any], str]:
+    """The state that was saved last, and what is wrong with it: then only what operators ordered,
+    which their commands still tell."""
+    try:
+        saved = store.study_state(study.name)
+        if saved is None:
+            return {}, ""
+        bool(saved.state["ended"])
+        Chain.load(saved.state.get("history"), 0)
+        list(map(Order.load, saved.state.get("orders", [])))
+        return saved.state, ""
+    except (DamagedError, *UNREADABLE) as error:
+        return _ordered(store, study), _told(error)
+
+
+def _ordered(store: Store, study: Study) -> Mapping[str, Any]:
+    """What a state says of orders, and whether the study has ended, from operators' commands."""
+    orders, ended = Orders(study), False
+    row = store.study(study.name)
+    for command in store.commands(study.name, pending=False):
+        given = command.arguments
+        done = command.result or "refused"
+        if done.startswith("refused"):
+            continue
+        match command.command:
+            case "pause" | "pin" | "forbid" if done.startswith(("paused", "in force")):
+                orders = orders.given(order_of(command))
+            case "resume":
+                over = orders.pauses_within(given["context"])
+                orders = orders.lifted(one.number for one in over)
+            case "lift":
+                orders = orders.lifted([given["number"]])
+            case "end":
+                ended = True
+    generation = None if row is None else row.generation
+    standing = [one.dump() for one in orders.standing]
+    return {"generation": generation, "ended": ended, "orders": standing}
+
+
+def _take_up(store: Store, books: Books, background: Executor, state: Mapping[str, Any]) -> str:
+    """Go on from what was saved. Returns what is wrong with it where that cannot be: then the
+    books hold no model yet."""
+    try:
+        parts = None
+        if (latest := state["model"]) is not None:
+            parts = parts_of(store, books.study.name, latest)
+            books.checkpoints.go_on(latest, parts)
+        books.tuner = _restore(store, books.study, background, state, parts)
+    except StoreUnavailableError:
+        raise
+    except Exception as error:  # whatever a damaged state leads to
+        log.warning("saved state of study %s cannot be used", books.study.name, exc_info=True)
+        return _told(error)
+    return ""
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, DamagedError) else f"{type(error).__name__}: {error}"
 
 
 def _restore(
@@ -118,7 +190,7 @@ def _regimes_of(state: Mapping[str, Any]) -> list[Regime]:
     """The drifts that a saved state knows of."""
     try:
         return [Regime.load(one) for one in _training_of(state).get("regimes", [])]
-    except (LookupError, TypeError):
+    except UNREADABLE:
         return []
 
 
@@ -127,7 +199,7 @@ def _drifts_of(state: Mapping[str, Any]) -> list[Drift]:
     otherwise."""
     try:
         return [Drift.load(one["drift"]) for one in state["tuner"]["watch"]["active"]]
-    except (LookupError, TypeError):
+    except UNREADABLE:
         return []
 
 
@@ -143,7 +215,8 @@ def _learn_anew(
     name, tuner = books.study.name, books.tuner
     row = store.study(name)
     assert row is not None
-    former = {one.context_key: one.state for one in store.context_states(name)}
+    rows = store.context_states(name, whole_ones=True)
+    former = {one.context_key: one.state for one in rows}
     tuner.expect(former, before, _regimes_of(state))
     last, keys = None, []
     renames = before is None or before.context != books.study.context

@@ -7,12 +7,14 @@ for approval; it lives beside what runs. Everything goes through the outbox, in 
 the step that decided it.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from tunerd.core.decisions.contexts import UNREADABLE
 from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
 from tunerd.core.evidence.judged import Advised
 from tunerd.core.recommendation import Recommendation, State
@@ -21,6 +23,8 @@ from tunerd.events import from_bytes, to_bytes
 from tunerd.store import OutboxMessage, RecommendationRow, Transaction
 
 __all__ = ["Line", "Recommended", "Said"]
+
+log = logging.getLogger(__name__)
 
 PROPOSED = ("observed", "pending")
 """States of a row that holds a proposal and nothing else."""
@@ -74,16 +78,24 @@ class Recommended:
         """Build from what the store has."""
         made = cls(study, topic)
         for row in rows:
-            key = row.context_key
-            made.revisions[key] = row.revision
-            proposal = row.proposal or (row.value if row.state in PROPOSED else None)
-            if row.state == State.ACTIVE:
-                made.running[key] = from_bytes(row.value.encode())
-            if proposal is not None:
-                made.proposed[key] = from_bytes(proposal.encode())
-            if row.renew_at is not None or proposal is not None:
-                made.rows[key] = row
+            made.revisions[row.context_key] = row.revision
+            try:
+                made._take(row)
+            except UNREADABLE as error:  # it is said anew, with the next revision
+                log.error("recommendation for %r is damaged: %s", row.context_key, error)
         return made
+
+    def _take(self, row: RecommendationRow) -> None:
+        key = row.context_key
+        proposal = row.proposal or (row.value if row.state in PROPOSED else None)
+        running = from_bytes(row.value.encode()) if row.state == State.ACTIVE else None
+        proposed = None if proposal is None else from_bytes(proposal.encode())
+        if running is not None:
+            self.running[key] = running
+        if proposed is not None:
+            self.proposed[key] = proposed
+        if row.renew_at is not None or proposal is not None:
+            self.rows[key] = row
 
     def followed(self, key: str) -> Recommendation | None:
         """What this study's schedulers, or those who only look, have in hand. What a study
@@ -181,6 +193,8 @@ class Recommended:
         longer ``alive``, with the reason ``outlived``."""
         for row in lapsed:
             running = self.running.get(row.context_key)
+            if row.context_key not in self.rows:
+                continue  # it is damaged
             if row.state == State.WITHDRAWN and running is None:
                 self._free(tx, row, now)
             elif running is None or running.revision != row.revision:

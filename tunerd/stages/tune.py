@@ -5,6 +5,7 @@ study's epoch; whatever goes wrong, the study is loaded again from what was save
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +19,12 @@ from tunerd import logs, reports
 from tunerd.connections import store_of
 from tunerd.core.model.training import portions
 from tunerd.core.observation import Observation
-from tunerd.errors import FencedOutError, MisconfiguredError, NothingFeasibleError
+from tunerd.errors import (
+    FencedOutError,
+    MisconfiguredError,
+    NothingFeasibleError,
+    StoreUnavailableError,
+)
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.answering import answer_requests
@@ -74,16 +80,21 @@ class Tune:
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Monotonic seconds."""
-    set_aside: Collection[str] = ()
+    set_aside: Mapping[str, str] = field(default_factory=dict)
+    """Studies that are left alone, and why."""
     stop: Callable[[], bool] = lambda: False
     """Whether the process is asked to end: then a step saves what it has."""
     drift_topic: str = "tunerd.drift"
+    anew: Collection[str] = ()
+    """Studies whose saved state is not to be trusted: they ended processes before this one."""
     name: str = "tune"
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _books: dict[str, Books] = field(default_factory=dict)
-    _unreadable: dict[str, int] = field(default_factory=dict)
-    """Generations that a newer tunerd installed and this one cannot read, by study."""
+    _left: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By study that is left alone until its next generation: this one, and why."""
+    _faults: Counter[str] = field(default_factory=Counter)
+    """By study, exceptions since its last step that was saved."""
     _turn: int = 0
     _waiting: Mapping[str, int] = field(default_factory=dict)
     """Requests that wait for an answer, by study."""
@@ -99,7 +110,8 @@ class Tune:
         listener: reports.Listener,
         log: logs.Log,
         *,
-        set_aside: Collection[str] = (),
+        set_aside: Mapping[str, str] | None = None,
+        anew: Collection[str] = (),
         stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """The stage as the tuner process runs it."""
@@ -111,21 +123,20 @@ class Tune:
             log,
             lambda: datetime.now(UTC),
             monotonic,
-            set_aside,
+            set_aside or {},
             stop,
             settings.topics.drift,
+            anew,
         )
 
     def step(self) -> bool:
         """Work on the next study that has something to do."""
-        rows = [
-            row
-            for row in self.store.studies()
-            if row.name not in self.set_aside and self._unreadable.get(row.name) != row.generation
-        ]
+        known = self.store.studies()
+        rows = [row for row in known if not self._why_aside(row)]
         if self.clock() - self._commands_at > LOOK_EVERY_S:
             self._commands_at = self.clock()
             self._commands = self.store.commands()
+            self._refuse({row.name: why for row in known if (why := self._why_aside(row))})
         self._waiting = self.store.requests_waiting()
         for i in self._order(rows):
             row = rows[i]
@@ -136,15 +147,34 @@ class Tune:
                 self._drop(row.name)
                 worked = True
             except MisconfiguredError as error:
-                self._leave(row, error)
+                self._leave(row, "study set aside: this tunerd cannot read it", str(error))
                 worked = True
-            except Exception:
+            except StoreUnavailableError:
                 self._books.pop(row.name, None)
                 raise
+            except Exception as error:  # a fault of ours, or of what is saved: others go on
+                self._fault(row, error)
+                worked = True
             if worked:
                 self._turn = (i + 1) % len(rows)
                 return True
         return False
+
+    def _why_aside(self, row: StudyRow) -> str:
+        """Why a study is left alone; empty where it is not."""
+        generation, why = self._left.get(row.name, (None, ""))
+        return self.set_aside.get(row.name) or (why if generation == row.generation else "")
+
+    def _refuse(self, aside: Mapping[str, str]) -> None:
+        """Nobody carries out a command for a study that is set aside: who gave it is told."""
+        given = [one for one in self._commands if one.study in aside]
+        if not given:
+            return
+        with self.store.transaction() as tx:
+            for one in given:
+                told = f"refused: {one.study} is set aside: {aside[one.study]}"
+                tx.finish_command(one.id, told, self.now())
+        self._commands = [one for one in self._commands if one.study not in aside]
 
     def _order(self, rows: Sequence[StudyRow]) -> list[int]:
         """Whose turn it is: one after the other, but every second step is for who is asked."""
@@ -323,7 +353,7 @@ class Tune:
 
     def _somebody_asks(self) -> bool:
         """Whether a request waits that this process can answer."""
-        aside = {*self.set_aside, *self._unreadable}
+        aside = {*self.set_aside, *self._left}
         return bool(self.store.requests_waiting().keys() - aside)
 
     def _save(
@@ -369,6 +399,7 @@ class Tune:
                     study=row.name, outcomes=dict(said.answered), seconds=tuple(said.waited_s)
                 )
             )
+        self._faults.pop(row.name, None)
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
             return
@@ -410,9 +441,17 @@ class Tune:
             self.topic,
             self.settings,
             alive=lambda: self.listener.hear(reports.Began(study=row.name)),
+            anew=self._distrusted(row.name),
         )
         self._books[row.name] = books
-        self._unreadable.pop(row.name, None)
+        self._left.pop(row.name, None)
+        if books.damaged:
+            self.log.error(
+                "saved state damaged: learned anew from history",
+                study=row.name,
+                problem=books.damaged,
+            )
+            self.listener.hear(reports.LearnedAnew(study=row.name, why=books.damaged))
         self.listener.hear(reports.Progressed(stage="tune", worked=True))
         if books.ended:
             self.listener.hear(reports.StudyGone(study=row.name))
@@ -452,18 +491,32 @@ class Tune:
         self._books.pop(study, None)
         self.listener.hear(reports.StudyGone(study=study))
 
-    def _leave(self, row: StudyRow, error: MisconfiguredError) -> None:
-        """Leave a study alone until its next generation: an older tunerd on a newer one's store
-        would end on it again and again, and hold up the others."""
+    def _distrusted(self, study: str) -> str:
+        """Why what was saved of a study is not to be used; empty where it may be."""
+        again = self._faults[study] == max(1, self.settings.max_crashes - 1)
+        return "it failed with what was saved" if study in self.anew or again else ""
+
+    def _fault(self, row: StudyRow, error: Exception) -> None:
+        """A step or a load failed: try with what was saved, then without it, then leave it."""
+        self._books.pop(row.name, None)
+        self._faults[row.name] += 1
+        count, most = self._faults[row.name], self.settings.max_crashes
+        self.log.exception("study failed", study=row.name, times=count)
+        if count >= most:
+            del self._faults[row.name]
+            what = f"{type(error).__name__}: {error}"
+            self._leave(row, "study set aside: it failed too often", what)
+
+    def _leave(self, row: StudyRow, event: str, problem: str) -> None:
+        """Leave a study alone until its next generation: it would fail again and again, and hold
+        up the others."""
         self._drop(row.name)
-        self._unreadable[row.name] = row.generation
-        self.listener.hear(reports.SetAside(study=row.name))
-        self.log.error(
-            "study set aside: this tunerd cannot read it",
-            study=row.name,
-            problem=str(error),
-            remedy="install the newer tunerd again, or a study file that this one can read",
-        )
+        self._left[row.name] = row.generation, problem
+        self.listener.hear(reports.SetAside(study=row.name, why=problem))
+        unreadable = "install the newer tunerd again, or a study file that this one can read"
+        failed = "report the traceback before; a new version of the study file or a restart tries"
+        remedy = unreadable if "read" in event else f"{failed} again"
+        self.log.error(event, study=row.name, problem=problem, remedy=remedy)
 
     def _close_overdue(self, books: Books) -> None:
         closed = books.tuner.close_overdue(books.rounds_out(), self.now())

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import commands
-from tunerd.store.texts import from_json, text_problem, to_json
+from tunerd.store.texts import text_problem, to_json, whole_json
 
 __all__ = ["Command", "CommandReads", "CommandWrites"]
 
@@ -100,5 +100,7 @@ class CommandWrites(CommandReads, Writes):
 
 
 def _command(row: sa.Row[Any]) -> Command:
-    values = dict(row._mapping)
-    return Command(**values | {"arguments": from_json(row.arguments)})
+    arguments = whole_json(row.arguments, f"command {row.id}", None)
+    if arguments is None:  # nobody knows what it asked for; who carries it out refuses it
+        return Command(**dict(row._mapping) | {"command": "damaged", "arguments": {}})
+    return Command(**dict(row._mapping) | {"arguments": arguments})

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -238,6 +239,8 @@ def _sqlite_engine(path: Path) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
+        # One text that is damaged must not end the reading of all others.
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         for pragma in (
             "journal_mode=WAL",
             "synchronous=FULL",

@@ -12,10 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.errors import TunerdError
+from tunerd.errors import DamagedError
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import checkpoints, context_states, studies, study_states, tune_steps
-from tunerd.store.texts import context_id, from_json, to_json
+from tunerd.store.texts import context_id, from_json, to_json, whole_json
 
 __all__ = [
     "CheckpointRow",
@@ -33,7 +33,7 @@ BEGINS = 8
 """Bytes of a checkpoint that are listed with it, to tell what it is."""
 
 
-class DamagedCheckpointError(TunerdError):
+class DamagedCheckpointError(DamagedError):
     """Raised when a checkpoint's content does not match its name. Use an earlier one."""
 
 
@@ -98,25 +98,39 @@ class LearnedReads(Reads):
     """Recovering."""
 
     def study_state(self, study: str) -> StudyState | None:
-        """What was saved last; None before the first step."""
+        """What was saved last; None before the first step.
+
+        Raises:
+            DamagedError: it cannot be read any more.
+        """
         statement = sa.select(study_states).where(study_states.c.study == study)
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()
             if row is None:
                 return None
-            return StudyState(from_json(row.state), row.epoch, row.saved_at)
+            state = from_json(row.state, f"the state of study {study!r}")
+            return StudyState(state, row.epoch, row.saved_at)
 
-    def context_states(self, study: str) -> list[ContextRow]:
-        """What was saved last of each context, by key."""
-        statement = sa.select(context_states).where(context_states.c.study == study)
+    def context_states(self, study: str, *, whole_ones: bool = False) -> list[ContextRow]:
+        """What was saved last of each context, by key; only what can be read, if ``whole_ones``.
+
+        Raises:
+            DamagedError: one of them cannot be read any more.
+        """
+        table = context_states
+        columns = [table.c.context_key, table.c.state, table.c.last_job_at]
+        statement = sa.select(*columns, table.c.searched_sequence).where(table.c.study == study)
+        found = []
         with self._reading() as connection:
-            rows = connection.execute(statement.order_by(context_states.c.context_key))
-            return [
-                ContextRow(
-                    row.context_key, from_json(row.state), row.last_job_at, row.searched_sequence
-                )
-                for row in rows
-            ]
+            for row in connection.execute(statement.order_by(table.c.context_key)):
+                try:
+                    state = from_json(row[1], f"the state of context {row[0]!r}")
+                except DamagedError:
+                    if not whole_ones:
+                        raise
+                else:
+                    found.append(ContextRow(row[0], state, row[2], row[3]))
+        return found
 
     def last_jobs(self, study: str) -> dict[str, datetime]:
         """When the latest job ended in each of the contexts that jobs ran in, by key. Reads no
@@ -279,12 +293,16 @@ class LearnedWrites(LearnedReads, Writes):
         return number
 
     def save_checkpoint(self, study: str, blob: bytes, now: datetime) -> str:
-        """Keep a checkpoint; returns its name, ``sha256:…``. The same content is kept once."""
+        """Keep a checkpoint; returns its name, ``sha256:…``. The same content is kept once; one
+        that was damaged is whole again."""
         name = checkpoint_name(blob)
+        insert = self._database.insert(checkpoints)
         self._connection.execute(
-            self._database.insert(checkpoints)
-            .values(study=study, name=name, blob=blob, created_at=now)
-            .on_conflict_do_nothing()
+            insert.values(study=study, name=name, blob=blob, created_at=now).on_conflict_do_update(
+                index_elements=["study", "name"],
+                set_={"blob": insert.excluded.blob},
+                where=checkpoints.c.blob != insert.excluded.blob,
+            )
         )
         return name
 
@@ -303,17 +321,18 @@ def checkpoint_name(blob: bytes) -> str:
 
 
 def _step(row: sa.Row[Any]) -> TuneStep:
+    what = f"step {row.step} of study {row.study!r}"
     return TuneStep(
         study=row.study,
         epoch=row.epoch,
         generation=row.generation,
         sequence_from=row.sequence_from,
         sequence_to=row.sequence_to,
-        seeds=tuple(from_json(row.seeds)),
+        seeds=tuple(whole_json(row.seeds, what, [])),
         model=row.model,
         swapped_model=row.swapped_model,
-        contexts=tuple(from_json(row.contexts)),
-        detail=from_json(row.detail),
+        contexts=tuple(whole_json(row.contexts, what, [])),
+        detail=whole_json(row.detail, what, {}),
         finished_at=row.finished_at,
         step=row.step,
     )

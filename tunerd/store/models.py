@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import models
-from tunerd.store.texts import from_json, to_json
+from tunerd.store.texts import to_json, whole_json
 
 __all__ = ["ModelReads", "ModelVersion", "ModelWrites", "serving"]
 
@@ -83,4 +83,5 @@ class ModelWrites(ModelReads, Writes):
 def _version(row: sa.Row[Any]) -> ModelVersion:
     values = dict(row._mapping)
     del values["study"]
-    return ModelVersion(**values | {"detail": from_json(row.detail)})
+    what = f"version {row.version} of study {row.study!r}"
+    return ModelVersion(**values | {"detail": whole_json(row.detail, what, {})})

@@ -4,7 +4,8 @@ Batches of 500 go around SQLAlchemy's statement objects: with them the insert ta
 twice as long, and ingest is what a backlog of a million events waits for (`benchmarks.ingest`).
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -15,12 +16,14 @@ import msgspec
 import sqlalchemy as sa
 
 from tunerd.core.observation import Observation, Status
-from tunerd.errors import StoreUnavailableError
+from tunerd.errors import DamagedError, StoreUnavailableError
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import observations, studies
-from tunerd.store.texts import from_json, text_problem, to_jsons
+from tunerd.store.texts import from_json, text_problem, to_jsons, whole_json
 
 __all__ = ["Added", "ObservationReads", "ObservationWrites"]
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Values in one statement; SQLite takes at most 32,766 parameters."""
@@ -288,6 +291,20 @@ def _fits(number: int) -> bool:
 
 
 def _observation(row: Any) -> Observation:
+    try:
+        return _read(row, from_json)
+    except (DamagedError, ValueError) as error:  # the latter of a status
+        told = "job %r of study %s, sequence %s, is damaged and teaches nothing: %s"
+        log.error(told, row[3], row[0], row[9], error)
+    # Sequences stay dense, and a cancelled job without a metric says nothing.
+    return _read((*row[:4], Status.CANCELLED, *row[5:8], "{}", *row[9:]), _what_is_left)
+
+
+def _what_is_left(text: str) -> Any:
+    return whole_json(text, "a part of it", {})
+
+
+def _read(row: Any, from_json: Callable[[str], Any]) -> Observation:
     return Observation(
         study=row[0],
         source=row[1],

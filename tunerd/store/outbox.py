@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import outbox
-from tunerd.store.texts import context_id, from_json, to_json
+from tunerd.store.texts import context_id, to_json, whole_json
 
 __all__ = ["OutboxDepth", "OutboxMessage", "OutboxReads", "OutboxWrites"]
 
@@ -191,10 +191,18 @@ def _message(row: sa.Row[Any]) -> OutboxMessage:
         topic=row.topic,
         key=None if row.key is None else bytes(row.key),
         value=None if row.value is None else bytes(row.value),
-        headers=msgspec.convert(from_json(row.headers), tuple[tuple[str, bytes], ...]),
+        headers=_headers(row),
         study=row.study,
         context_key=row.context_key,
         revision=row.revision,
         created_at=row.created_at,
         id=row.id,
     )
+
+
+def _headers(row: sa.Row[Any]) -> tuple[tuple[str, bytes], ...]:
+    found = whole_json(row.headers, f"headers of message {row.message_id!r}", [])
+    try:
+        return msgspec.convert(found, tuple[tuple[str, bytes], ...])
+    except msgspec.ValidationError:
+        return ()

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tunerd.core.request import Answer, Request
 from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import requests, studies
-from tunerd.store.texts import from_json, text_problem, to_json
+from tunerd.store.texts import from_json, text_problem, to_json, whole_json
 
 __all__ = ["Asked", "RequestReads", "RequestRow", "RequestWrites"]
 
@@ -163,7 +163,7 @@ def _row(row: sa.Row[Any]) -> RequestRow:
             study=row.study,
             source=row.source,
             event_id=row.event_id,
-            context=from_json(row.context),
+            context=whole_json(row.context, f"request {row.event_id!r}", {}),
             requested_at=row.requested_at,
             user=row.username,
             content_hash=row.content_hash,

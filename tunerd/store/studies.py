@@ -123,6 +123,16 @@ class StudyWrites(StudyReads, Writes):
             )
         ).scalar_one()
         if same is not None and same == current:
+            # The content is this one; a text that differs was damaged, or only laid out otherwise.
+            self._connection.execute(
+                sa.update(generations)
+                .where(
+                    generations.c.study == study,
+                    generations.c.generation == current,
+                    generations.c.text != text,
+                )
+                .values(text=text)
+            )
             return Published(current, "current")
         if same is not None and not force:
             return Published(current, "older")

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from tunerd.errors import DamagedError
 from tunerd.store.engine import instant_text
 
 __all__ = [
@@ -59,7 +60,10 @@ class Instant(TypeDecorator[datetime]):
         if value is None:
             return None
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError as error:
+                raise DamagedError(f"a time is damaged: {error}") from error
         assert isinstance(value, datetime)
         return value.astimezone(UTC)
 

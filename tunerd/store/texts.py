@@ -1,14 +1,18 @@
 """What may go into a text column: JSON that comes back as it went in, and text that both take."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-__all__ = ["context_id", "from_json", "text_problem", "to_json", "to_jsons"]
+from tunerd.errors import DamagedError
 
+__all__ = ["context_id", "from_json", "text_problem", "to_json", "to_jsons", "whole_json"]
+
+log = logging.getLogger(__name__)
 
 _LONGEST_ID = 500
 """Characters. PostgreSQL refuses index entries above 2,700 bytes."""
@@ -45,9 +49,25 @@ def to_jsons(values: Sequence[object], what: str) -> list[str]:
     return texts
 
 
-def from_json(text: str) -> Any:
-    """What :func:`to_json` was given; tuples come back as lists."""
-    return msgspec.json.decode(text)
+def from_json(text: str, what: str = "a row") -> Any:
+    """What :func:`to_json` was given; tuples come back as lists.
+
+    Raises:
+        DamagedError: it is no JSON any more; it names ``what``.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, TypeError, RecursionError) as error:  # also half of a surrogate pair
+        raise DamagedError(f"{what} is damaged: {error}") from error
+
+
+def whole_json(text: str, what: str, instead: Any) -> Any:
+    """:func:`from_json`, or where that is damaged ``instead`` of it, with a line in the log."""
+    try:
+        return from_json(text, what)
+    except DamagedError as error:
+        log.error("%s; %r is taken instead", error, instead)
+        return instead
 
 
 def text_problem(texts: Iterable[str]) -> str | None:
