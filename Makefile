@@ -13,9 +13,9 @@ READY := $(VENV)/.ready
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## make .venv with everything in it (a minute or two, then nothing)
+setup: $(READY) ## make .venv with everything in it (once: one to three minutes, torch is most of it)
 
-demo: $(READY) ## tune a simulated cluster: see it work in two minutes
+demo: $(READY) ## tune a simulated cluster: see it work in two minutes (after setup)
 	$(BIN)/tunerd demo
 
 test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
@@ -45,8 +45,11 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || \
 		$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@echo "setting up $(VENV), once: one to three minutes, most of it for torch" >&2
+	@date +%s >$(VENV)/.began
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test]'
 	@$(BIN)/python -c 'from tunerd.core.learners.trees import lightgbm; lightgbm()' || { \
 		echo "LightGBM needs the OpenMP runtime; on Debian: apt-get install libgomp1" >&2; exit 1; }
+	@echo "set up in $$(($$(date +%s) - $$(cat $(VENV)/.began))) s; from now on it takes none" >&2
 	@touch $(READY)

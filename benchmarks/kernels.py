@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from tunerd.cli.progress import progress_bar
+from tunerd.cli.progress import progress, track
 
 __all__ = ["main"]
 
@@ -74,10 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     widths, ran = vectors_here(), 0
     options.folder.mkdir(parents=True, exist_ok=True)
     path = options.folder / f"{NAME}.csv"
-    with path.open("w", newline="") as file, progress_bar() as bar:
+    with path.open("w", newline="") as file, progress() as show:
         rows = csv.DictWriter(file, ["m", "n", "k", *GRID, "status", "gflops"])
         rows.writeheader()
-        for one in bar.track(chosen, description="kernels"):
+        for one in track(chosen, "kernels", len(chosen), show):
             kernel = built(compiler, one) if one["vector_bits"] in widths else None
             rows.writerows(measured(kernel, one))
             file.flush()

@@ -18,7 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tunerd.client
-from tunerd.client import MOST_WANTED, Choice, JobReporter, Recommendations, context_key
+from tunerd.client import (
+    MOST_WANTED,
+    Choice,
+    JobReporter,
+    Recommendations,
+    Requests,
+    context_key,
+)
 from tunerd.core.decisions import survey
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.recommendation import (
@@ -608,6 +615,61 @@ def test_one_file_copied_elsewhere_needs_only_the_standard_library(tmp_path: Pat
         check=True,
     )
     assert out.stdout == "{'tp': 1}\n"
+
+
+class TestNobodyHere:
+    """A folder or a topic that no daemon has made."""
+
+    def test_following_says_so_once_and_waits(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stream = tmp_path / "tunerd-data" / "stream"
+        recommendations = Recommendations.follow_jsonl(stream)
+        assert recommendations.catch_up()
+        assert recommendations.poll() == 0
+        (said,) = caplog.messages
+        assert f"{stream} does not exist, so no tunerd daemon has been here" in said
+        assert "`tunerd run` makes it" in said
+        stream.mkdir(parents=True)
+        (stream / "tunerd.recommendations.jsonl").write_text("{}\n")
+        assert recommendations.poll() == 1
+
+    def test_an_event_is_not_sent_into_nowhere(self, tmp_path: Path) -> None:
+        reporter = JobReporter.jsonl(tmp_path / "tunerd-data" / "stream")
+        with pytest.raises(FileNotFoundError, match=r"not sent: .*no tunerd daemon has been here"):
+            reporter.report(study="s", job_id="1", status="failed", context={}, config={})
+        assert not (tmp_path / "tunerd-data").exists()
+
+    def test_a_topic_that_nobody_reads_yet_keeps_the_event(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reporter = JobReporter.jsonl(tmp_path, "tunerd.job")
+        for job in "12":
+            reporter.report(study="s", job_id=job, status="failed", context={}, config={})
+        (said,) = caplog.messages
+        assert "tunerd.job.jsonl does not exist, so no tunerd daemon" in said
+        assert len((tmp_path / "tunerd.job.jsonl").read_text().splitlines()) == 2
+
+    def test_a_topic_of_kafka_is_not_created_by_who_follows(
+        self, kafka_bootstrap: str, unique: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        from kafka import KafkaAdminClient
+
+        recommendations = Recommendations.follow_kafka(kafka_bootstrap, unique)
+        assert recommendations.catch_up(timeout_s=5)
+        assert [m for m in caplog.messages if f"topic {unique} does not exist" in m]
+        admin = KafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+        assert unique not in admin.list_topics()
+        admin.create_topics({unique: {"num_partitions": 1}})
+        admin.close()
+        sender = Requests.kafka(kafka_bootstrap, unique)
+        sender.ask(study="s", context={})
+        sender.close()
+        deadline = time.monotonic() + 30
+        while not recommendations.skipped and time.monotonic() < deadline:
+            recommendations.poll(timeout_s=0.2)
+        assert recommendations.skipped == 1  # a request is no recommendation, but it was read
+        recommendations.close()
 
 
 class TestKafka:

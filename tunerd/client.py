@@ -10,6 +10,7 @@ kafka-python only where it talks to Kafka. See ``docs/events.md`` for examples.
 
 import hashlib
 import json
+import logging
 import math
 import os
 import re
@@ -25,10 +26,16 @@ from urllib.parse import quote
 
 __all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key"]
 
+log = logging.getLogger("tunerd.client")
+"""Warns, once, where nothing of a daemon is found. A warning nobody listens to is on standard
+error."""
+
 RECOMMENDATION_SCHEMA = "tunerd.recommendation/1"
 JOB_SCHEMA = "tunerd.job/1"
 REQUEST_SCHEMA = "tunerd.request/1"
 LOOK_EVERY_S = 0.02
+LOOK_FOR_TOPIC_S = 1.0
+"""How often a topic is looked for that does not exist."""
 STATUSES = (
     "succeeded",
     "out_of_memory",
@@ -84,7 +91,8 @@ class Recommendations:
     def follow_jsonl(
         cls, folder: str | Path, topic: str = "tunerd.recommendations"
     ) -> "Recommendations":
-        """Follow a topic of tunerd's JSON-lines folder. The file need not exist yet."""
+        """Follow a topic of tunerd's JSON-lines folder. The file need not exist yet: that no
+        daemon has been there is logged once, as a warning."""
         return cls(_JsonLines(Path(folder) / f"{topic}.jsonl"))
 
     @classmethod
@@ -93,7 +101,8 @@ class Recommendations:
     ) -> "Recommendations":
         """Follow a Kafka topic; `options` go to kafka-python's consumer (security and the like).
 
-        Raises kafka.errors.KafkaError when no broker answers.
+        The topic need not exist yet: that is logged once, as a warning, and following begins when a
+        daemon has made it. Raises kafka.errors.KafkaError when no broker answers.
         """
         return cls(_Kafka(bootstrap, topic, options))
 
@@ -357,11 +366,15 @@ class _JsonLines:
         self._offset = 0
         self._last = b""
         """The line before the offset: a file that took another's place may have its inode too."""
+        self._warned = False
 
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:  # noqa: ARG002
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
+            if not self._warned:
+                self._warned = True
+                log.warning("there is nothing to follow: %s", _nobody_here(self._path))
             return
         with file:
             status = os.fstat(file.fileno())
@@ -412,9 +425,28 @@ class _Kafka:
         )
         # Without this, a subscription may see no partitions for minutes.
         self._consumer.bootstrap(timeout_ms=30_000)
-        self._consumer.subscribe([topic])
+        self._topic, self._subscribed, self._looked_at = topic, False, float("-inf")
+        if not self._subscribe():
+            log.warning(
+                "there is nothing to follow: topic %s does not exist, so no tunerd daemon has been "
+                "here; it is followed once `tunerd run` has made it",
+                topic,
+            )
+
+    def _subscribe(self) -> bool:
+        """Subscribe to the topic if it exists: asking for one that does not makes some brokers
+        create it, with their defaults."""
+        if not self._subscribed and time.monotonic() - self._looked_at > LOOK_FOR_TOPIC_S:
+            self._looked_at = time.monotonic()
+            if self._topic in self._consumer.topics():
+                self._consumer.subscribe([self._topic])
+                self._subscribed = True
+        return self._subscribed
 
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:
+        if not self._subscribe():
+            time.sleep(min(timeout_s, LOOK_FOR_TOPIC_S))
+            return
         batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=10_000)
         for records in batches.values():
             for record in records:
@@ -422,6 +454,8 @@ class _Kafka:
                 yield key, _decoded(record.value)
 
     def current(self) -> bool:
+        if not self._subscribed:
+            return True  # a topic that does not exist holds nothing
         partitions = self._consumer.assignment()
         if not partitions:
             return False
@@ -603,10 +637,22 @@ def _refuse(value: Any) -> Any:
     raise ValueError(f"cannot send {value!r}: it is a {type(value).__name__}")
 
 
+def _nobody_here(path: Path) -> str:
+    missing = path if path.parent.is_dir() else path.parent
+    return (
+        f"{missing} does not exist, so no tunerd daemon has been here. `tunerd run` makes it; "
+        "`stream.folder` in the daemon's settings says where."
+    )
+
+
 def _append(path: Path, event: bytes) -> None:
     """Append one line in one write, so that several senders never mix their lines."""
     import fcntl
 
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the event was not sent: {_nobody_here(path)}")
+    if not path.exists():
+        log.warning("the event waits in a new file: %s", _nobody_here(path))
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         # Half of another client's write would look like the torn line of one that died.

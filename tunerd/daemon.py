@@ -430,7 +430,8 @@ def publish_studies(
         told = {"study": study.name, "mode": study.mode, "generation": published.generation}
         if published.outcome == "older":
             log.warning(
-                "study file is older than the store's and not used; SIGHUP forces it", **told
+                "study file is older than the store's and not used; `tunerd reload` forces it",
+                **told,
             )
         else:
             log.info("study", outcome=published.outcome, **told)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,10 +30,11 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import DemoError
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for
-from tunerd.simulation.sweep import random_search
+from tunerd.simulation.sweep import HAND_SWEEP_JOBS, Searched, random_search
 
-__all__ = ["Demo", "Progress", "Result", "plot"]
+__all__ = ["Demo", "Progress", "Result", "in_one_sentence", "plot"]
 
+LATELY = 50
 READY_S = 30.0
 SETTLE_S = 20.0
 """Longest wait for the last events to be learned and told."""
@@ -45,6 +47,9 @@ class Progress:
     jobs: int
     done: int = 0
     failed: int = 0
+    """Jobs that did not run: out of memory, or a guard was broken."""
+    failed_lately: int = 0
+    """Of the last :data:`LATELY`."""
     baseline: float = float("nan")
     best: float = float("nan")
     """Noise-free objective of the incumbent, of the baseline while there is none."""
@@ -54,6 +59,8 @@ class Progress:
     """Jobs that ran a recommended candidate or the incumbent."""
     curve: list[float] = field(default_factory=list)
     gain: Callable[[float], float] = lambda _: float("nan")
+
+    failures: deque[bool] = field(default_factory=lambda: deque(maxlen=LATELY))
 
     @property
     def gained(self) -> float:
@@ -78,6 +85,14 @@ class Result:
     gain_over_baseline: float
     gain_over_random: float
     kendall_tau: float | None
+    failed: int
+    """Jobs that did not run while tunerd was followed."""
+    failed_lately: int
+    """Of the last :data:`LATELY`."""
+    random_failed: int
+    """Of as many jobs of random search."""
+    n_gpus: int
+    """That each job runs on."""
     config: Mapping[str, Value]
     tunerd_curve: FloatArray
     random_curve: FloatArray
@@ -136,7 +151,7 @@ class Demo:
             finally:
                 recommendations.close()
         random = random_search(self.simulator, self.context, self.jobs, self.seed)
-        result = self._result(progress, config, random.expected, random.curve, started)
+        result = self._result(progress, config, random, started)
         (self.folder / "result.json").write_text(json.dumps(result.dump(), indent=2) + "\n")
         return result
 
@@ -177,7 +192,7 @@ class Demo:
             *("--seed", str(self.seed)),
             *("--rate", str(self.rate)),
             *("--context", context),
-            "--progress-json",
+            "--json",
         ]
 
     @property
@@ -261,7 +276,9 @@ class Demo:
         self, progress: Progress, job: Mapping[str, Any], recommendations: Recommendations
     ) -> None:
         progress.done += 1
-        progress.failed += job["expected"] is None
+        progress.failures.append(job["expected"] is None)
+        progress.failed += progress.failures[-1]
+        progress.failed_lately = sum(progress.failures)
         progress.following += job["candidate_id"] is not None or job["kind"] == "incumbent"
         recommendations.poll()
         config = self._incumbent(recommendations)
@@ -309,8 +326,7 @@ class Demo:
         self,
         progress: Progress,
         config: Mapping[str, Value] | None,
-        random: float,
-        random_curve: FloatArray,
+        random: Searched,
         started: float,
     ) -> Result:
         return Result(
@@ -323,14 +339,38 @@ class Demo:
             seconds=round(time.monotonic() - started, 1),
             baseline=progress.baseline,
             tunerd=progress.best,
-            random=random,
+            random=random.expected,
             gain_over_baseline=self._gain_over(progress.baseline)(progress.best),
-            gain_over_random=self._gain_over(random)(progress.best),
+            gain_over_random=self._gain_over(random.expected)(progress.best),
             kendall_tau=progress.tau,
+            failed=progress.failed,
+            failed_lately=progress.failed_lately,
+            random_failed=random.failed,
+            n_gpus=int(self.context["n_gpus"] or 0),  # shipped contexts have it
             config=config or self.study.baseline(self.context) or {},
             tunerd_curve=np.array(progress.curve),
-            random_curve=random_curve,
+            random_curve=random.curve,
         )
+
+
+def in_one_sentence(result: Result) -> str:
+    """What was won, against what, and at which cost, for who reads nothing else."""
+    jobs, gain = result.jobs, result.gain_over_baseline
+    people = f"what a person found in a sweep of {HAND_SWEEP_JOBS} jobs"
+    if not gain > 0:
+        return (
+            f"In {jobs} jobs tunerd found nothing that beats {people}; {result.failed} of the jobs "
+            "did not run while it looked."
+        )
+    more = round(gain * result.n_gpus)
+    worth = f", worth {more} more of {result.n_gpus} GPUs," if more else ""
+    return (
+        f"In {jobs} jobs, and without a sweep, tunerd found a configuration that is {gain:.1%} "
+        f"better than {people}{worth} and {abs(result.gain_over_random):.1%} "
+        f"{'better' if result.gain_over_random >= 0 else 'worse'} than random search over as many "
+        f"jobs; it cost {result.failed} jobs that did not run while it tried new values, where "
+        f"random search lost {result.random_failed}."
+    )
 
 
 def plot(result: Result, file: Path) -> None:

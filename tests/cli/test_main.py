@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -78,6 +79,134 @@ def test_wrong_use_is_misconfigured(tunerd: Tunerd, arguments: list[str]) -> Non
     said = tunerd(*arguments)
     assert said.code == 2
     assert "Usage: tunerd" in said.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("statsu", "did you mean 'status'?"),
+        ("reprot llm", "did you mean 'report'?"),
+        ("run --stage ingest", "Did you mean '--stages'?"),
+        ("report lmm", "it knows: llm; did you mean 'llm'?"),
+        ("status lmm", "it knows: llm; did you mean 'llm'?"),
+        ("explain lmm", "did you mean 'llm'?"),
+        ("derive --study lmm", "did you mean 'llm'?"),
+        ("approve --study lmm", "did you mean 'llm'?"),
+        ("backtest lmm", "did you mean 'llm'?"),
+        ("simulate lmm", "did you mean 'llm'?"),
+        ("import lmm jobs.csv", "did you mean 'llm'?"),
+        ("cluster ads-fspd", "did you mean 'ads-fsdp'?"),
+        ("pause llm --context n_gpu=8", "did you mean n_gpus?"),
+    ],
+)
+def test_what_is_mistyped_gets_the_nearest(
+    tunerd: Tunerd,
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    meant: str,
+) -> None:
+    monkeypatch.chdir(installation.folder)
+    said = tunerd(*typed.split())
+    assert said.code == 2
+    assert meant in said.err
+
+
+@pytest.mark.parametrize("made", [[], ["tunerd.toml"], ["studies/"]])
+def test_an_empty_folder_is_told_what_to_do_first_and_left_empty(
+    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in made:
+        Path(name).mkdir() if name.endswith("/") else Path(name).write_text("")
+    said = tunerd("run")
+    assert said.code == 2
+    assert "tunerd init" in said.err
+    assert "tunerd demo" in said.err
+    for command in ("status", "report x", "check", "reload", "pause x", "import x y.csv"):
+        tunerd(*command.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name.strip("/") for name in made]
+
+
+NO_JSON = {
+    "run": "never ends by itself; log.format = json has its log in lines of JSON",
+    "schema": "prints nothing but JSON",
+}
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in NO_JSON])
+def test_every_command_has_the_same_json(tunerd: Tunerd, command: str) -> None:
+    assert re.search(r"--json +Print (the result as|one) JSON", tunerd(command, "--help").out)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "check",
+        "status",
+        "status llm",
+        "commands",
+        "approve",
+        "decline",
+        "pause llm",
+        "resume llm",
+        "pin llm --set tp=2",
+        "forbid llm --set tp=2",
+        "lift llm 1",
+        "campaign llm --context gpu=A --context n_gpus=8 --jobs 4 --rounds 1",
+        "models llm",
+        "ledger llm",
+        "report llm",
+        "reload",
+        "recover",
+        "end llm",
+        "init jobs.csv --yes",
+        "import llm jobs.csv --dry-run",
+        "backtest llm jobs.csv --no-importance --repeats 1",
+        "simulate llm jobs.csv --jobs 2 --start 2 --seeds 1 --min-configs 2",
+        "recommend llm --context gpu=A --context n_gpus=8",
+        "cluster ads-fsdp --stream-folder stream --jobs 1",
+    ],
+)
+def test_json_is_all_that_standard_output_has(
+    tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.chdir(installation.folder)
+    rows = [f"A,8,{tp},{pp},{tp * pp + i}" for tp in (1, 2, 4) for pp in (1, 2) for i in range(2)]
+    Path("jobs.csv").write_text("\n".join(["gpu,n_gpus,tp,pp,speed", *rows]))
+    if typed == "lift llm 1":
+        tunerd("pause", "llm")
+    said = tunerd(*typed.split(), "--json")
+    assert said.code in (0, 1), said.err  # 1: there is nothing to say
+    assert isinstance(said.json, dict | list)
+    wrong = tunerd(*typed.split(), "--json", "--nope")
+    assert (wrong.code, wrong.out) == (2, "")
+
+
+def test_shells_complete_commands_options_and_studies(
+    tunerd: Tunerd,
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(installation.folder)
+
+    def completed(line: str) -> list[str]:
+        monkeypatch.setenv("_TUNERD_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        with pytest.raises(SystemExit):
+            tunerd()
+        return [one.partition(",")[2] for one in capsys.readouterr().out.splitlines()]
+
+    assert completed("tunerd rep") == ["report"]
+    assert completed("tunerd report --ht") == ["--html"]
+    assert completed("tunerd report l") == ["llm"]
+    assert completed("tunerd status ") == ["llm"]
+    assert completed("tunerd approve --study ") == ["llm"]
+    assert completed("tunerd explain --settings tunerd.toml l") == ["llm"]
+    (installation.folder / "studies" / "wrong.toml").write_text("name =")
+    assert completed("tunerd report ") == ["llm"]
 
 
 def test_mistakes_are_told_without_a_traceback(tunerd: Tunerd, tmp_path: Path) -> None:

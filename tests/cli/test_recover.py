@@ -23,8 +23,8 @@ def test_what_others_wrote_on_the_topic_is_left_alone(
     file = stream / "tunerd.recommendations.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + "hello\n")
     said = tunerd("recover", "--settings", installation.file)
-    assert (said.code, said.err) == (0, "")
-    assert said.out.count("not a recommendation") == 3
+    assert said.code == 0
+    assert said.err.count("not a recommendation") == 3
     assert said.out.endswith(
         "1 of 1 keys on the topic are newer than the store and were taken up.\n"
     )

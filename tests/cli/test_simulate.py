@@ -1,12 +1,13 @@
 """``tunerd simulate`` end to end, on a table made up for the purpose."""
 
 import csv
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Said
 from tests.evaluation.loops import STUDY, rows
 from tunerd.cli import run
 
@@ -32,12 +33,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def simulated(folder: Path, *options: str) -> dict[str, Any]:
-    out = folder / "out.json"
-    table = [str(folder / "study.toml"), str(folder / "jobs.csv")]
-    assert run(["simulate", *table, "--json", str(out), *options]) == 0
-    told: dict[str, Any] = json.loads(out.read_text())
-    return told
+@pytest.fixture
+def simulated(folder: Path, tunerd: Callable[..., Said]) -> Callable[..., dict[str, Any]]:
+    """Run it on that table, for a program."""
+
+    def simulated(*options: str) -> dict[str, Any]:
+        table = [folder / "study.toml", folder / "jobs.csv"]
+        said = tunerd("simulate", *table, "--json", *options)
+        assert said.code == 0
+        told: dict[str, Any] = said.json
+        return told
+
+    return simulated
 
 
 def timeless(told: dict[str, Any]) -> dict[str, Any]:
@@ -48,10 +55,13 @@ def timeless(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_whole_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_command(
+    folder: Path, tunerd: Callable[..., Said], simulated: Callable[..., dict[str, Any]]
+) -> None:
     options = ["--jobs", "24", "--start", "9", "--seeds", "2", "--batch", "5"]
-    told = simulated(folder, *options, "--plots", str(folder / "plots"))
-    shown = capsys.readouterr()
+    told = simulated(*options)
+    table = [folder / "study.toml", folder / "jobs.csv"]
+    shown = tunerd("simulate", *table, *options, "--plots", folder / "plots")
     assert "toy: 2 contexts, 2 seeds, from nothing" in shown.out
     assert "s per suggestion" in shown.out
     assert "the context has fewer than 40 configurations" in shown.err
@@ -73,33 +83,36 @@ def test_the_whole_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     for name in ("regret.png", "regret_by_context.png"):
         assert (folder / "plots" / name).read_bytes().startswith(b"\x89PNG")
 
-    assert timeless(simulated(folder, *options)) == timeless(told)
 
-
-def test_a_single_loop_has_no_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_loop_has_no_interval_and_it_is_the_same_again(
+    folder: Path, tunerd: Callable[..., Said], simulated: Callable[..., dict[str, Any]]
+) -> None:
     table = folder / "jobs.csv"
     header, *lines = table.read_text().splitlines()
     one = [line for line in lines if line.startswith("8,")]
     table.write_text("\n".join([header, *one]))
-    simulated(folder, "--jobs", "4", "--start", "4", "--seeds", "1")
-    shown = capsys.readouterr().out
+    options = ["--jobs", "4", "--start", "4", "--seeds", "1"]
+    shown = tunerd("simulate", folder / "study.toml", table, *options).out
+    assert timeless(simulated(*options)) == timeless(simulated(*options))
     assert "toy: 1 context, 1 seed, from nothing" in shown
     assert "% to " not in shown
     assert "–" in shown
 
 
-def test_history_of_the_others_is_a_better_start(folder: Path) -> None:
+def test_history_of_the_others_is_a_better_start(
+    simulated: Callable[..., dict[str, Any]],
+) -> None:
     options = ["--jobs", "6", "--start", "0", "--seeds", "1", "--min-configs", "20"]
-    warm = simulated(folder, *options, "--history", "others")
-    cold = simulated(folder, *options)
+    warm = simulated(*options, "--history", "others")
+    cold = simulated(*options)
     assert len(warm["configurations"]) == 3
     assert warm["mean_regret"]["1"] < cold["mean_regret"]["1"]
     assert warm["history"] == "others"
 
 
-def test_another_searcher_and_a_campaign(folder: Path) -> None:
+def test_another_searcher_and_a_campaign(simulated: Callable[..., dict[str, Any]]) -> None:
     options = ["--jobs", "12", "--start", "6", "--seeds", "1"]
-    told = simulated(folder, *options, "--searcher", "random", "--follow", "campaign")
+    told = simulated(*options, "--searcher", "random", "--follow", "campaign")
     assert (told["searcher"], told["follow"]) == ("random", "campaign")
     assert all(len(set(curve["tried"])) == 12 for curve in told["curves"])
 

@@ -264,6 +264,7 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
             "store": url,
             "outbox": {},
             "studies": [],
+            "study_files": {"folder": "studies", "problems": 0, "not_taken_up": []},
             "commands": [],
         },
         Console(file=out, width=80, force_terminal=True, color_system=None),

@@ -23,6 +23,7 @@ from tests.integration.daemons import Daemon, events
 from tests.servers import wait_until
 from tests.servers.kafka import KafkaServer
 from tests.servers.wire import Wire
+from tunerd.cli import run as tunerd
 from tunerd.metrics import definitions as d
 
 STARTS_S = 10.0
@@ -276,6 +277,17 @@ def test_studies_are_read_again_on_sighup_and_a_broken_one_changes_nothing(share
     shared.write_study(TEXT)
     shared.process.send_signal(signal.SIGHUP)
     shared.until(lambda: shared.study().generation == before + 2, "the former one is forced")
+
+
+def test_the_command_reload_is_answered(shared: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    before = shared.study().generation
+    shared.write_study(TEXT.replace("explore_share = 0.5", "explore_share = 0.25"))
+    assert tunerd(["reload", "--settings", str(shared.file)]) == 0
+    said = capsys.readouterr().out
+    assert f"toy: generation {before + 1} (was {before})" in said
+    assert "The daemon has taken it up." in said
+    shared.write_study(TEXT)
+    assert tunerd(["reload", "--settings", str(shared.file)]) == 0
 
 
 def test_a_killed_tuner_process_is_replaced_and_the_parent_goes_on(shared: Daemon) -> None:

@@ -270,7 +270,7 @@ def test_a_context_without_a_baseline_is_refused(ads: Study, stream: Stream) -> 
 def test_the_command_line_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "stream")
     options = ["--stream-folder", folder, "--jobs", "6", "--policy", "random", "--seed", "4"]
-    assert run_tunerd(["cluster", "ads-fsdp", *options, "--progress-json"]) == 0
+    assert run_tunerd(["cluster", "ads-fsdp", *options, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(line["job"] for line in lines) == list(range(6))
     for line in lines:
@@ -328,7 +328,7 @@ def test_on_a_real_kafka(
     given = ",".join(f"{name}={value}" for name, value in CONTEXT.items())
     topics = ["--jobs-topic", jobs, "--recommendations-topic", advice]
     options = ["--bootstrap", kafka_bootstrap, *topics, "--jobs", "5", "--context", given]
-    assert run_tunerd(["cluster", "ads-fsdp", *options, "--progress-json"]) == 0
+    assert run_tunerd(["cluster", "ads-fsdp", *options, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["candidate_id"] for line in lines] == [everyone.candidate_id] * 5
 

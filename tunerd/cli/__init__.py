@@ -28,6 +28,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 COMMANDS = {
     "init": ("init", "Draft a study from a table of old jobs."),
     "run": ("run", "Run the daemon until it is told to stop."),
+    "reload": ("reload", "Take up study files that were changed."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
@@ -70,6 +71,16 @@ class _Commands(click.Group):
         attribute = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
         command: click.Command = getattr(module, attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from tunerd.core.expressions import suggestion
+
+            hint = suggestion(args[0], COMMANDS)
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -3,14 +3,20 @@ proposes."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tunerd.cli.giving import giving
-from tunerd.cli.options import settings_option, why_option
+from tunerd.cli.options import (
+    json_option,
+    settings_option,
+    study_names,
+    tell_json,
+    why_option,
+)
 
 if TYPE_CHECKING:
     from tunerd.store import Store
@@ -32,7 +38,9 @@ class Proposal:
 def _which(command: F) -> F:
     """The arguments that both commands have."""
     for option in (
-        click.option("--study", metavar="STUDY", help="Only of this study."),
+        click.option(
+            "--study", metavar="STUDY", shell_complete=study_names, help="Only of this study."
+        ),
         click.option("--all", "everything", is_flag=True, help="Everything that waits."),
         click.argument("recommendation_id", required=False),
     ):
@@ -44,25 +52,37 @@ def _which(command: F) -> F:
 @settings_option
 @_which
 @why_option
+@json_option
 def approve(
-    file: Path | None, recommendation_id: str | None, everything: bool, study: str | None, why: str
+    file: Path | None,
+    recommendation_id: str | None,
+    everything: bool,
+    study: str | None,
+    why: str,
+    as_json: bool,
 ) -> int:
     """Publish one recommendation that waits, or --all of them; without either, list them."""
-    return _answer("approve", file, recommendation_id, everything, study, why)
+    return _answer("approve", file, recommendation_id, everything, study, why, as_json=as_json)
 
 
 @click.command()
 @settings_option
 @_which
 @why_option
+@json_option
 def decline(
-    file: Path | None, recommendation_id: str | None, everything: bool, study: str | None, why: str
+    file: Path | None,
+    recommendation_id: str | None,
+    everything: bool,
+    study: str | None,
+    why: str,
+    as_json: bool,
 ) -> int:
     """Turn down one recommendation that waits, or --all of them; without either, list them.
 
     The same advice is not proposed again; `tunerd forbid` keeps a configuration out for good.
     """
-    return _answer("decline", file, recommendation_id, everything, study, why)
+    return _answer("decline", file, recommendation_id, everything, study, why, as_json=as_json)
 
 
 def _answer(
@@ -72,15 +92,20 @@ def _answer(
     everything: bool,
     study: str | None,
     why: str,
+    *,
+    as_json: bool,
 ) -> int:
     if recommendation_id is not None and everything:
         raise click.UsageError("name one recommendation, or say --all, not both")
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         if study is not None:
             giver.study(study)
         proposals = waiting(giver.store, study)
         if recommendation_id is None and not everything:
-            _list(proposals)
+            if as_json:
+                tell_json({"waiting": [asdict(one) for one in proposals]})
+            else:
+                _list(proposals)
             return 0
         giver.give(
             (

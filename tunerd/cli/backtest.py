@@ -3,18 +3,21 @@
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tunerd import __version__
-from tunerd.cli.options import settings_option
-from tunerd.cli.progress import progress_bar
+from tunerd.cli.options import (
+    json_option,
+    settings_option,
+    study_argument,
+)
+from tunerd.cli.progress import Show, progress, track
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from tunerd.cli.old_jobs import OldJobs
     from tunerd.core.observation import Observation
     from tunerd.core.study import Study
@@ -32,7 +35,7 @@ LUCKY = 5
 
 
 @click.command()
-@click.argument("study", metavar="STUDY")
+@study_argument()
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @settings_option
 @click.option(
@@ -67,9 +70,7 @@ LUCKY = 5
     "--mapping", type=click.Path(path_type=Path), metavar="FILE", help="How to read the tables."
 )
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True)
-@click.option(
-    "--json", "out", type=click.Path(path_type=Path), metavar="OUT", help="Write all figures here."
-)
+@json_option
 @click.option(
     "--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw PNG and SVG here."
 )
@@ -91,7 +92,7 @@ def backtest(
     live: bool,
     mapping: Path | None,
     seed: int,
-    out: Path | None,
+    as_json: bool,
     plots: Path | None,
     with_importance: bool,
     processes: int,
@@ -110,16 +111,8 @@ def backtest(
     from tunerd.evaluation.splits import parse_known, parse_split
 
     amounts = parse_known(known) if known else ()
-    with progress_bar() as bar:
-        reading = bar.add_task("reading jobs", total=None)
-        jobs = old_jobs(
-            study,
-            files,
-            mapping,
-            file,
-            lambda done, of: bar.update(reading, completed=done, total=of),
-        )
-        bar.update(reading, visible=False)
+    with progress() as tell:
+        jobs = old_jobs(study, files, mapping, file, partial(tell, "reading jobs"))
         for line in jobs.warnings():
             click.echo(line, err=True)
         own = [forecaster(name) for name in predictors or (jobs.study.predictor.name,)]
@@ -128,22 +121,19 @@ def backtest(
         if live and not any(one.kind == "time" for one in wanted):
             raise click.UsageError("--live follows jobs in their order: it needs --split time")
         asked = _questions(folds, own, [Live(one) for one in own] if live else [], seed)
-        task = bar.add_task("predicting", total=len(asked))
-        answers = []
-        for one in _answers(jobs, asked, processes):
-            answers.append(one)
-            bar.advance(task)
+        answers = list(track(_answers(jobs, asked, processes), "predicting", len(asked), tell))
         truth = Truth.of(jobs.study, jobs.observations)
         judged = list(verdicts(truth, answers, seed))
         found = results(judged, seed)
-        important = _importances(jobs, folds, own, seed, bar) if with_importance else {}
+        important = _importances(jobs, folds, own, seed, tell) if with_importance else {}
     # Files first: a reader of the tables may have seen enough.
-    if out is not None:
-        _write(out, jobs, found, important, seed)
     if plots is not None:
         for path in _draw(plots, jobs.study, truth, judged, found, important):
             click.echo(f"wrote {path}", err=True)
-    show(jobs.study, found, important)
+    if as_json:
+        click.echo(_json(jobs, found, important, seed))
+    else:
+        show(jobs.study, found, important)
 
 
 def _folds(
@@ -207,30 +197,25 @@ def _importances(
     folds: "Sequence[Fold]",
     own: "Sequence[Own]",
     seed: int,
-    bar: "Progress",
+    tell: Show,
 ) -> "dict[str, Sequence[Importance]]":
     """Of each predictor on the last fold of each split: where the most is known."""
     from tunerd.evaluation.importance import importance
 
     last = {fold.split: fold for fold in folds if fold.repeat == 0}
-    task = bar.add_task("shuffling", total=len(last) * len(own))
+    asked = [(split, fold, one) for split, fold in last.items() for one in own]
     found: dict[str, Sequence[Importance]] = {}
-    for split, fold in last.items():
-        for one in own:
-            found[f"{split} {one.name}"] = importance(
-                jobs.study, one, jobs.observations, fold, seed
-            )
-            bar.advance(task)
+    for split, fold, one in track(asked, "shuffling", len(asked), tell):
+        found[f"{split} {one.name}"] = importance(jobs.study, one, jobs.observations, fold, seed)
     return found
 
 
-def _write(
-    out: Path,
+def _json(
     jobs: "OldJobs",
     found: "Sequence[Result]",
     important: "Mapping[str, Sequence[Importance]]",
     seed: int,
-) -> None:
+) -> bytes:
     import msgspec
 
     from tunerd.evaluation.results import Backtest
@@ -246,8 +231,7 @@ def _write(
         results=tuple(found),
         importance={name: tuple(listed) for name, listed in important.items()},
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    return msgspec.json.format(msgspec.json.encode(report))
 
 
 def _draw(

@@ -5,14 +5,20 @@ from pathlib import Path
 import click
 
 from tunerd.cli.giving import giving
-from tunerd.cli.options import FiniteRange, settings_option, why_option
+from tunerd.cli.options import (
+    FiniteRange,
+    json_option,
+    settings_option,
+    study_argument,
+    why_option,
+)
 
 __all__ = ["campaign"]
 
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @click.option(
     "--context",
     multiple=True,
@@ -57,6 +63,7 @@ __all__ = ["campaign"]
 )
 @click.option("--cancel", is_flag=True, help="End the campaign that is under way there instead.")
 @why_option
+@json_option
 def campaign(
     file: Path | None,
     study: str,
@@ -69,6 +76,7 @@ def campaign(
     min_feasible: float,
     cancel: bool,
     why: str,
+    as_json: bool,
 ) -> int:
     """Ask for a campaign in one context of STUDY.
 
@@ -82,7 +90,7 @@ def campaign(
         raise click.UsageError("say how many --jobs, and how many --rounds after them")
     if jobs == 0 and not (rounds and round_size):
         raise click.UsageError("without a random start say how many --rounds of what --round-size")
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         parsed = giver.study(study)
         from tunerd.cli.contexts import parse_context
 
@@ -106,9 +114,10 @@ def campaign(
             "min_feasible": min_feasible,
         }
         giver.give([(study, "campaign", wanted)])
-        if code := giver.follow():
-            return code
         most = (jobs + rounds * size) * repeats
+        code = giver.follow(most_runs=most)
+        if code or as_json:
+            return code
         click.echo(f"At most {most} runs in all under {key}: rounds end where the space does.")
         topic = giver.settings.topics.recommendations
         click.echo(_what_happens(parsed.mode, topic, number, first, repeats))
@@ -121,7 +130,7 @@ def _what_happens(mode: str, topic: str, number: int, jobs: int, repeats: int) -
     if mode == "observe":
         return (
             "The study is in mode observe: nothing will be published. Set its mode to approve or "
-            "publish, and reload the daemon, for schedulers to see the rounds."
+            "publish, and `tunerd reload`, for schedulers to see the rounds."
         )
     if mode == "approve":
         return f"{first} waits for `tunerd approve` and then goes out on {topic}."

@@ -1,6 +1,5 @@
 """``tunerd check``: contracts, before anything runs."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import json_option, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    read_settings,
+    settings_option,
+    tell_json,
+)
 from tunerd.errors import MisconfiguredError, NothingFeasibleError, Problem
 
 if TYPE_CHECKING:
@@ -78,7 +82,7 @@ def check(
             "problems": [{"where": p.where, "message": p.message} for p in problems],
             "studies": summaries,
         }
-        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        tell_json(report)
     else:
         for problem in problems:
             click.echo(str(problem), err=True)

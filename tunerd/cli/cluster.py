@@ -61,7 +61,7 @@ __all__ = ["cluster"]
     help="Start of the job ids. A second cluster on one stream needs another.",
 )
 @click.option(
-    "--progress-json", is_flag=True, help="Print one JSON line per finished job, for programs."
+    "--json", "as_json", is_flag=True, help="Print one JSON line per finished job, for programs."
 )
 def cluster(
     study_name: str,
@@ -76,7 +76,7 @@ def cluster(
     policy: str,
     contexts: tuple[str, ...],
     name: str,
-    progress_json: bool,
+    as_json: bool,
 ) -> None:
     """Run a simulated cluster of STUDY: a study file, or ads-fsdp or llm-pretrain, which ship.
 
@@ -105,13 +105,14 @@ def cluster(
         raise click.UsageError(str(error)) from None
     try:
         for finished in simulated.run(jobs):
-            click.echo(json.dumps(finished.line()) if progress_json else _for_people(finished))
+            click.echo(json.dumps(finished.line()) if as_json else _for_people(finished))
     finally:
         recommendations.close()
         reporter.close()
 
 
 def _read_study(name: str) -> "Study":
+    from tunerd.core.expressions import suggestion
     from tunerd.core.study_file import parse_study
     from tunerd.simulation.shipped import STUDIES, shipped_study
 
@@ -120,8 +121,9 @@ def _read_study(name: str) -> "Study":
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        hint = suggestion(name, STUDIES)
         raise click.UsageError(
-            f"{name}: neither a readable study file ({error}) nor one of {', '.join(STUDIES)}"
+            f"{name}: neither a readable study file ({error}) nor one of {', '.join(STUDIES)}{hint}"
         ) from None
     return parse_study(text, name)
 

@@ -12,20 +12,22 @@ from tunerd.cli.options import (
     open_the_store,
     read_settings,
     settings_option,
+    study_argument,
+    tell_json,
     unknown_study,
 )
 
 if TYPE_CHECKING:
     from tunerd.store import Command
 
-__all__ = ["commands", "words"]
+__all__ = ["commands", "told", "words"]
 
 LATEST = 50
 
 
 @click.command()
 @settings_option
-@click.argument("study", required=False)
+@study_argument(required=False)
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -45,13 +47,13 @@ def commands(file: Path | None, study: str | None, limit: int, as_json: bool) ->
             raise unknown_study(store, study)
         found = store.commands(study, pending=False)[-limit:]
     if as_json:
-        click.echo(json.dumps([_told(one) for one in found], indent=2, default=str))
+        tell_json([told(one) for one in found])
     elif not found:
         click.echo("No commands yet.")
     else:
         from tunerd.cli.status_view import show_commands
 
-        show_commands([_told(one) for one in found])
+        show_commands([told(one) for one in found])
 
 
 def _many(number: int, name: str) -> str:
@@ -84,7 +86,8 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
     return command if not arguments else f"{command} {json.dumps(arguments)}"
 
 
-def _told(command: "Command") -> dict[str, Any]:
+def told(command: "Command") -> dict[str, Any]:
+    """Everything about a command, for a program or a table."""
     return {
         "id": command.id,
         "study": command.study,

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tunerd.cli.options import json_option, tell_json
+from tunerd.cli.progress import left
+
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from tunerd.demo import Demo, Progress, Result
@@ -46,6 +50,7 @@ __all__ = ["demo"]
     type=click.Path(path_type=Path),
     help="New folder for everything that it writes.  [default: tunerd-demo-TIME here]",
 )
+@json_option
 def demo(
     study: str,
     jobs: int,
@@ -54,11 +59,12 @@ def demo(
     stream: str,
     bootstrap: str | None,
     folder: Path | None,
+    as_json: bool,
 ) -> int:
     """Tune a simulated cluster and show what was gained.
 
-    Starts a daemon and a simulated cluster as separate processes over a real stream. Takes a
-    minute or two; everything that it wrote stays in a folder that it names.
+    Starts a daemon and a simulated cluster as separate processes over a real stream. Takes less
+    than two minutes; everything that it wrote stays in a folder that it names.
     """
     if bootstrap is not None and stream != "kafka":
         raise click.UsageError("--bootstrap goes with --stream kafka")
@@ -66,78 +72,110 @@ def demo(
     where = folder or Path(f"tunerd-demo-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     if where.exists():
         raise click.UsageError(f"--folder: {where} exists; name a new one")
+    from rich.console import Console
+
     from tunerd.demo import Demo, plot
     from tunerd.errors import DemoError
 
     broker = (bootstrap or "127.0.0.1:9092") if stream == "kafka" else None
     run = Demo(where.absolute(), study, jobs, seed, rate, broker)
+    # For a program, standard output has the result alone.
+    console = Console(stderr=as_json)
     try:
-        result = _run_and_show(run)
+        result = _run_and_show(run, console)
     except DemoError as error:
         raise click.ClickException(str(error)) from None
     plot(result, result.folder / "demo.png")
-    _tell(result)
+    if as_json:
+        tell_json(result.dump())
+    else:
+        _tell(result, console)
     return 0
 
 
-def _run_and_show(run: "Demo") -> "Result":
-    from rich.console import Console
+COLUMNS = (
+    ("gain", "of the best configuration so far over the baseline, measured without noise"),
+    ("order", "how well predictions put the last jobs in order (Kendall's tau): 1 all, 0 none"),
+    ("followed", "jobs that ran what tunerd advised"),
+    ("failed", "jobs that did not run, out of memory as a rule; most of this space does not run"),
+)
+"""What the demo shows while jobs run."""
+
+
+def _run_and_show(run: "Demo", console: "Console") -> "Result":
     from rich.live import Live
 
-    console = Console()
+    seconds = run.jobs / run.rate
     console.print(
         f"Tuning [bold]{run.study.name}[/bold] on a simulated cluster: {run.jobs} jobs, "
-        f"seed {run.seed}, in {run.folder}"
+        f"{run.rate:g} a second, seed {run.seed}, in {_short(run.folder)}",
+        soft_wrap=True,
     )
+    for name, what in COLUMNS:
+        console.print(f"  [bold]{name:9}[/bold] {what}", highlight=False, soft_wrap=True)
+    took = left(seconds, 0.5).removeprefix(", ").removesuffix(" left")
+    console.print(f"It takes {took}, and some seconds to start and to end.", highlight=False)
     if not console.is_terminal:
-        return run.run(_print_now_and_then)
+        return run.run(lambda progress: _print_now_and_then(progress, run, console))
     with Live(console=console, refresh_per_second=8) as live:
         return run.run(lambda progress: live.update(_table(progress, run)))
 
 
-def _print_now_and_then(progress: "Progress") -> None:
+def _print_now_and_then(progress: "Progress", run: "Demo", console: "Console") -> None:
     if progress.done % 40 == 0 and len(progress.curve) == progress.done:
-        tau = "-" if progress.tau is None else f"{progress.tau:.2f}"
-        click.echo(
+        order = "-" if progress.tau is None else f"{progress.tau:.2f}"
+        rest = _left(progress, run)
+        console.print(
             f"{progress.done:4} of {progress.jobs} jobs   gain {progress.gained:+.1%}   "
-            f"tau {tau}   following {progress.following}   failed {progress.failed}"
+            f"order {order}   followed {progress.following}   failed {progress.failed}{rest}",
+            highlight=False,
+            soft_wrap=True,
         )
+
+
+def _left(progress: "Progress", run: "Demo") -> str:
+    return left(progress.done / run.rate, progress.done / progress.jobs)
 
 
 def _table(progress: "Progress", run: "Demo") -> "Table":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    objective = run.study.objective
+    unit = run.study.objective.unit
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right", min_width=18)
     table.add_column(min_width=44)
     bar = ProgressBar(total=progress.jobs, completed=progress.done, width=36)
     table.add_row("", bar)
-    table.add_row("jobs done", f"{progress.done} of {progress.jobs}, {progress.failed} did not run")
-    table.add_row("following advice", f"{progress.following}")
-    table.add_row("baseline", f"{progress.baseline:,.6g} {objective.unit}")
-    table.add_row("best so far", f"{progress.best:,.6g} {objective.unit}")
+    table.add_row("jobs done", f"{progress.done} of {progress.jobs}{_left(progress, run)}")
+    table.add_row("baseline", f"{progress.baseline:,.6g} {unit}")
+    table.add_row("best so far", f"{progress.best:,.6g} {unit}")
     table.add_row("gain", f"[bold green]{progress.gained:+.1%}[/bold green]")
-    tau = "not yet" if progress.tau is None else f"{progress.tau:.2f}"
-    table.add_row("rank correlation", f"{tau} (Kendall's tau of the last predictions)")
+    table.add_row("order", "not yet" if progress.tau is None else f"{progress.tau:.2f}")
+    table.add_row("followed", f"{progress.following}")
+    lately = f"{progress.failed_lately} of the last {len(progress.failures)}"
+    table.add_row("failed", f"{progress.failed}, {lately}")
     return table
 
 
-def _tell(result: "Result") -> None:
-    from rich.console import Console
+def _tell(result: "Result", console: "Console") -> None:
     from rich.table import Table
 
-    console = Console()
+    from tunerd.demo import LATELY, in_one_sentence
+
     table = Table(title=f"After {result.jobs} jobs ({result.seconds:.0f} s), without noise")
     table.add_column("")
     table.add_column(f"{result.metric} ({result.unit})", justify="right")
     table.add_column("tunerd against it", justify="right")
-    table.add_row(
-        "baseline (hand sweep)", f"{result.baseline:,.6g}", f"{result.gain_over_baseline:+.1%}"
-    )
-    table.add_row("random search", f"{result.random:,.6g}", f"{result.gain_over_random:+.1%}")
-    table.add_row("[bold]tunerd[/bold]", f"[bold]{result.tunerd:,.6g}[/bold]", "")
+    table.add_column("failed", justify="right")
+    lately = f"{result.failed}, {result.failed_lately} of the last {min(LATELY, result.jobs)}"
+    for name, value, gain, failed in (
+        ("hand sweep", result.baseline, result.gain_over_baseline, ""),
+        ("random search", result.random, result.gain_over_random, f"{result.random_failed}"),
+        ("tunerd", result.tunerd, None, lately),
+    ):
+        against = "" if gain is None else f"{gain:+.1%}"
+        table.add_row(name, f"{value:,.6g}", against, failed, style="" if against else "bold")
     console.print(table)
     folder = _short(result.folder)
     topic = folder / "stream" / "tunerd.recommendations.jsonl"
@@ -147,10 +185,10 @@ def _tell(result: "Result") -> None:
         ("what was recommended, and why", topic if (topic).exists() else folder / "daemon.log"),
         ("what the daemon did", folder / "daemon.log"),
         ("the study", folder / "studies" / f"{result.study}.toml"),
+        ("the same for a person", f"tunerd status --settings {folder / 'tunerd.toml'}"),
     ):
         console.print(f"  {what:30} {where}", highlight=False, soft_wrap=True)
-    command = f"tunerd status --settings {folder / 'tunerd.toml'}"
-    console.print(f"  {'the same for a person':30} {command}", highlight=False, soft_wrap=True)
+    console.print(f"\n{in_one_sentence(result)}", highlight=False)
 
 
 def _short(path: Path) -> Path:

@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
-from tunerd.cli.progress import progress_bar
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    study_names,
+    tell_json,
+    unknown_study,
+)
+from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
     from tunerd.stages.deriving import Derived, How
@@ -22,7 +30,12 @@ MOST_LISTED = 10
 @click.command()
 @click.argument("recommendation_id", required=False)
 @settings_option
-@click.option("--study", metavar="STUDY", help="Instead of an id: what this study said last.")
+@click.option(
+    "--study",
+    metavar="STUDY",
+    shell_complete=study_names,
+    help="Instead of an id: what this study said last.",
+)
 @click.option(
     "--model",
     "how",
@@ -52,18 +65,11 @@ def derive(
         kept = store.derivation(wanted)
         if kept is None:
             raise click.UsageError(_unknown(store, wanted))
-        with progress_bar() as bar:
-            task = bar.add_task("", total=None)
-
-            def tell(what: str, done: int, of: int) -> None:
-                bar.update(task, description=what, completed=done, total=of)
-
+        with progress() as tell:
             derived = derive_again(store, kept, how, tell)
         stands = _stands(store, kept)
     if as_json:
-        import json
-
-        click.echo(json.dumps(_report(derived, stands), indent=2, ensure_ascii=False))
+        tell_json(_report(derived, stands))
     else:
         from tunerd.cli.derive_view import show
 
@@ -74,9 +80,10 @@ def derive(
 def _latest(store: "Store", study: str) -> str:
     """The id of what a study said last."""
     found = store.derivable(study, limit=1)
+    if not found and store.study(study) is None:
+        raise unknown_study(store, study)
     if not found:
-        known = ", ".join(row.name for row in store.studies()) or "none"
-        raise click.UsageError(f"study {study} has said nothing yet; the store knows: {known}")
+        raise click.UsageError(f"study {study} has said nothing yet")
     return found[0][1]
 
 

@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
-from tunerd.cli.progress import progress_bar
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    study_argument,
+)
+from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
     from tunerd.cli.explanation import Explanation, Told
@@ -20,7 +26,7 @@ MOST_JOBS = 1_000
 
 
 @click.command()
-@click.argument("study")
+@study_argument()
 @settings_option
 @click.option(
     "--recommendation", "wanted", metavar="ID", help="Explain this recommendation, or proposal."
@@ -85,11 +91,10 @@ def explain(
                 f"--method: SHAP values are for boosted_trees, this study has {predictor}: say "
                 "permutation, or leave it out"
             )
-        with progress_bar() as bar:
-            task = bar.add_task("asking the model", total=None)
+        with progress() as show:
 
             def tell(done: int, of: int) -> None:
-                bar.update(task, completed=done, total=of)
+                show("asking the model", done, of)
 
             made = (
                 explain_study(store, learned, jobs, method, tell)

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import next_step, open_the_store, read_settings, stored_study, who
+from tunerd.cli.options import (
+    next_step,
+    open_the_store,
+    read_settings,
+    stored_study,
+    tell_json,
+    who,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +42,7 @@ class Giver:
     settings: "Settings"
     store: "Store"
     why: str
+    as_json: bool = False
     given: dict[int, str] = field(default_factory=dict)
     """Study by number of the command."""
 
@@ -58,10 +66,13 @@ class Giver:
                 self.given[number] = study
                 lines.append(f"Command {number}: {study}: {words(number, command, arguments)}.")
         for line in lines:  # not before they are kept
-            click.echo(line)
+            self._say(line)
 
-    def follow(self) -> int:
-        """Say what came of the commands, or when they are carried out. Returns the exit code."""
+    def follow(self, **more: Any) -> int:
+        """Say what came of the commands, or when they are carried out. Returns the exit code.
+
+        ``more`` is what a program is told beside the commands.
+        """
         waiting, code = dict(self.given), 0
         deadline = monotonic() + (PATIENCE_S if self._is_running() else 0.0)
         while waiting and monotonic() < deadline:
@@ -71,12 +82,22 @@ class Giver:
                     del waiting[number]
                     refused = command.result.startswith("refused")
                     code = REFUSED if refused else code
-                    click.echo(f"Command {number}: {command.result}.", err=refused)
+                    self._say(f"Command {number}: {command.result}.", err=refused)
             if waiting:
                 sleep(0.1)
         for study in dict.fromkeys(waiting.values()):
-            click.echo(next_step(self.settings, study))
+            self._say(next_step(self.settings, study))
+        if self.as_json:
+            from tunerd.cli.commands import told
+
+            given = [one for number in self.given if (one := self.store.command(number))]
+            tell_json({"commands": [told(one) for one in given], **more})
         return code
+
+    def _say(self, line: str, *, err: bool = False) -> None:
+        """For a person."""
+        if not self.as_json:
+            click.echo(line, err=err)
 
     def _is_running(self) -> bool:
         from tunerd.cli.daemon_probe import probe
@@ -89,7 +110,7 @@ class Giver:
         Raises:
             click.Abort: they would rather not.
         """
-        if sure or not _on_a_terminal():
+        if sure or self.as_json or not _on_a_terminal():
             return
         running = sum(row.state == "active" for row in self.store.recommendations(study))
         recommendations = f"{running} recommendation{'' if running == 1 else 's'}"
@@ -101,11 +122,11 @@ class Giver:
 
 
 @contextmanager
-def giving(file: Path | None, why: str) -> "Iterator[Giver]":
+def giving(file: Path | None, why: str, *, as_json: bool = False) -> "Iterator[Giver]":
     """A giver, with the store open."""
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
-        yield Giver(settings, store, why)
+        yield Giver(settings, store, why, as_json)
 
 
 def _on_a_terminal() -> bool:

@@ -1,34 +1,37 @@
 """``tunerd import``: old jobs from tables, the way that live ones come."""
 
-import json
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.options import json_option, open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    study_argument,
+    tell_json,
+)
+from tunerd.cli.progress import progress
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
     from tunerd.core.study import Study
-    from tunerd.importing.reading import Show
     from tunerd.importing.run import Import, Outcome
     from tunerd.settings import Settings
 
 __all__ = ["import_"]
 
-PRINT_EVERY_S = 5.0
 NOTHING = 1
 """Exit code when no row could be used."""
 
 
 @click.command("import")
 @settings_option
-@click.argument("study", metavar="STUDY")
+@study_argument()
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
@@ -85,9 +88,17 @@ def import_(
     for note in notes:
         click.echo(f"Note: {note}.", err=True)
     begin = time.monotonic()
-    with _progress(quiet=as_json) as (show, say):
+    with progress() as show:
         run = Import(
-            settings, file, found, mapping, tables, readers, show, say, rejects_path=rejects
+            settings,
+            file,
+            found,
+            mapping,
+            tables,
+            readers,
+            show,
+            lambda text: click.echo(text, err=True),
+            rejects_path=rejects,
         )
         outcome = run.count() if dry_run else _run(run, settings, send_only)
     for note in (f"{table.path}: {line}" for table in tables for line in table.told()):
@@ -95,7 +106,7 @@ def import_(
         click.echo(f"Note: {note}.", err=True)
     told = _told(found, outcome, list(notes), time.monotonic() - begin)
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        tell_json(told)
     else:
         _tell(told, found, dry_run=dry_run)
     tally = outcome.tally
@@ -136,51 +147,6 @@ def _study(settings: "Settings", given: str, *, must_be_known: bool) -> "Study":
         message = f"is another version of {wanted.name!r} than the one in {settings.studies}"
         raise MisconfiguredError([Problem(given, message)])
     return wanted
-
-
-# -- progress ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> "Iterator[tuple[Show, Callable[[str], None]]]":
-    """How to show progress, and how to say something meanwhile: on standard error."""
-    if quiet or not sys.stderr.isatty():
-        yield _Lines(quiet=quiet).show, lambda text: click.echo(text, err=True)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
-
-    columns = (TextColumn("{task.description:10}"), BarColumn(), TaskProgressColumn(), Left())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(phase: str, done: float, total: float) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=1.0)
-            bars.update(tasks[phase], completed=done / total if total else 1.0)
-
-        yield show, bars.console.print
-
-
-class _Lines:
-    """Progress where there is no terminal: a line now and then."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._said: dict[str, float] = {}
-        self._said_at = time.monotonic()
-
-    def show(self, phase: str, done: float, total: float) -> None:
-        """Tell how far a phase is."""
-        share = done / total if total else 1.0
-        over = share >= 1.0 and self._said.get(phase) != 1.0
-        if self._quiet or not (over or time.monotonic() - self._said_at > PRINT_EVERY_S):
-            return
-        if self._said.get(phase) == share:
-            return
-        self._said[phase], self._said_at = share, time.monotonic()
-        click.echo(f"{phase}: {share:.0%}", err=True)
 
 
 # -- what came of it --------------------------------------------------------------------------

@@ -3,14 +3,19 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from tunerd.cli.options import read_settings
+from tunerd.cli.options import (
+    json_option,
+    read_settings,
+    tell_json,
+)
+from tunerd.cli.progress import progress
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
@@ -21,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["init"]
 
-LARGE = 20 << 20
-"""Bytes of a file above which a bar shows that it is being read."""
 F = TypeVar("F", bound=Callable[..., Any])
 STUDY_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 
@@ -71,6 +74,7 @@ def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[
 )
 @click.option("--yes", is_flag=True, help="Ask nothing, also on a terminal.")
 @click.option("--force", is_flag=True, help="Overwrite the study if there is one.")
+@json_option
 def init(
     file: Path,
     out: Path | None,
@@ -82,6 +86,7 @@ def init(
     reports: str,
     yes: bool,
     force: bool,
+    as_json: bool,
     **columns: str | tuple[str, ...] | None,
 ) -> None:
     """Draft a study from a table of old jobs: CSV, JSON, Parquet, or what another tool exports.
@@ -121,11 +126,16 @@ def init(
     made = draft(guesses, called, file, unit)
     for line in _told(file, guesses, made.names, table.told()):
         click.echo(line, err=True)
+    if as_json and str(target) == "-":
+        raise click.UsageError("--out - and --json both write to standard output: say one")
     if str(target) == "-":
         click.echo(made.text, nl=False)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(made.text, encoding="utf-8")
+    if as_json:
+        tell_json(_for_programs(called, target, guesses))
+        return
     click.echo(f"\nWrote {target}, in mode observe: it publishes nothing. Read it, then:")
     left = len(open_guesses(made.text))
     entries = "1 entry is a guess" if left == 1 else f"{left} entries are guesses"
@@ -140,8 +150,8 @@ def _look_at(file: Path, reading: "Reading") -> "tuple[TableFile, Profile]":
     from tunerd.tables.profile import profile
 
     table = open_table(file, reading)
-    with _bar(file) as tick:
-        return table, profile(table, tick)
+    with progress() as show:
+        return table, profile(table, partial(show, f"reading {file.name}"))
 
 
 _ROLES: "dict[str, Role]" = {"ignore": "ignored"}
@@ -161,6 +171,21 @@ def _roles(columns: "Mapping[str, str | tuple[str, ...] | None]") -> "dict[str, 
     return found
 
 
+def _for_programs(name: str, file: Path, guesses: "Guesses") -> dict[str, Any]:
+    """What the draft says, and what was taken for what."""
+    columns = [
+        {"column": one.column.name, "role": one.role, "sure": one.sure, "unsure": one.unsure}
+        for one in guesses.columns
+    ]
+    return {
+        "study": name,
+        "file": str(file),
+        "objective": guesses.objective.column.name,
+        "goal": guesses.goal,
+        "columns": columns,
+    }
+
+
 def _checked_name(name: str) -> str:
     import re
 
@@ -176,21 +201,6 @@ def _folder() -> Path:
         return read_settings(None).studies
     except MisconfiguredError:
         return Path("studies")
-
-
-@contextmanager
-def _bar(file: Path) -> Iterator[Callable[[int, int], None] | None]:
-    """Show that a large file is being read; nothing where nobody looks."""
-    size = file.stat().st_size
-    if size < LARGE or not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=size, label=f"Reading {file.name}", file=sys.stderr) as bar:
-
-        def tick(done: int, _: int) -> None:
-            bar.update(done - bar.pos)
-
-        yield tick
 
 
 # -- telling ------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """``tunerd ledger``: what following recommendations was worth."""
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,8 @@ from tunerd.cli.options import (
     read_settings,
     settings_option,
     stored_study,
+    study_argument,
+    tell_json,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _MEANS = {
 
 
 @click.command()
-@click.argument("study")
+@study_argument()
 @settings_option
 @click.option(
     "--context", "given", multiple=True, metavar="NAME=VALUE", help="Only contexts that have these."
@@ -90,7 +91,7 @@ def ledger(
     states = {key: states[key] for key in sorted(keys)}
     if as_json:
         told = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
-        click.echo(json.dumps(told, indent=2))
+        tell_json(told)
     else:
         _show(parsed, made, states, begin, len(meant) - len(alike))
 

@@ -1,6 +1,5 @@
 """``tunerd models``: the versions of a study's model, and going back to one."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,8 @@ from tunerd.cli.options import (
     read_settings,
     settings_option,
     stored_study,
+    study_argument,
+    tell_json,
     unknown_study,
     why_option,
 )
@@ -31,7 +32,7 @@ SHORTEST = 6
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @click.option(
     "--back",
     metavar="VERSION",
@@ -64,7 +65,7 @@ def models(
     if back is not None and latest:
         raise click.UsageError("say --back VERSION or --latest, not both")
     if back is not None or latest:
-        return _give(file, study, back, why)
+        return _give(file, study, back, why, as_json=as_json)
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         if store.study(study) is None:
@@ -72,7 +73,7 @@ def models(
         told = _told(store, study)
     told["versions"] = told["versions"][:limit]
     if as_json:
-        click.echo(json.dumps(told, indent=2, default=str, ensure_ascii=False))
+        tell_json(told)
     else:
         from tunerd.cli.models_view import show_models
 
@@ -80,8 +81,8 @@ def models(
     return 0
 
 
-def _give(file: Path | None, study: str, back: str | None, why: str) -> int:
-    with giving(file, why) as giver:
+def _give(file: Path | None, study: str, back: str | None, why: str, *, as_json: bool) -> int:
+    with giving(file, why, as_json=as_json) as giver:
         giver.study(study)
         if back is None:
             giver.give([(study, "latest", {})])

@@ -75,6 +75,7 @@ def old_jobs(
 
 
 def _study(name: str, settings: Path | None) -> "Study":
+    from tunerd.core.expressions import suggestion
     from tunerd.core.study_file import parse_study
     from tunerd.settings import is_there
     from tunerd.settings.studies import load_studies, read_study
@@ -91,7 +92,8 @@ def _study(name: str, settings: Path | None) -> "Study":
         names = sorted({s.name for s in in_folder} | {s.name for s in store.studies()})
     if generation is None:
         there = f"there are {', '.join(names)}" if names else "there is none"
-        raise MisconfiguredError([Problem(name, f"no such study file, and no such study; {there}")])
+        message = f"no such study file, and no such study; {there}{suggestion(name, names)}"
+        raise MisconfiguredError([Problem(name, message)])
     return parse_study(generation.text, name)
 
 

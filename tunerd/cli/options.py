@@ -1,14 +1,17 @@
 """Options that several commands share."""
 
 import getpass
+import json
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
     from tunerd.core.study import Study
@@ -23,11 +26,20 @@ __all__ = [
     "read_settings",
     "settings_option",
     "stored_study",
+    "study_argument",
+    "study_names",
+    "tell_json",
     "unknown_study",
     "who",
     "why_option",
     "yes_option",
 ]
+
+MOST_BYTES = 1 << 20
+"""A larger file is no study, and is not looked into for a name."""
+
+MOST_NAMED = 20
+"""Studies that are named to who mistyped one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,8 +68,70 @@ def settings_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="For programs.")(command)
+    """``--json``: the result as JSON on standard output, and nothing else there.
+
+    What is wrong, notes and progress go to standard error. Without a result, standard output stays
+    empty.
+    """
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
+    )(command)
+
+
+def tell_json(result: Any) -> None:
+    """Print a result as every ``--json`` does: times as RFC 3339, what is not finite as null."""
+    click.echo(json.dumps(_plain(result), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str | int | None) else str(value)
+
+
+def study_argument(*, required: bool = True) -> Callable[[F], F]:
+    """``STUDY``, the name of a study; shells complete it."""
+    metavar = "STUDY" if required else "[STUDY]"
+    return click.argument("study", metavar=metavar, required=required, shell_complete=study_names)
+
+
+def study_names(
+    context: click.Context, _option: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The studies' names for a shell, and files where none begins like that. Whatever is wrong
+    with the settings or a file is for the command to say."""
+    found = [name for name in _names(context.params.get("file")) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+
+
+def _names(file: Path | None) -> list[str]:
+    from tunerd.errors import MisconfiguredError
+
+    try:
+        settings = read_settings(file)
+    except MisconfiguredError:
+        return []
+    names = {name for path in settings.studies.glob("*.toml") if (name := _name_in(path))}
+    return sorted(names)
+
+
+def _name_in(path: Path) -> str | None:
+    """The name in a study's file, without reading all of what the file means."""
+    import tomllib
+
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return None
+        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("name")
+    except (OSError, ValueError, RecursionError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def why_option(command: F) -> F:
@@ -112,8 +186,12 @@ def stored_study(store: "Store", name: str) -> "Study":
 
 def unknown_study(store: "Store", name: str) -> click.UsageError:
     """What to raise when the store has no study of this name."""
-    known = ", ".join(row.name for row in store.studies()) or "none"
-    return click.UsageError(f"the store knows no study {name}; it knows: {known}")
+    from tunerd.core.expressions import suggestion
+
+    known = [row.name for row in store.studies()]
+    some = ", ".join(known[:MOST_NAMED]) + (", …" if len(known) > MOST_NAMED else "")
+    hint = suggestion(name, known)
+    return click.UsageError(f"the store knows no study {name}; it knows: {some or 'none'}{hint}")
 
 
 def next_step(settings: "Settings", study: str) -> str:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tunerd.cli.giving import giving
-from tunerd.cli.options import settings_option, why_option, yes_option
+from tunerd.cli.options import (
+    json_option,
+    settings_option,
+    study_argument,
+    why_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Scalar
@@ -41,17 +47,25 @@ def _set_option(command: F) -> F:
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @_context_option
 @why_option
 @yes_option
-def pause(file: Path | None, study: str, context: tuple[str, ...], why: str, sure: bool) -> int:
+@json_option
+def pause(
+    file: Path | None,
+    study: str,
+    context: tuple[str, ...],
+    why: str,
+    sure: bool,
+    as_json: bool,
+) -> int:
     """Stop recommending for STUDY, or for some of its contexts; it learns on.
 
     What is published is withdrawn, with the reason that you give; `tunerd resume` brings advice
     back at once.
     """
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         values = _context(giver.study(study), context)
         if not values:
             giver.confirm(study, f"`tunerd resume {study}` brings advice back.", sure=sure)
@@ -61,13 +75,14 @@ def pause(file: Path | None, study: str, context: tuple[str, ...], why: str, sur
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @_context_option
 @why_option
-def resume(file: Path | None, study: str, context: tuple[str, ...], why: str) -> int:
+@json_option
+def resume(file: Path | None, study: str, context: tuple[str, ...], why: str, as_json: bool) -> int:
     """Recommend again for STUDY, or for contexts that were paused: lifts every pause of these
     values, and of some of their contexts."""
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         values = _context(giver.study(study), context)
         giver.give([(study, "resume", {"context": values})])
         return giver.follow()
@@ -75,41 +90,54 @@ def resume(file: Path | None, study: str, context: tuple[str, ...], why: str) ->
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @_set_option
 @_context_option
 @why_option
+@json_option
 def pin(
-    file: Path | None, study: str, chosen: tuple[str, ...], context: tuple[str, ...], why: str
+    file: Path | None,
+    study: str,
+    chosen: tuple[str, ...],
+    context: tuple[str, ...],
+    why: str,
+    as_json: bool,
 ) -> int:
     """Recommend for STUDY only configurations with these values."""
-    return _limit("pin", file, study, chosen, context, why)
+    return _limit("pin", file, study, chosen, context, why, as_json=as_json)
 
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @_set_option
 @_context_option
 @why_option
+@json_option
 def forbid(
-    file: Path | None, study: str, chosen: tuple[str, ...], context: tuple[str, ...], why: str
+    file: Path | None,
+    study: str,
+    chosen: tuple[str, ...],
+    context: tuple[str, ...],
+    why: str,
+    as_json: bool,
 ) -> int:
     """Never recommend for STUDY a configuration with all of these values together."""
-    return _limit("forbid", file, study, chosen, context, why)
+    return _limit("forbid", file, study, chosen, context, why, as_json=as_json)
 
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @click.argument("number", type=int)
 @why_option
-def lift(file: Path | None, study: str, number: int, why: str) -> int:
+@json_option
+def lift(file: Path | None, study: str, number: int, why: str, as_json: bool) -> int:
     """Lift a pin, a forbidden configuration or a pause of STUDY, by its number.
 
     `tunerd status STUDY` lists those that stand.
     """
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         giver.study(study)
         saved = giver.store.study_state(study)
         standing = [order["number"] for order in saved.state.get("orders", [])] if saved else []
@@ -128,8 +156,10 @@ def _limit(
     chosen: tuple[str, ...],
     context: tuple[str, ...],
     why: str,
+    *,
+    as_json: bool,
 ) -> int:
-    with giving(file, why) as giver:
+    with giving(file, why, as_json=as_json) as giver:
         parsed = giver.study(study)
         values, config = _context(parsed, context), _config(parsed, chosen)
         giver.give([(study, kind, {"context": values, "config": config})])

@@ -18,8 +18,11 @@ from tunerd.cli.options import (
     read_settings,
     settings_option,
     stored_study,
+    study_argument,
+    tell_json,
     who,
 )
+from tunerd.cli.progress import progress
 from tunerd.core.study.context_key import MISSING
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ NOTHING = 1
 
 @click.command()
 @settings_option
-@click.argument("study")
+@study_argument()
 @click.option(
     "--context",
     multiple=True,
@@ -79,7 +82,7 @@ def recommend(
             told = _compute(settings, store, parsed, values)
         told["notes"] = [*_unlike(store, parsed, values), *told["notes"]]
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        tell_json(told)
     else:
         from tunerd.cli.recommend_view import show_recommendation
 
@@ -112,18 +115,19 @@ def _ask(
     )
     with store.transaction() as tx:
         (number,) = tx.add_requests([request], now).fresh
-    deadline = monotonic() + wait_s
-    while True:
-        row = store.request(number)
-        if row is not None and row.answer is not None:
-            return _answered(store, study, context, row.answer)
-        if monotonic() > deadline:
-            raise TunerdError(
-                f"no answer within {wait_s:g} s; the request stays and will be answered. A daemon "
-                "holds the store, but it may run without the stage tune, be busy starting, or have "
-                f"set {study.name} aside: `tunerd status {study.name}` says more"
-            )
-        sleep(LOOK_EVERY_S)
+    began = monotonic()
+    with progress() as show:
+        while (now_s := monotonic() - began) <= wait_s:
+            row = store.request(number)
+            if row is not None and row.answer is not None:
+                return _answered(store, study, context, row.answer)
+            show("waiting for the daemon, at most", now_s, wait_s)
+            sleep(LOOK_EVERY_S)
+    raise TunerdError(
+        f"no answer within {wait_s:g} s; the request stays and will be answered. A daemon "
+        "holds the store, but it may run without the stage tune, be busy starting, or have "
+        f"set {study.name} aside: `tunerd status {study.name}` says more"
+    )
 
 
 def _answered(

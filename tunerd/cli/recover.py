@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunerd.cli.options import open_the_store, read_settings, settings_option
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    tell_json,
+)
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
@@ -18,7 +24,8 @@ __all__ = ["recover"]
 @click.command()
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Only say what would be changed.")
-def recover(file: Path | None, dry_run: bool) -> None:
+@json_option
+def recover(file: Path | None, dry_run: bool, as_json: bool) -> None:
     """After restoring a backup of the store: take up what was published since.
 
     Readers drop a revision that is lower than one that they have seen. A restored store counts on
@@ -39,16 +46,23 @@ def recover(file: Path | None, dry_run: bool) -> None:
         topic = settings.topics.recommendations
         said = published(stream_of(settings), topic, EVER, _leave_alone)
         for name in sorted({one.study for one in said} - known):
-            click.echo(f"{name}: the store does not know this study; left alone")
+            click.echo(f"{name}: the store does not know this study; left alone", err=True)
         newer = newer_than(store, said)
-        for one in newer:
-            click.echo(f"{one.context_key}: revision {one.revision}, {one.state.value}")
         if not dry_run:
             take_up(store, newer, now)
+    if as_json:
+        told = [
+            {"context_key": o.context_key, "revision": o.revision, "state": o.state.value}
+            for o in newer
+        ]
+        tell_json({"keys": len(said), "newer": told, "taken_up": not dry_run})
+        return
+    for one in newer:
+        click.echo(f"{one.context_key}: revision {one.revision}, {one.state.value}")
     found = f"{len(newer)} of {len(said)} keys on the topic are newer than the store"
     click.echo(f"{found}{', nothing was changed' if dry_run else ' and were taken up'}.")
 
 
 def _leave_alone(record: "Record", error: ValueError) -> None:
     where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
-    click.echo(f"{where}: {error}; left alone")
+    click.echo(f"{where}: {error}; left alone", err=True)

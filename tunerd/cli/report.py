@@ -11,6 +11,7 @@ from tunerd.cli.options import (
     open_the_store,
     read_settings,
     settings_option,
+    study_argument,
 )
 
 __all__ = ["instant", "report"]
@@ -19,7 +20,7 @@ DAYS = 30
 
 
 @click.command()
-@click.argument("study")
+@study_argument()
 @settings_option
 @click.option(
     "--days",

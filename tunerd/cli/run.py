@@ -1,10 +1,16 @@
 """``tunerd run``."""
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tunerd.cli.options import read_settings, settings_option
+from tunerd.errors import MisconfiguredError, Problem
+
+if TYPE_CHECKING:
+    from tunerd.settings import Settings
 
 __all__ = ["run"]
 
@@ -33,9 +39,36 @@ def _stages(_context: click.Context, _option: click.Parameter, value: str) -> tu
 def run(file: Path | None, stages: tuple[str, ...]) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
 
-    SIGHUP reads the studies again. Exit code: 0 stopped, 1 crashed, 2 misconfigured.
+    `tunerd reload`, or SIGHUP, reads the studies again. Exit code: 0 stopped, 1 crashed, 2
+    misconfigured.
     """
     settings = read_settings(file, check_studies=True)
+    _something_to_run(settings, file)
     from tunerd import daemon
 
     return daemon.run(settings, stages, file)
+
+
+FIRST = """\
+A study says what is to be made better and what may be tuned. Nothing was made here. First:
+  tunerd init old-jobs.csv     drafts a study from a table of old jobs, in {studies}
+  tunerd demo                  shows tunerd at work on a simulated cluster, in two minutes
+  tunerd run --settings FILE   runs an installation that is somewhere else"""
+
+
+def _something_to_run(settings: "Settings", file: Path | None) -> None:
+    """Leave a folder alone in which there is nothing to run.
+
+    Raises:
+        MisconfiguredError: with what to do first.
+    """
+    from tunerd.settings import is_there
+
+    folder = settings.studies
+    missing = not is_there(folder)
+    named = file or os.environ.get("TUNERD_SETTINGS") or Path("tunerd.toml").exists()
+    installed = named or is_there(settings.data_dir)
+    if missing or not (installed or any(folder.glob("*.toml"))):
+        what = "there is no such folder" if missing else "has no study (*.toml)"
+        first = FIRST.format(studies=os.path.relpath(folder))
+        raise MisconfiguredError([Problem(str(folder), f"{what}\n{first}")])

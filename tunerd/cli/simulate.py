@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tunerd.cli.old_jobs import old_jobs
-from tunerd.cli.options import settings_option
+from tunerd.cli.options import (
+    json_option,
+    settings_option,
+    study_argument,
+)
+from tunerd.cli.progress import Show, progress, track
 from tunerd.errors import MisconfiguredError, Problem
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("study")
+@study_argument()
 @click.argument("files", type=_file, nargs=-1)
 @click.option("--jobs", type=click.IntRange(1), default=60, show_default=True, help="In each loop.")
 @click.option("--batch", type=click.IntRange(1), default=5, show_default=True, help="Side by side.")
@@ -67,7 +72,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Configurations that a context needs to take part.",
 )
 @click.option("--mapping", type=_file, help="TOML file with what the columns mean, else [mapping].")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="OUT")
+@json_option
 @click.option(
     "--plots", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Regret curves"
 )
@@ -86,7 +91,7 @@ def simulate(
     follow: str,
     min_configs: int,
     mapping: Path | None,
-    json_file: Path | None,
+    as_json: bool,
     plots: Path | None,
     file: Path | None,
 ) -> int:
@@ -123,38 +128,29 @@ def simulate(
         problem = f"no context has {min_configs} configurations; the most is {table.largest}"
         problem += ", and --min-configs says how many it takes"
         raise MisconfiguredError([Problem(old.source, problem)])
-    own, random = (
-        loops(one.name, list(_played(table, one, plan, console)), start)
-        for one in (player, RandomPlayer())
-    )
+    with progress() as tell:
+        own, random = (
+            loops(one.name, list(_played(table, one, plan, tell)), start)
+            for one in (player, RandomPlayer())
+        )
     told = simulation(table, plan, player, own, random, source=old.source, unusable=old.unusable)
-    if json_file is not None:
-        import msgspec
-
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
     if plots is not None:
         _plot(plots, told, own)
-    _show(told, own, Console())
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(told)))
+    else:
+        _show(told, own, Console())
     return 0
 
 
-def _played(
-    table: "Table", player: "Optimizer", plan: "Plan", console: "Console"
-) -> Iterator["Curve"]:
-    """The curves, with a progress bar."""
-    from rich.progress import track
-
+def _played(table: "Table", player: "Optimizer", plan: "Plan", tell: Show) -> Iterator["Curve"]:
+    """The curves, as they are told."""
     from tunerd.evaluation.closed_loop import play_all
 
     total = len(table.contexts) * len(plan.seeds)
-    yield from track(
-        play_all(table, player, plan),
-        description=f"{player.name}",
-        total=total,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    yield from track(play_all(table, player, plan), player.name, total, tell)
 
 
 def _plot(folder: Path, told: "Simulation", own: "Loops") -> None:

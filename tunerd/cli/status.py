@@ -14,6 +14,8 @@ from tunerd.cli.options import (
     open_the_store,
     read_settings,
     settings_option,
+    study_argument,
+    tell_json,
     unknown_study,
 )
 
@@ -32,7 +34,7 @@ MANY_CONTEXTS = 100
 
 @click.command()
 @settings_option
-@click.argument("study", required=False)
+@study_argument(required=False)
 @click.option(
     "--all", "every", is_flag=True, help="With STUDY: all contexts, also where there are many."
 )
@@ -46,7 +48,7 @@ def status(file: Path | None, study: str | None, every: bool, as_json: bool) -> 
     with open_the_store(settings, upgrade=False) as store:
         report = _report(settings, store, study)
     if as_json:
-        click.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+        tell_json(report)
     else:
         from tunerd.cli.status_view import show
 
@@ -55,12 +57,14 @@ def status(file: Path | None, study: str | None, every: bool, as_json: bool) -> 
 
 def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str, Any]:
     from tunerd.cli.daemon_probe import probe
+    from tunerd.cli.study_files import study_files
 
     overviews = store.overview()
     if study is not None:
         overviews = [overview for overview in overviews if overview.study.name == study]
         if not overviews:
             raise unknown_study(store, study)
+    files = study_files(settings.studies)
     daemon = probe(settings.http)
     metrics = daemon.pop("metrics")
     report: dict[str, Any] = {
@@ -77,7 +81,11 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
             kind: {"unsent": depth.unsent, "oldest_at": depth.oldest_at}
             for kind, depth in store.outbox_depths().items()
         },
-        "studies": [_study(store, overview, metrics) for overview in overviews],
+        "studies": [
+            _study(store, overview, metrics) | {"file": files.beside(store, overview.study.name)}
+            for overview in overviews
+        ],
+        "study_files": files.told({row.name for row in store.studies()}),
         "commands": [
             {"id": c.id, "study": c.study, "command": c.command, "who": c.who, "at": c.at}
             for c in store.commands(study)

@@ -18,6 +18,8 @@ __all__ = ["show", "show_commands"]
 
 OTHER = "_other"
 """What metrics call parameters that a study does not know."""
+MOST_PLACES = 5
+"""Entries of a changed study file that are named."""
 STAGES = ("ingest", "requests", "tune", "publish")
 
 
@@ -97,6 +99,9 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
         for kind, depth in report["outbox"].items()
     ]
     text.append(f"outbox   {', '.join(waiting) or 'empty'}")
+    for line in _files(report["study_files"]):
+        text.append("\nstudies  ")
+        text.append(line, "yellow")
     yield text
 
 
@@ -117,6 +122,9 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    if told := _file(study["file"], study["name"]):
+        text.append(f"\n  {'file':<10}", style="not bold yellow")
+        text.append(told, style="not bold")
     if counts := {k: n for k, n in study["outside"].items() if k != OTHER}:
         most = sorted(counts.items(), key=lambda one: -one[1])
         told = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
@@ -158,6 +166,27 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             style="not bold",
         )
     return text
+
+
+def _file(beside: Mapping[str, Any] | None, name: str) -> str:
+    """What to know of a study's file: one that was changed does not hold yet."""
+    match beside and beside["state"]:
+        case "missing":
+            return f"is gone, the study goes on without it; `tunerd end {name}` ends it"
+        case "differs":
+            places = [change["where"] for change in beside["changes"]] if beside else []
+            shown = ", ".join(places[:MOST_PLACES]) + (", …" if len(places) > MOST_PLACES else "")
+            where = shown or "in its order"
+            return f"differs from what runs ({where}): `tunerd reload` takes it up"
+    return ""
+
+
+def _files(told: Mapping[str, Any]) -> Iterator[str]:
+    """What to know of the folder of studies."""
+    if count := told["problems"]:
+        yield f"{plural(count, 'mistake')} in {told['folder']}: `tunerd check` lists what is wrong"
+    if names := told["not_taken_up"]:
+        yield f"{', '.join(names)} not taken up yet: `tunerd reload`, or a start, does that"
 
 
 def _do(names: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ class Import:
         if store is not None and store.study(name) is None and held(store):
             message = (
                 "the daemon that runs does not know it yet: make it read its studies again "
-                "(SIGHUP, `systemctl reload tunerd`), then import"
+                "(`tunerd reload`, or SIGHUP), then import"
             )
             raise MisconfiguredError([Problem(f"study {name}", message)])
 

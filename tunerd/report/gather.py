@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tunerd.core.evidence.judged import Judged
+from tunerd.core.expressions import suggestion
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -59,8 +60,10 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
     """
     row, generation = store.study(name), store.generation(name)
     if row is None or generation is None:
-        known = ", ".join(one.name for one in store.studies()) or "none"
-        raise UnknownStudyError(f"the store knows no study {name}; it knows: {known}")
+        known = [one.name for one in store.studies()]
+        there = ", ".join(known) or "none"
+        hint = suggestion(name, known)
+        raise UnknownStudyError(f"the store knows no study {name}; it knows: {there}{hint}")
     live = store.predictions(name, since=since, until=until, most=MOST)
     total = len(live)
     if total == MOST:

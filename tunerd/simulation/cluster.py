@@ -51,7 +51,7 @@ class Finished:
     """Simulated seconds since the cluster started."""
 
     def line(self) -> dict[str, object]:
-        """What ``tunerd cluster --progress-json`` prints."""
+        """What ``tunerd cluster --json`` prints."""
         return {
             "job": self.index,
             "job_id": self.job_id,

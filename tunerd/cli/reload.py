@@ -1,0 +1,130 @@
+"""``tunerd reload``: study files that were changed hold from now on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    tell_json,
+    who,
+)
+
+if TYPE_CHECKING:
+    from tunerd.core.study import Study
+    from tunerd.store import Store
+
+__all__ = ["reload"]
+
+PATIENCE_S = 10.0
+"""How long to wait for the daemon. It looks for new versions between two steps."""
+
+
+@click.command()
+@settings_option
+@json_option
+def reload(file: Path | None, as_json: bool) -> None:
+    """Take up study files that were changed: what they say holds from now on.
+
+    SIGHUP makes the daemon do the same, and `tunerd check --diff` says beforehand what that would
+    change. A file with a mistake changes nothing at all. Where no daemon runs, the next start
+    begins with what was taken up. Settings are read at a start only.
+    """
+    from tunerd.settings.studies import load_studies
+
+    settings = read_settings(file, check_studies=True)
+    studies = load_studies(settings.studies)
+    with open_the_store(settings, upgrade=False) as store:
+        before = _epochs(store)
+        told = _publish(store, studies)
+        named = {study.name for study in studies}
+        without = sorted(row.name for row in store.studies() if row.name not in named)
+        running = store.held()
+        if running:
+            _wait(store, before, [one for one in told if one["outcome"] != "same"])
+    if as_json:
+        tell_json({"daemon": running, "studies": told, "without_file": without})
+        return
+    for one in told:
+        _show(one)
+    for name in without:
+        click.echo(f"{name}: has no file in {settings.studies}; it goes on as it was")
+        click.echo(f"  `tunerd end {name}` ends it")
+    if not told:
+        click.echo(f"{settings.studies} has no study (*.toml).")
+    elif not running:
+        click.echo("No daemon runs: the next `tunerd run` begins with this.")
+
+
+def _publish(store: "Store", studies: "Sequence[Study]") -> list[dict[str, Any]]:
+    """Put them into the store, all or none; what became of each."""
+    from tunerd.core.study_file import parse_study
+    from tunerd.core.study_file.diff import differences
+
+    now, by = datetime.now(UTC), f"reload by {who()}"
+    told = []
+    for study in studies:
+        old = store.generation(study.name)
+        was = old and parse_study(old.text, f"{study.name}, generation {old.generation}")
+        told.append(
+            {
+                "study": study.name,
+                "outcome": "new" if old is None else "changed",
+                "mode": study.mode,
+                "generation_before": old and old.generation,
+                "changes": [asdict(one) for one in differences(was, study)] if was else [],
+                "taken_up": None,
+            }
+        )
+    with store.transaction() as tx:
+        for one, study in zip(told, studies, strict=True):
+            published = tx.publish_generation(
+                study.name, study.content_hash, study.text, by, now, force=True
+            )
+            one["generation"] = published.generation
+            if published.outcome == "current":
+                one["outcome"] = "same"
+    return told
+
+
+def _epochs(store: "Store") -> dict[str, int]:
+    """How often each study was loaded: loading takes its lease."""
+    return {lease.name: lease.epoch for lease in store.leases()}
+
+
+def _wait(store: "Store", before: Mapping[str, int], changed: Sequence[dict[str, Any]]) -> None:
+    """Until the daemon has loaded what changed, for a while."""
+    from tunerd.store import study_lease
+
+    deadline = monotonic() + PATIENCE_S
+    while True:
+        now = _epochs(store)
+        for one in changed:
+            lease = study_lease(one["study"])
+            one["taken_up"] = now.get(lease, 0) > before.get(lease, 0)
+        if all(one["taken_up"] for one in changed) or monotonic() > deadline:
+            return
+        sleep(0.05)
+
+
+def _show(one: Mapping[str, Any]) -> None:
+    name, generation = one["study"], one["generation"]
+    if one["outcome"] == "same":
+        click.echo(f"{name}: unchanged, generation {generation}, mode {one['mode']}")
+        return
+    was = "new" if one["outcome"] == "new" else f"was {one['generation_before']}"
+    click.echo(f"{name}: generation {generation} ({was}), mode {one['mode']}")
+    for change in one["changes"]:
+        click.echo(f"  {change['where']}  {change['kind']}: {change['what']}")
+    if one["taken_up"]:
+        click.echo("  The daemon has taken it up.")
+    elif one["taken_up"] is False:
+        click.echo(f"  The daemon takes it up after its present step: `tunerd status {name}`.")
