@@ -173,6 +173,9 @@ class Stepped(Standing, frozen=True, kw_only=True, tag="stepped"):
     outside: dict[str, int] = {}
     """Jobs learned in this step that have a value which the study does not have, by parameter;
     under an empty name those with a parameter that it does not know."""
+    unusable: dict[str, int] = {}
+    """Jobs learned in this step without a usable objective that could have had one, by why:
+    missing, impossible."""
     drift: dict[str, int] = {}
     """Drifts that began or grew among them, by kind."""
 

@@ -112,11 +112,17 @@ def at_a_terminal(*arguments: object, answers: str) -> str:
 
 def test_on_a_terminal_it_asks(table: Path) -> None:
     """The answers change the draft; Return takes the guess."""
-    answers = "tokens_per_s\nminimize\nfurlongs/s\n" + "\n" * 12
+    head, *rows = TABLE.splitlines()
+    model, gpus, tp, batch, _, state = rows[0].split(",")
+    rows[0] = ",".join((model, gpus, tp, batch, "0", state))
+    table.write_text("\n".join((head, *rows)) + "\n")
+    answers = "tokens_per_s\nminimize\nfurlongs/s\nran\n" + "\n" * 12
     shown = at_a_terminal(table, "--out", "asked.toml", answers=answers)
     assert "What is to be made better" in shown
     study = parse_study(Path("asked.toml").read_text())
+    assert "1 of 24 rows have tokens_per_s = 0" in shown
     assert study.objective.goal == "minimize"
+    assert (study.objective.scale, study.objective.impossible) == ("log", "ran")
     assert study.objective.unit == "furlongs/s"
 
 

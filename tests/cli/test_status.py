@@ -13,6 +13,7 @@ from tests.cli.conftest import Installation, Said
 from tests.contracts.store_data import observation
 from tunerd.cli.status_view import show
 from tunerd.core.request import Request
+from tunerd.core.usability import Usability
 from tunerd.http import HttpServer
 from tunerd.metrics import Metrics
 from tunerd.reports import Ingested, Lagging, Scores, SetAside, Starting, Stepped, Unsendable
@@ -139,6 +140,34 @@ def test_scores_are_kept_while_no_daemon_runs(tunerd: Tunerd, installation: Inst
     report = tunerd("status", "--settings", installation.file, "--json").json
     assert report["studies"][0]["scores"] == {"observations": 40, "kendall": 0.61}
     assert report["studies"][0]["steps"] == 2
+
+
+def test_jobs_without_a_usable_objective_are_told(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    seen = Usability(jobs=310, missing=2, impossible=250, example=0.0)
+    seen.latest.extend([False] * 100)
+    with installation.open_store() as store, store.transaction() as tx:
+        state = {"tuner": {"usability": seen.dump()}}
+        tx.save_study_state("llm", state, epoch=0, now=NOW)
+    said = tunerd("status", "--settings", installation.file)
+    for part in (
+        "unusable 252 of 310 jobs came without a usable speed: 2 without a value and 250 with",
+        "a value that it cannot have, the last 0; 100 of the latest 100",
+        'write missing = "ran" and impossible = "ran" under [objective]',
+    ):
+        assert part in " ".join(said.out.split())
+    report = tunerd("status", "--settings", installation.file, "--json").json
+    assert report["studies"][0]["unusable"] == {
+        "metric": "speed",
+        "jobs": 310,
+        "missing": 2,
+        "impossible": 250,
+        "example": 0.0,
+        "latest_jobs": 100,
+        "latest_unusable": 100,
+        "says": {"missing": "failed", "impossible": "failed"},
+    }
 
 
 def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) -> None:

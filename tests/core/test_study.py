@@ -438,7 +438,13 @@ def test_guards_are_bounds_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("status", "metrics", "ran"),
     [
-        ("succeeded", {}, Ran.YES),
+        ("succeeded", {}, Ran.WEAK_NO),
+        ("succeeded", {"qps": math.nan}, Ran.WEAK_NO),
+        ("succeeded", {"qps": 0.0}, Ran.WEAK_NO),
+        ("succeeded", {"qps": -1.0}, Ran.WEAK_NO),
+        ("succeeded", {"qps": 1.7976931348623157e308}, Ran.WEAK_NO),
+        ("succeeded", {"qps": math.inf}, Ran.WEAK_NO),
+        ("cancelled", {"qps": 0.0}, Ran.UNKNOWN),
         ("succeeded", {"qps": 5.0, "mem": 80}, Ran.NO),
         ("out_of_memory", {"qps": 5.0}, Ran.NO),
         ("failed", {"qps": 5.0}, Ran.YES),
@@ -458,6 +464,52 @@ def test_what_a_job_teaches(status: str, metrics: dict[str, float], ran: Ran) ->
     now = datetime(2026, 11, 20, tzinfo=UTC)
     job = Observation("small", "slurm", "1", "1", Status(status), now, {}, {}, metrics)
     assert study.ran(job) is ran
+
+
+@pytest.mark.parametrize(
+    ("keys", "metrics", "ran"),
+    [
+        ('impossible = "ran"', {"qps": 0.0}, Ran.YES),
+        ('impossible = "ran"', {}, Ran.WEAK_NO),
+        ('missing = "ran"', {}, Ran.YES),
+        ('missing = "ran"', {"qps": 0.0}, Ran.WEAK_NO),
+        ("failed_values = [1e20, 999999]", {"qps": 999999}, Ran.WEAK_NO),
+        ("failed_values = [1e20, 999999]", {"qps": 5.0}, Ran.YES),
+        ('scale = "linear"', {"qps": -1.0}, Ran.YES),
+        ('scale = "linear"\nmin = 0', {"qps": 0.0}, Ran.YES),
+        ('scale = "linear"\nmin = 0', {"qps": -1.0}, Ran.WEAK_NO),
+        ("max = 100", {"qps": 101.0}, Ran.WEAK_NO),
+    ],
+)
+def test_a_study_says_what_its_objective_can_be(
+    keys: str, metrics: dict[str, float], ran: Ran
+) -> None:
+    study = parse_study(SMALL.replace("[objective]", f"[objective]\n{keys}"))
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    job = Observation("small", "slurm", "1", "1", Status.SUCCEEDED, now, {}, {}, metrics)
+    assert study.ran(job) is ran
+    usable = study.score(metrics) is not None
+    assert usable is (ran is Ran.YES and "ran" not in keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("min = 2\nmax = 1", "2 is not below max = 1"),
+        ("max = -1", 'scale = "log" needs a positive metric'),
+    ],
+)
+def test_bounds_of_an_objective_that_nothing_can_keep(keys: str, message: str) -> None:
+    with pytest.raises(MisconfiguredError, match=message):
+        parse_study(SMALL.replace("[objective]", f"[objective]\n{keys}"))
+
+
+def test_predictions_and_gains_stay_within_what_an_objective_can_be() -> None:
+    text = SMALL.replace("[objective]", '[objective]\nscale = "linear"\nmin = 0\nmax = 50')
+    study = parse_study(text.replace('goal = "maximize"', 'goal = "minimize"'))
+    assert [study.metric_value(score) for score in (15e6, -20.0, -70.0)] == [0.0, 20.0, 50.0]
+    assert study.gain(15e6, -20.0) == 1.0
+    assert study.gain(-30.0, -20.0) == -0.5
 
 
 def test_the_first_baseline_that_holds_counts() -> None:

@@ -100,6 +100,8 @@ UNWATCHED = {
     "tunerd_prediction_pearson",
     "tunerd_prediction_spearman",
     "tunerd_stage_steps_total",
+    # The drift of failures is on the dashboard, and `tunerd status` tells how many there are.
+    "tunerd_unusable_objectives_total",
 }
 
 

@@ -306,7 +306,8 @@ def test_without_a_status_the_objective_says_that_a_job_succeeded(tmp_path: Path
     line = LINE.replace("412.5", "")
     assert "metrics.qps: is missing, and so is a status" in refused(tmp_path, HEADER, line)
     line = LINE.replace("412.5", "0")
-    assert "is not positive" in refused(tmp_path, HEADER, line)
+    # A job whose speed cannot be: kept as it stands, for the study to say what it means.
+    assert good(tmp_path, HEADER, line)["status"] == "succeeded"
     assert good(tmp_path, f"{HEADER},status", f"{line},failed")["metrics"] == {"qps": 0}
 
 

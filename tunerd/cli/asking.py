@@ -9,6 +9,7 @@ import click
 if TYPE_CHECKING:
     from tunerd.core.study.mapping import JobStatus
     from tunerd.tables.guess import Given, Guesses
+    from tunerd.tables.impossible import Meaning
     from tunerd.tables.profile import Profile
     from tunerd.tables.roles import Guess, Role
 
@@ -43,6 +44,9 @@ def ask(
     guesses, given = _objective(seen, first, given)
     if unit is None:
         unit = _unit(guesses)
+    if (meaning := _meaning(seen, guesses)) is not None:
+        given = replace(given, meaning=meaning)
+        guesses = guess(seen, given)
     left = MOST_ASKED
     while unsure := _unsure(guesses, given)[:left]:  # an answer may make others unsure
         roles = {one.column.name: _role(one) for one in unsure}
@@ -89,6 +93,19 @@ def _unit(guesses: "Guesses") -> str:
     column = guesses.objective.column.name
     found = unit_of(column) or guesses.profile.units.get(column, "")
     return str(click.prompt("Its unit", default=found, show_default=bool(found), err=True))
+
+
+def _meaning(seen: "Profile", guesses: "Guesses") -> "Meaning | None":
+    """What values mean that the objective can hardly have; None where there are none."""
+    values = guesses.values
+    if not values.rows:
+        return None
+    _say(
+        f"\n{values.rows:,} of {seen.rows:,} rows have {guesses.objective.column.name} = "
+        f"{values.shown}. failed: the run did not work. ran: it did, and was not measured. "
+        "value: it is real."
+    )
+    return cast("Meaning", _choice("Is that", ["failed", "ran", "value"], values.meaning))
 
 
 def _role(one: "Guess") -> "Role":

@@ -162,6 +162,7 @@ def _told(
         "usable": tally.usable,
         "with_objective": tally.measured,
         "statuses": tally.statuses,
+        "impossible": tally.impossible,
         "repeated": tally.repeated,
         "sent": tally.sent,
         "known": tally.known,
@@ -185,6 +186,13 @@ def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
         f"{'is a job' if told['usable'] == 1 else 'are jobs'} "
         f"({told['with_objective']:,} with {metric}; {statuses or 'none'})."
     )
+    if count := told["impossible"]:
+        counts = study.objective.impossible == "failed"
+        says = "it counts against its configuration" if counts else "the value is left out"
+        click.echo(
+            f"  {count:,} of them with a {metric} that it cannot have, such as 0: {says} "
+            f'([objective] impossible = "{study.objective.impossible}").'
+        )
     if told["repeated"]:
         click.echo(f"  {told['repeated']:,} of them stand in an earlier table too.")
     if unusable := sum(told["unusable"].values()):

@@ -233,3 +233,9 @@ def _told(
         new = f" -> {called}" if called != one.column.name else ""
         shown = f"{one.column.name:{width}}  {role:21} {kind:8} {sure:8}{new}"
         yield f"  {shown.rstrip()}"
+    if (values := guesses.values).rows:
+        said = {"ran": "a run that was not measured"}.get(values.meaning, "a run that failed")
+        yield (
+            f"  {guesses.objective.column.name} = {values.shown} in {values.rows:,} rows is taken "
+            f"for {said}: see `impossible` in the draft"
+        )

@@ -132,6 +132,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "drift": _drift(generation, state),
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
+        "unusable": _unusable(generation, state),
         "outside": metrics.by("tunerd_outside_jobs_total", "parameter", study=name),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
@@ -213,6 +214,26 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
             }
         )
     return found
+
+
+def _unusable(generation: "Generation | None", state: dict[str, Any]) -> dict[str, Any] | None:
+    """How many jobs came without a usable objective; None before there was a job."""
+    from tunerd.core.usability import Usability
+
+    if generation is None or "usability" not in state.get("tuner", {}):
+        return None
+    objective = tomllib.loads(generation.text)["objective"]
+    seen = Usability.load(state["tuner"]["usability"])
+    return {
+        "metric": objective["metric"],
+        "jobs": seen.jobs,
+        "missing": seen.missing,
+        "impossible": seen.impossible,
+        "example": seen.example,
+        "latest_jobs": len(seen.latest),
+        "latest_unusable": seen.latest.count(False),
+        "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
+    }
 
 
 def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:

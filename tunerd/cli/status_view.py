@@ -122,9 +122,8 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
-    if told := _file(study["file"], study["name"]):
-        text.append(f"\n  {'file':<10}", style="not bold yellow")
-        text.append(told, style="not bold")
+    _append(text, "file", _file(study["file"], study["name"]))
+    _append(text, "unusable", _unusable(study["unusable"]))
     if counts := {k: n for k, n in study["outside"].items() if k != OTHER}:
         most = sorted(counts.items(), key=lambda one: -one[1])
         told = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
@@ -168,6 +167,13 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     return text
 
 
+def _append(text: Text, name: str, told: str) -> None:
+    """Add a line that asks for attention, unless it says nothing."""
+    if told:
+        text.append(f"\n  {name:<10}", style="not bold yellow")
+        text.append(told, style="not bold")
+
+
 def _file(beside: Mapping[str, Any] | None, name: str) -> str:
     """What to know of a study's file: one that was changed does not hold yet."""
     match beside and beside["state"]:
@@ -187,6 +193,35 @@ def _files(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{plural(count, 'mistake')} in {told['folder']}: `tunerd check` lists what is wrong"
     if names := told["not_taken_up"]:
         yield f"{', '.join(names)} not taken up yet: `tunerd reload`, or a start, does that"
+
+
+def _unusable(seen: Mapping[str, Any] | None) -> str:
+    """How many jobs came without a usable objective, and what that means; empty for none."""
+    count = seen["missing"] + seen["impossible"] if seen else 0
+    if seen is None or not count:
+        return ""
+    metric = seen["metric"]
+    kinds = []
+    if seen["missing"]:
+        kinds.append(f"{seen['missing']:,} without a value")
+    if seen["impossible"]:
+        last = f", the last {seen['example']:.6g}" if seen["example"] is not None else ""
+        kinds.append(f"{seen['impossible']:,} with a value that it cannot have{last}")
+    lately = ""
+    if seen["latest_unusable"] and seen["jobs"] > seen["latest_jobs"]:
+        lately = f"; {seen['latest_unusable']} of the latest {seen['latest_jobs']}"
+    counting = [k for k in ("missing", "impossible") if seen[k] and seen["says"][k] == "failed"]
+    says = "They are left out, as the study says"
+    if counting:
+        lines = " and ".join(f'{kind} = "ran"' for kind in counting)
+        says = (
+            "Each counts against its configuration; where such a job did run, "
+            f"write {lines} under [objective]"
+        )
+    jobs = plural(seen["jobs"], "job")
+    return (
+        f"{count:,} of {jobs} came without a usable {metric}: {' and '.join(kinds)}{lately}. {says}"
+    )
 
 
 def _do(names: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ from tunerd.core.recommendation import candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
 from tunerd.core.succession import Succession
+from tunerd.core.usability import Usability
 
 __all__ = ["Learned", "Learner"]
 
@@ -80,6 +81,8 @@ class Learner:
     """For jobs that no longer are as they were."""
     gains: Gains = field(init=False, default_factory=Gains)
     """What was promised of candidates beside what came."""
+    usability: Usability = field(init=False, default_factory=Usability)
+    """How many jobs came without a usable objective."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
     """Introductions that ended, by their outcome, since somebody looked and emptied it."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
@@ -108,6 +111,7 @@ class Learner:
         their contexts. Cost does not depend on history.
         """
         first = self._expect(observations)
+        self.usability.see(self.study, observations)
         judged: list[Judged] = []
         changes: list[Change] = []
         swapped = False
@@ -163,6 +167,7 @@ class Learner:
         For a new generation, which derives everything again from the raw history.
         """
         self._expect(observations)
+        self.usability.see(self.study, observations)
         rows = self.features.rows(observations)
         jobs = self._named(observations, rows)
         self._size_bands(jobs, rows, None)

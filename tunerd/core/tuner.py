@@ -28,6 +28,7 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
+from tunerd.core.usability import Usability
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Tuner"]
@@ -296,6 +297,7 @@ class Tuner(Learner):
             "bands": self.bands.dump(),
             "watch": self.watch.dump(),
             **self.gains.dump(),
+            "usability": self.usability.dump(),
             "training": self.training.dump(),
         }
 
@@ -323,6 +325,7 @@ class Tuner(Learner):
         tuner.fallback = ContextState.load(state["fallback"])
         tuner.bands = Bands.load(state["bands"])
         tuner.gains = Gains.load(state)
+        tuner.usability = Usability.load(state["usability"])
         tuner.watch = Watch.load(study, state["watch"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]

@@ -144,7 +144,9 @@ def _take(
         if len(body) <= MAX_EVENT_BYTES:
             tally.usable += 1
             count_into(tally.statuses, observation.status.value)
-            tally.measured += reader.study.score(observation.metrics) is not None
+            why = reader.study.unusable(observation.metrics)
+            tally.measured += why is None
+            tally.impossible += why == "impossible"
             return observation, body
         most = kib(MAX_EVENT_BYTES)
         made = Unusable("row", f"makes an event of more than {most}", kib(len(body)))

@@ -43,6 +43,8 @@ class Tally(msgspec.Struct, kw_only=True):
     usable: int = 0
     measured: int = 0
     """Usable ones with a usable objective."""
+    impossible: int = 0
+    """Usable ones whose objective has a value that it cannot have."""
     repeated: int = 0
     """Usable ones that stand in an earlier table too."""
     statuses: dict[str, int] = msgspec.field(default_factory=dict)

@@ -94,6 +94,7 @@ PARAMETER = Label(
     "parameter", about=f"of the study; `{OTHER}`: one that it does not know, and all of `{OTHER}`"
 )
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
+UNUSABLE_WHY = Label("why", ("missing", "impossible"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
 ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned"))
@@ -219,6 +220,13 @@ OUTSIDE = _counter(
     "They teach all the same; no such configuration is recommended.",
     STUDY,
     PARAMETER,
+)
+UNUSABLE = _counter(
+    "unusable_objectives",
+    "Jobs learned without a usable objective that could have had one, imported ones too. Unless "
+    "the study says otherwise, each counts against its configuration.",
+    STUDY,
+    UNUSABLE_WHY,
 )
 RECOMMENDATIONS = _counter(
     "recommendations",

@@ -220,6 +220,8 @@ class Metrics:
         for parameter, count in report.outside.items():
             known = parameter if study != OTHER else ""
             self._count(count, d.OUTSIDE, study, known or OTHER)
+        for why, count in report.unusable.items():
+            self._count(count, d.UNUSABLE, study, why)
         for kind, count in report.drift.items():
             self._count(count, d.DRIFTS, study, kind)
         for outcome, count in report.introductions.items():

@@ -21,6 +21,7 @@ from tunerd.core.space import Space
 from tunerd.core.study import Study
 from tunerd.core.study.context_key import written
 from tunerd.core.succession import Succession
+from tunerd.core.usability import unusable_jobs
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
 from tunerd.store import Store
@@ -72,6 +73,8 @@ class _View:
     evidence: dict[str, Evidence] = field(default_factory=dict)
     jobs: Counter[str] = field(default_factory=Counter)
     """By context key."""
+    without: set[tuple[str, str]] = field(default_factory=set)
+    """Context key and name of configurations that had jobs without a usable objective."""
 
     def __post_init__(self) -> None:
         self.spaces = Spaces(self.study)
@@ -92,6 +95,8 @@ class _View:
         self.jobs[key] += 1
         config = self.own(key, job.config)
         name = candidate_id(study.name, key, config)
+        if unusable_jobs(study, [job]) not in ([], [None]):
+            self.without.add((key, name))
         self.evidence[key].add(
             name,
             config,
@@ -124,9 +129,9 @@ class _View:
     def unmeasured(self, key: str, name: str) -> str:
         """Why a configuration can be no incumbent, by its jobs; empty where it can."""
         trial = self.evidence[key].trials.get(name)
-        if (why := self.fails(key, name)) or trial is None or trial.runs:
-            return why
-        return f"none of its jobs has a usable {self.study.objective.metric}"
+        if (key, name) in self.without and trial is not None and not trial.runs:
+            return f"none of its jobs has a usable {self.study.objective.metric}"
+        return self.fails(key, name)
 
     def best(self, key: str) -> str | None:
         """Candidate id of the configuration in the space that the evidence alone would elect; None

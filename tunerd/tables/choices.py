@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tunerd.tables.profile import Column
 
-__all__ = ["context_table", "objective_scale", "parameter_table"]
+__all__ = ["context_table", "parameter_table"]
 
 LISTED = 64
 """Values that are listed one by one; more become a range."""
@@ -14,14 +14,6 @@ SPREAD = 8.0
 """Numbers that differ by more than this factor are compared by their ratios."""
 MANY = 50
 """Numbers of the context that are different jobs more than different contexts."""
-
-
-def objective_scale(column: Column) -> tuple[str, str]:
-    """Scale of an objective, and why."""
-    low = min(_numbers(column), default=0.0)
-    if low > 0:
-        return "log", "all values are positive: compared by ratios"
-    return "linear", f"there are values that are not positive ({low:.6g})"
 
 
 def context_table(column: Column, follows: bool) -> dict[str, object]:

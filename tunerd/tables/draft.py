@@ -12,10 +12,11 @@ import numpy as np
 
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.choices import context_table, objective_scale, parameter_table
+from tunerd.tables.choices import context_table, parameter_table
 from tunerd.tables.devices import lookups
 from tunerd.tables.draft_mapping import NEVER, Names, mapping_lines
 from tunerd.tables.guess import Guesses
+from tunerd.tables.impossible import ObjectiveValues
 from tunerd.tables.oddities import A_FIELD
 from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.relations import grouped, nearly_decides
@@ -104,15 +105,47 @@ def _objective(guesses: Guesses, names: Names, unit: str | None) -> list[str]:
         found, unit_why = guesses.profile.units[one.column.name], "under the header"
     if unit is not None:
         found, unit_why = unit, "you said so"
-    scale, scale_why = objective_scale(one.column)
+    values = guesses.values
     doubt = "" if guesses.goal_sure >= 0.5 else f"{A_GUESS}: "
     return [
         "[objective]",
         *entry("metric", names.of(one), _how_sure(one)),
         *entry("goal", guesses.goal, f"{doubt}{guesses.goal_why}"),
         *entry("unit", found[:100], unit_why if found else "unknown; for people only"),
-        *entry("scale", scale, scale_why),
+        *entry("scale", values.scale, values.why),
+        *_impossible(values, guesses.profile.rows),
     ]
+
+
+def _impossible(values: ObjectiveValues, rows: int) -> list[str]:
+    """What values say that the objective cannot have, with the lines that say otherwise."""
+    lines = []
+    doubt = "" if values.sure else f"{A_GUESS}: "
+    if values.low is not None:
+        lines += entry("min", int(values.low), "none of them is negative, and none can be")
+    if values.failed_values:
+        shared = f"{values.rows:,} of {rows:,} rows have them, far above all others"
+        numbers = [int(v) if v.is_integer() and v < 1e15 else v for v in values.failed_values]
+        lines += entry("failed_values", numbers, f"{doubt}{shared}")
+    if not values.rows:
+        return lines
+    what = f"{values.shown} in {values.rows:,} of {rows:,} rows"
+    says = {
+        "failed": "is taken for a run that failed",
+        "ran": "is improbable and taken for a run that was not measured",
+    }[values.meaning if values.meaning != "value" else "failed"]
+    lines += entry("impossible", values.meaning, f"{doubt}{what} {says}")
+    other, effect = (
+        ("ran", "such a run only was not measured")
+        if values.meaning == "failed"
+        else ("failed", "such a run failed")
+    )
+    lines += entry("impossible", other, f"instead, where {effect}", live=False)
+    if values.impossible:
+        lines += entry("scale", "linear", "instead, where such values are real", live=False)
+        if values.impossible[0] >= 0:
+            lines += entry("min", 0, "… and none can be negative", live=False)
+    return lines
 
 
 def _guards(guesses: Guesses, names: Names) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from tunerd.core.study.mapping import JobStatus
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.hints import hinted, inputs_of, not_aside
+from tunerd.tables.impossible import Meaning, ObjectiveValues, objective_values
 from tunerd.tables.measured import (
     find_measured,
     goal_of,
@@ -46,6 +47,8 @@ class Given:
     """By column."""
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)
     """What words of the status column mean."""
+    meaning: Meaning | None = None
+    """What values say that the objective cannot have."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Guesses:
     """Of inputs too."""
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)
     """What words of the status column mean, as a person or the export says; others are guessed."""
+    meaning: Meaning | None = None
+    """What a person said of values that the objective cannot have."""
 
     def having(self, *roles: Role) -> list[Guess]:
         """The columns with one of these roles, in the order of the table."""
@@ -72,6 +77,11 @@ class Guesses:
     @property
     def objective(self) -> Guess:
         return self.having("objective")[0]
+
+    @property
+    def values(self) -> ObjectiveValues:
+        """What the objective's values say."""
+        return objective_values(self.objective.column, self.objective.name, self.meaning)
 
 
 def guess(profile: Profile, given: Given = Given()) -> Guesses:
@@ -124,6 +134,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
         tuple(equal),
         tuple(held),
         {**({} if profile.export is None else profile.export.statuses), **given.statuses},
+        given.meaning,
     )
 
 

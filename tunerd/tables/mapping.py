@@ -178,9 +178,6 @@ class TableReader:
         value = metrics.get(metric)
         if value is None:
             raise _UnusableError(Unusable(f"metrics.{metric}", "is missing, and so is a status"))
-        if self.study.score({metric: value}) is None:  # type: ignore[dict-item]
-            why = "is not positive, which its log scale needs, and there is no status"
-            raise _UnusableError(Unusable(f"metrics.{metric}", why, describe(value)))
         return Status.SUCCEEDED
 
 

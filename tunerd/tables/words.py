@@ -191,6 +191,8 @@ class Name:
     guard: bool
     measure: str
     """The phrase that says what was measured; "" when none does."""
+    measure_rank: float = 0.0
+    """Rank of that phrase alone."""
 
     def weight(self, one: Class) -> float:
         """How much the name says for a class."""
@@ -225,7 +227,7 @@ def read_name(name: str) -> Name:
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in found)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in found):
         weights["measured"] += 1.5  # the spread or the tail of something
-    return Name(found, leaf, weights, tuple(said), rank, best.goal, guard, told)
+    return Name(found, leaf, weights, tuple(said), rank, best.goal, guard, told, best.rank)
 
 
 _TIME_UNITS = {"s", "ms", "us", "ns", "minute", "hour"}

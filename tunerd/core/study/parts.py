@@ -29,6 +29,8 @@ __all__ = [
 
 FARTHEST = 1e3
 """Shares of a guard's bound, or logarithms, beyond which a value is far off and no more."""
+LARGEST = 1e100
+"""Values of the objective beyond are no measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,30 @@ class Objective:
     goal: Literal["maximize", "minimize"]
     unit: str
     scale: Literal["log", "linear"]
+    min: float | None = None
+    """Smallest value that it can have; None for any, on a log scale any above 0."""
+    max: float | None = None
+    failed_values: tuple[float, ...] = ()
+    """Values that stand for a run that failed."""
+    impossible: Literal["failed", "ran"] = "failed"
+    """What a job says about its configuration that succeeded with a value that cannot be."""
+    missing: Literal["failed", "ran"] = "failed"
+    """… and without a value."""
+
+    def possible(self, value: float) -> bool:
+        """Whether the metric can have a finite value. What lies beyond ± :data:`LARGEST` is no
+        measurement: squares of it would be no numbers."""
+        if abs(value) > LARGEST or value in self.failed_values:
+            return False
+        if self.scale == "log" and value < 1.0 / LARGEST:
+            return False
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
+    def within(self, value: float) -> float:
+        """The nearest value to this one that lies within ``min`` and ``max``."""
+        if self.min is not None and value < self.min:
+            return float(self.min)
+        return float(self.max) if self.max is not None and value > self.max else value
 
 
 @dataclass(frozen=True, slots=True)

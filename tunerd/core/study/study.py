@@ -29,10 +29,11 @@ from tunerd.core.study.parts import (
     SearchOptions,
 )
 
-__all__ = ["Study"]
+__all__ = ["Study", "Unusable"]
 
-LARGEST = 1e100
-"""Values of the objective beyond are no measurements: squares of them would be no numbers."""
+Unusable = Literal["missing", "impossible"]
+"""Why the objective of a job cannot be used: it has none, or a value that it cannot have."""
+
 LARGEST_GAIN = 1e300
 """A share of what is next to nothing is still a number: no message holds another."""
 
@@ -140,29 +141,34 @@ class Study:
     # ── what a job says ──────────────────────────────────────────────────────────────────────
 
     def score(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the oriented objective, larger is better; ``None`` if absent or not usable.
+        """Return the oriented objective, larger is better; ``None`` if absent or impossible.
 
-        On a log scale that is ± the natural logarithm of the metric, which must be positive; on a
-        linear one the metric must be within ± :data:`LARGEST`.
+        On a log scale that is ± the natural logarithm of the metric.
         """
-        value = metrics.get(self.objective.metric)
-        if value is None or isinstance(value, bool) or not math.isfinite(value):
+        if self.unusable(metrics) is not None:
             return None
-        if self.objective.scale == "log":
-            if value <= 0:
-                return None
-            value = math.log(value)
-        return float(value) * self._sign if abs(value) <= LARGEST else None
+        value = float(metrics[self.objective.metric])
+        return (math.log(value) if self.objective.scale == "log" else value) * self._sign
+
+    def unusable(self, metrics: Mapping[str, float]) -> Unusable | None:
+        """Return why a job's objective is not usable; ``None`` where it is."""
+        value = metrics.get(self.objective.metric)
+        if value is None or isinstance(value, bool) or math.isnan(value):
+            return "missing"
+        if math.isinf(value) or not self.objective.possible(value):
+            return "impossible"
+        return None
 
     def metric_value(self, score: float) -> float:
-        """Return the metric that a score stands for, in the objective's unit."""
+        """Return the metric that a score stands for, in the objective's unit; the nearest value
+        that it can have where there are bounds."""
         value = score * self._sign
-        if self.objective.scale == "linear":
-            return value
-        try:
-            return math.exp(value)
-        except OverflowError:
-            return math.inf
+        if self.objective.scale == "log":
+            try:
+                value = math.exp(value)
+            except OverflowError:
+                value = math.inf
+        return self.objective.within(value)
 
     def gain(self, score: float, reference: float) -> float:
         """Return the relative gain in the raw metric: 0.042 is 4.2 % better, whatever the goal.
@@ -173,8 +179,9 @@ class Study:
         if self.objective.scale == "log":
             ratio = math.exp(min((score - reference) * self._sign, 700.0))
             return (ratio - 1) * self._sign
-        base = abs(self.metric_value(reference))
-        gain = (score - reference) / base if base else 0.0
+        # Between values that the metric can have: no energy falls by more than all of it.
+        before, after = self.metric_value(reference), self.metric_value(score)
+        gain = (after - before) * self._sign / abs(before) if before else 0.0
         return max(-LARGEST_GAIN, min(gain, LARGEST_GAIN))
 
     def may_be_zero(self, score: float, uncertainty: float) -> bool:
@@ -222,8 +229,12 @@ class Study:
         status = observation.status
         if status is Status.OUT_OF_MEMORY or self.guard_broken(observation.metrics) is not None:
             return Ran.NO
-        if status is Status.SUCCEEDED or self.score(observation.metrics) is not None:
+        why = self.unusable(observation.metrics)
+        if why is None:
             return Ran.YES
+        if status is Status.SUCCEEDED:
+            says = self.objective.impossible if why == "impossible" else self.objective.missing
+            return Ran.YES if says == "ran" else Ran.WEAK_NO
         return Ran.WEAK_NO if status in (Status.FAILED, Status.TIMEOUT) else Ran.UNKNOWN
 
     # ── many jobs at once ────────────────────────────────────────────────────────────────────

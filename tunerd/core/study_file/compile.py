@@ -61,7 +61,7 @@ class _Compiler:
             "mode": table.mode,
             "explore_share": table.explore_share,
             "min_feasible": table.min_feasible,
-            "objective": Objective(**table.objective.model_dump()),
+            "objective": self.objective(),
             "guards": self.guards(),
             "context": context,
             "lookups": lookups,
@@ -76,6 +76,16 @@ class _Compiler:
             "drift": DriftOptions(**table.drift.model_dump()),
             "mapping": table.mapping,
         }
+
+    def objective(self) -> Objective:
+        table = self.table.objective
+        low, high = table.min, table.max
+        if low is not None and high is not None and low >= high:
+            self.mistake(("objective", "min"), f"{low:g} is not below max = {high:g}")
+        elif table.scale == "log" and high is not None and high <= 0:
+            self.mistake(("objective", "max"), 'scale = "log" needs a positive metric')
+        values = table.model_dump()
+        return Objective(**values | {"failed_values": tuple(map(float, table.failed_values))})
 
     # ── context ──────────────────────────────────────────────────────────────────────────────
 

@@ -36,6 +36,32 @@ class ObjectiveTable(Table):
         default="log",
         description='"log" compares by ratios and needs a positive metric; "linear" otherwise.',
     )
+    min: Number | None = Field(
+        default=None,
+        description="Smallest value that the metric can have: 0 for an energy whose zeros are"
+        " real. No prediction lies below. On a log scale 0 and less are impossible anyway.",
+    )
+    max: Number | None = Field(
+        default=None,
+        description="Largest value that the metric can have: 1 for an accuracy. No prediction lies"
+        " above.",
+    )
+    failed_values: list[Number] = Field(
+        default_factory=list,
+        description="Values that stand for a run that failed, such as 1e20 or 999999. They are as"
+        " impossible as what lies beyond `min` and `max`.",
+        max_length=100,
+    )
+    impossible: Literal["failed", "ran"] = Field(
+        default="failed",
+        description="What a job says that succeeded with an impossible value, such as a speed of 0."
+        ' "failed" counts against its configuration, more as it repeats. "ran" leaves the value'
+        " out and nothing more.",
+    )
+    missing: Literal["failed", "ran"] = Field(
+        default="failed",
+        description="The same for a job that succeeded without a value (none, or null).",
+    )
 
 
 class GuardTable(Table):

@@ -1,0 +1,74 @@
+"""How many jobs came without a usable objective, and why: for those who look at a study."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunerd.core.observation import Observation, Status
+from tunerd.core.study import Study
+from tunerd.core.study.study import Unusable
+
+__all__ = ["LATELY", "Usability", "unusable_jobs"]
+
+LATELY = 100
+"""Latest succeeded jobs that are counted on their own: what is wrong now shows among them."""
+
+
+def unusable_jobs(study: Study, jobs: Iterable[Observation]) -> list[Unusable | None]:
+    """For each job that could have told a speed: why it has no usable objective, None where it
+    has. A job that failed for another reason need not have one and is left out, unless its value
+    is impossible."""
+    found: list[Unusable | None] = []
+    for job in jobs:
+        why = study.unusable(job.metrics)
+        if why is None or why == "impossible" or job.status is Status.SUCCEEDED:
+            found.append(why)
+    return found
+
+
+@dataclass
+class Usability:
+    """Counts over all jobs of a study, imported ones too."""
+
+    jobs: int = 0
+    """Jobs that could have told a speed."""
+    missing: int = 0
+    """Of them, those without a value."""
+    impossible: int = 0
+    """Of them, those with a value that the metric cannot have."""
+    example: float | None = None
+    """The latest such value."""
+    latest: deque[bool] = field(default_factory=lambda: deque(maxlen=LATELY))
+    """Of the latest such jobs, whether the objective was usable."""
+
+    def see(self, study: Study, jobs: Iterable[Observation]) -> None:
+        """Count jobs."""
+        jobs = list(jobs)
+        for why in unusable_jobs(study, jobs):
+            self.jobs += 1
+            self.missing += why == "missing"
+            self.impossible += why == "impossible"
+            self.latest.append(why is None)
+        for job in reversed(jobs):
+            if study.unusable(job.metrics) == "impossible":
+                value = float(job.metrics[study.objective.metric])
+                self.example = max(-1e308, min(value, 1e308))
+                break
+
+    def dump(self) -> dict[str, Any]:
+        """State as JSON values."""
+        return {
+            "jobs": self.jobs,
+            "missing": self.missing,
+            "impossible": self.impossible,
+            "example": self.example,
+            "latest": "".join("+" if usable else "-" for usable in self.latest),
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "Usability":
+        """Build from what :meth:`dump` gave."""
+        found = cls(state["jobs"], state["missing"], state["impossible"], state["example"])
+        found.latest.extend(one == "+" for one in state["latest"])
+        return found
