@@ -359,6 +359,30 @@ def test_a_document_that_is_too_large_is_refused(
     assert "jq" in str(caught.value)
 
 
+SYSBENCH = """+ sysbench oltp_read_write --tables=10 --threads={0} run
+sysbench 1.0.20 (using bundled LuaJIT 2.1.0-beta2)
+
+Running the test with following options:
+Number of threads: {0}
+{1}
+"""
+
+
+def test_runs_in_a_log_that_came_to_nothing(tmp_path: Path) -> None:
+    """One that says why failed; one that just ends was cut short."""
+    good = "    transactions:   5000   (83.10 per sec.)\n    total time:  60.0s"
+    runs = [(8, good), (512, "FATAL: mysql_stmt_prepare() failed"), (16, good), (32, "")]
+    path = tmp_path / "sysbench.log"
+    path.write_text("".join(SYSBENCH.format(*run) for run in runs))
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, Row)]
+    assert [(row["sysbench.threads"], row["status"]) for row in rows] == [
+        (8, "succeeded"),
+        (512, "failed"),
+        (16, "succeeded"),
+        (32, "cancelled"),
+    ]
+
+
 def test_options_of_a_log_hold_no_secret() -> None:
     text = (FILES / "sysbench.log").read_text()
     assert "--mysql-password=secret" in text

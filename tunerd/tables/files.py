@@ -21,6 +21,7 @@ from tunerd.tables.parquet import parquet_columns, parquet_rows
 from tunerd.tables.rows import NotJobs, Row, Unreadable
 from tunerd.tables.strays import strays
 from tunerd.tables.texts import (
+    COMMENTS,
     SAMPLE,
     CsvHeader,
     csv_header,
@@ -211,7 +212,7 @@ def open_table(path: Path, reading: Reading = AS_IT_STANDS) -> TableFile:
 
 def _without_comments(start: str) -> str:
     """A text from the first line that is no comment on."""
-    while start.startswith(("#", "//")) and "\n" in start:
+    while start.startswith(COMMENTS) and "\n" in start:
         start = start.partition("\n")[2].lstrip()
     return start
 

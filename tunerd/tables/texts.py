@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,6 +23,7 @@ from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.rows import NotJobs, Row, Unreadable, flattened, shortened
 
 __all__ = [
+    "COMMENTS",
     "CsvHeader",
     "OpenText",
     "csv_header",
@@ -36,6 +38,8 @@ MAX_LINE = 1 << 20
 """Characters of one line. What is longer is no row, and would take memory."""
 
 SAMPLE = 64 << 10
+COMMENTS = ("#", "//")
+"""What lines begin with that are for people."""
 DELIMITERS = ",\t;|"
 MISSING = frozenset({"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
@@ -106,7 +110,7 @@ class OpenText:
     @property
     def commented(self) -> bool:
         """Whether the row that is being read begins as comments do."""
-        return bool(self.taken) and self.taken[0].lstrip().startswith("#")
+        return bool(self.taken) and self.taken[0].lstrip().startswith(COMMENTS)
 
     def shown(self) -> str:
         """The row that is being read, as it stands in the file."""
@@ -171,7 +175,7 @@ def sniffed(sample: str, first: str) -> str:
     return delimiter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CsvHeader:
     """The line of a CSV with the names of its columns."""
 
@@ -180,6 +184,11 @@ class CsvHeader:
     commented: bool = False
     """Whether it is a comment, ``# tp,tokens``, as plotting programs have it."""
     line: int = 1
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The names, in lower case."""
+        return frozenset(field.lower() for field in self.fields if field)
 
 
 def csv_header(file: OpenText, delimiter: str) -> CsvHeader:
@@ -192,7 +201,7 @@ def csv_header(file: OpenText, delimiter: str) -> CsvHeader:
     for fields, mistake in _csv_lines(file, delimiter):
         if file.commented:
             file.keep_one_line()
-            (alone,) = csv.reader([file.taken[0].lstrip().lstrip("#")], delimiter=delimiter)
+            (alone,) = csv.reader([file.taken[0].lstrip().lstrip("#/")], delimiter=delimiter)
             names = _stripped(alone)
             comment = CsvHeader((names[0] or "#", *names[1:]) if names else (), True, file.line)
             continue
@@ -286,9 +295,9 @@ def _no_row(file: OpenText, header: CsvHeader, fields: Sequence[str]) -> str | N
         return None
     if not start:
         return None if len(fields) == 1 else ""
-    if file.commented and (header.commented or not header.fields[0].startswith("#")):
+    if file.commented and (header.commented or not header.fields[0].startswith(COMMENTS)):
         line = file.taken[0].lstrip()
-        if header.commented or line.startswith("# ") or len(fields) != many:
+        if header.commented or line.startswith(("# ", "//")) or len(fields) != many:
             file.keep_one_line()
             again = header.commented and all(name in line for name in header.fields)
             return AGAIN if again else "a comment"
@@ -300,14 +309,13 @@ def _no_row(file: OpenText, header: CsvHeader, fields: Sequence[str]) -> str | N
 
 
 def _is_header(header: CsvHeader, fields: Sequence[str]) -> bool:
-    """Whether most fields are names of columns, and none is a number."""
-    if len(fields) < 2 or (
-        fields[0].strip() not in header.fields and fields[1].strip() not in header.fields
-    ):
+    """Whether most fields are names of columns, in whatever case, and none is a number."""
+    known = header.known
+    if fields[0].strip().lower() not in known and fields[-1].strip().lower() not in known:
         return False
-    texts = [text for text in _stripped(fields) if text]
-    known = sum(text in header.fields for text in texts)
-    return known >= 2 and 5 * known >= 3 * len(texts) and not any(map(_is_number, texts))
+    texts = [text.lower() for text in _stripped(fields) if text]
+    alike = sum(text in known for text in texts)
+    return alike >= 2 and 5 * alike >= 3 * len(texts) and not any(map(_is_number, texts))
 
 
 def _named_again(
@@ -317,8 +325,9 @@ def _named_again(
     texts = _stripped(fields)
     if texts == header.fields:
         return columns
-    place = {name: at for at, name in reversed(list(enumerate(header.fields)))}
-    return [columns[place[text]] if text in place else None for text in texts]
+    place = {name.lower(): at for at, name in reversed(list(enumerate(header.fields)))}
+    places = [place.get(text.lower()) for text in texts]
+    return [None if at is None else columns[at] for at in places]
 
 
 def _csv_lines(file: OpenText, delimiter: str) -> Iterator[tuple[list[str], str]]:
@@ -348,7 +357,7 @@ def json_rows(file: OpenText, not_jobs: NotJobs) -> Iterator[Row | Unreadable]:
     """One row for each line that is a JSON object; comments between them are told."""
     number = 0
     for line, mistake in _json_lines(file):
-        if line.lstrip().startswith(("#", "//")):
+        if line.lstrip().startswith(COMMENTS):
             not_jobs.add("a comment", file.line)
             continue
         number += 1

@@ -2,12 +2,39 @@
 
 import re
 import shlex
+from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["options_of"]
+__all__ = ["ended", "is_trouble", "number_or_text", "options_of"]
 
 MAX_LINE = 4_096
 _SECRET = re.compile(r"passw|secret|token|key", re.IGNORECASE)
 """Options that nobody wants in a table."""
+
+
+_ERROR = re.compile(r"\b(?:fatal|error|panic|abort(?:ed|ing)?|could not|failed)\b", re.IGNORECASE)
+
+
+def ended(record: dict[str, Any], measured: Iterable[str], trouble: bool) -> dict[str, Any]:
+    """The record of a run with how it ended: one without a result failed where the log says so,
+    and was cut short where it does not."""
+    good = any(name in record for name in measured)
+    return record | {"status": "succeeded" if good else "failed" if trouble else "cancelled"}
+
+
+def is_trouble(line: str) -> bool:
+    """Whether a line of a log tells of an error."""
+    return _ERROR.search(line) is not None
+
+
+def number_or_text(text: str) -> int | float | str:
+    """A number where the text is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str] | None:
@@ -28,6 +55,8 @@ def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str]
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words = words[1:]
     if not words or words[0].rpartition("/")[2] != program:
+        return None
+    if re.match(r"[(\d]", "".join(words[1:2])):  # it says its version
         return None
     found: dict[str, str] = {}
     rest = iter(words[1:])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.tables.exports.base import Export, Exporter, Head, Hint
-from tunerd.tables.exports.commands import options_of
+from tunerd.tables.exports.commands import ended, is_trouble, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -49,41 +49,49 @@ def _is_log(start: str) -> bool:
 
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a run. What stands above a run (its command, ``name = value``) is part of it."""
-    record: dict[str, Any] = {}
-    inside = False
+    run = _Run()
     for line in lines:
         text = line.strip()
-        if text.startswith("transaction type:") and inside:
-            yield record
-            record, inside = {}, False
-        if (options := options_of(text, "pgbench", _FLAGS)) is not None:
-            if inside:
-                yield record
-                record, inside = {}, False
-            record |= {f"option.{name}": value for name, value in options.items()}
-            continue
+        begins = text.startswith("transaction type:") and "pgbench.transaction_type" in run.record
+        options = options_of(text, "pgbench", _FLAGS)
+        setting = _SETTING.fullmatch(line.rstrip())
+        above = setting is not None and run.measured and not text.startswith("tps")
+        if run.begun and (begins or options is not None or above):
+            yield run.ended()
+            run = _Run()
+        run.take(text, options, setting)
+    if run.begun:
+        yield run.ended()
+
+
+class _Run:
+    def __init__(self) -> None:
+        self.record: dict[str, Any] = {}
+        self.begun = False
+        self.trouble = False
+
+    @property
+    def measured(self) -> bool:
+        return "tps" in self.record
+
+    def ended(self) -> dict[str, Any]:
+        return ended(self.record, ("tps", "latency_average_ms"), self.trouble)
+
+    def take(
+        self, text: str, options: Mapping[str, str] | None, setting: re.Match[str] | None
+    ) -> None:
+        """Take what one line says."""
+        if options is not None:
+            self.record |= {f"option.{k}": number_or_text(v) for k, v in options.items()}
+            self.begun = True
+            return
         found = next(((n, m[1]) for p, n in _PATTERNS if (m := p.match(text))), None)
         if found is not None:
-            name, value = found
-            record[name] = _value(value)
-            inside |= name == "pgbench.transaction_type"
-        elif (setting := _SETTING.fullmatch(line.rstrip())) and not text.startswith("tps"):
-            if inside and "tps" in record:
-                yield record
-                record, inside = {}, False
-            if not inside:
-                record[f"setting.{setting[1]}"] = _value(setting[2])
-    if inside:
-        yield record
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+            self.record[found[0]] = number_or_text(found[1])
+            self.begun |= found[0] == "pgbench.transaction_type"
+        elif setting is not None and "pgbench.transaction_type" not in self.record:
+            self.record[f"setting.{setting[1]}"] = number_or_text(setting[2])
+        self.trouble |= "failed transactions" not in text and is_trouble(text)
 
 
 _CHOSEN = ("pgbench.clients", "pgbench.threads", "pgbench.query_mode")
@@ -120,6 +128,7 @@ def _recognise(head: Head) -> Export | None:
     for column in head.starting("option."):
         if column[len("option.") :] not in own:
             hints[column] = Hint("parameter", "how pgbench was started", column[len("option.") :])
+    hints["status"] = Hint("status", "whether the run ended with a result")
     goal = "tps" if "tps" in head.columns else "latency_average_ms"
     hints[goal] = Hint("objective", "measured by pgbench", None, 0.8,
                        "maximize" if goal == "tps" else "minimize")  # fmt: skip

@@ -119,7 +119,7 @@ def _maker(head: Head) -> str:
 
 def _hint(column: str, leaf: str) -> Hint | None:
     """What one column is, by the last part of its name."""
-    name = leaf.lower()
+    name = leaf.lower().replace("-", "_")
     if name in _LABELS:
         return Hint("label", "describes the run")
     if name in _IGNORED or name.startswith("num_prompts"):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.tables.exports.base import Export, Exporter, Head, Hint, names
-from tunerd.tables.exports.commands import options_of
+from tunerd.tables.exports.commands import ended, is_trouble, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -47,37 +47,27 @@ def _is_log(start: str) -> bool:
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a run, with the options of its command where the log has it."""
     record: dict[str, Any] = {}
-    inside = False
+    begun = trouble = False
     for line in lines:
         text = line.strip()
         options = options_of(text, "sysbench", {})
-        if options is not None or re.match(r"sysbench \d+\.\d+", text):
-            if inside:
-                yield record
-                record, inside = {}, False
-            record |= {f"option.{name}": _value(one) for name, one in (options or {}).items()}
-            continue
-        if text.startswith("Number of threads:"):
-            if inside:
-                yield record
-                record = {}
-            inside = True
+        version = re.match(r"sysbench \d+\.\d+", text) is not None
+        threads = text.startswith("Number of threads:")
+        again = threads and "sysbench.threads" in record
+        if begun and (again or options is not None or (version and "sysbench.threads" in record)):
+            yield ended(record, (*_RATES, "latency_mean_ms"), trouble)
+            record, begun, trouble = {}, False, False
+        if options is not None:
+            record |= {f"option.{name}": number_or_text(one) for name, one in options.items()}
+        begun |= options is not None or threads
+        trouble |= text.startswith("FATAL") or (is_trouble(text) and "errors" not in text)
         for pattern, name in _PATTERNS:
             if found := pattern.match(text):
                 *rest, value = found.groups()
-                record[name.format(*rest)] = _value(value)
+                record[name.format(*rest)] = number_or_text(value)
                 break
-    if inside:
-        yield record
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if begun:
+        yield ended(record, (*_RATES, "latency_mean_ms"), trouble)
 
 
 _CONTEXT = names("""
@@ -108,6 +98,7 @@ def _recognise(head: Head) -> Export | None:
             hints[column] = Hint(role, "an option of the run", name)
         else:
             hints[column] = Hint("metric", "measured by sysbench")
+    hints["status"] = Hint("status", "whether the run ended with a result")
     objective = rates[0] if rates else "latency_mean_ms"
     hints[objective] = Hint("objective", "measured by sysbench", None, 0.8,
                             "maximize" if rates else "minimize")  # fmt: skip
