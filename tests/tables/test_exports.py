@@ -225,6 +225,8 @@ def body(start: int = 0, stop: int = 12, ends: str = "\n") -> str:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        (f"tp,mb,tps\n{body()}TP, MB, TPS\n",
+         "line 14 is no job: the header again"),
         (f"tp,mb,tps\n{body()}tp,mb,tps\n", "line 14 is no job: the header again"),
         (f"tp,mb,tps\n{body(0, 2)}tp,mb,tps\n{body(2, 4)}tp,mb,tps\n{body(4)}",
          "lines 4, 7 are no jobs: the header again"),
@@ -246,6 +248,16 @@ def test_rows_that_are_no_jobs(tmp_path: Path, text: str, told: str) -> None:
     assert [float(str(row["tps"])) for row in rows] == [100.5 + n for n in range(12)]
     assert all(set(row) == {"tp", "mb", "tps"} for row in rows)
     assert told in lines if told else not lines
+
+
+def test_a_header_of_two_lines(tmp_path: Path) -> None:
+    """pandas writes grouped columns so, and Optuna with ``multi_index=True``."""
+    text = ",number,value,params,params,state\n,,,lr,dropout,\n0,0,0.5,0.1,0.2,COMPLETE\n"
+    rows, _ = read(tmp_path / "jobs.csv", text)
+    assert rows == [
+        {"column_1": "0", "number": "0", "value": "0.5", "params_lr": "0.1",
+         "params_dropout": "0.2", "state": "COMPLETE"}
+    ]  # fmt: skip
 
 
 def test_a_second_header_may_name_other_columns(tmp_path: Path) -> None:
@@ -357,6 +369,70 @@ def test_a_document_that_is_too_large_is_refused(
     with pytest.raises(MisconfiguredError) as caught:
         open_table(path)
     assert "jq" in str(caught.value)
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+def in_folder(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_store_of_mlflow_is_a_table(tmp_path: Path) -> None:
+    store = tmp_path / "mlruns"
+    in_folder(store / "1" / "meta.yaml", "experiment_id: '1'\nname: exp\n")
+    for n in range(20):
+        run = store / "1" / f"{n:032x}"
+        ends = f"end_time: {1740000030000 + n}\nstatus: {4 if n == 7 else 3}\n"
+        in_folder(run / "meta.yaml", f"run_id: {run.name}\nexperiment_id: '1'\n{ends}")
+        in_folder(run / "params" / "batch_size", str(8 << n % 3))
+        in_folder(run / "params" / "lr", ["0.1", "0.01"][n % 2])
+        if n != 7:
+            in_folder(run / "metrics" / "val_loss", f"1 9.5 0\n2 {1 + n / 9} 1\n")
+    _, study, table = drafted(store)
+    assert table.export is not None
+    assert table.export.key == "mlflow"
+    assert [one.name for one in study.parameters] == ["batch_size", "lr"]
+    assert (study.objective.metric, study.objective.goal) == ("val_loss", "minimize")
+    assert outcomes(study, table) == {"succeeded": 19, "failed": 1}
+    losses = {row.values["metrics.val_loss"] for row in table.rows() if isinstance(row, Row)}
+    assert "9.5" not in losses  # the last value of a metric counts
+    fingerprint = open_table(store).fingerprint
+    in_folder(store / "1" / f"{0:032x}" / "params" / "lr", "0.5")
+    assert open_table(store).fingerprint != fingerprint
+
+
+def test_a_folder_of_trials_is_a_table(tmp_path: Path) -> None:
+    for n in range(12):
+        trial = tmp_path / f"train_{n:05}"
+        in_folder(
+            trial / "params.json", json.dumps({"lr": [0.1, 0.01][n % 2], "width": 8 << n % 3})
+        )
+        reports = [
+            {"loss": 1 / (i + 1) + n, "training_iteration": i + 1, "time_total_s": i + 0.5,
+             "timestamp": 1740000000 + 100 * n + i, "pid": n, "done": i == 3}
+            for i in range(4)
+        ]  # fmt: skip
+        in_folder(trial / "result.json", "".join(json.dumps(one) + "\n" for one in reports))
+        in_folder(trial / "progress.csv", "loss\n1\n")
+    outside = tmp_path.parent / "outside.json"
+    outside.write_text('{"loss": 1}')
+    (tmp_path / "result.json").symlink_to(outside)  # a link is not followed
+    _, study, table = drafted(tmp_path)
+    assert [one.name for one in study.parameters] == ["lr", "width"]
+    assert outcomes(study, table) == {"succeeded": 12}
+
+
+def test_a_folder_with_a_json_file_for_each_run_is_a_table(tmp_path: Path) -> None:
+    for n, record in enumerate(RECORDS):
+        in_folder(tmp_path / f"run{n:02}.json", json.dumps(record, indent=2))
+    in_folder(tmp_path / "broken.json", "{")
+    _, study, table = drafted(tmp_path)
+    assert {one.name for one in study.parameters} == {"tp", "mb"}
+    found = outcomes(study, table)
+    assert found.pop("succeeded") == 18
+    assert list(found.values()) == [1]
 
 
 SYSBENCH = """+ sysbench oltp_read_write --tables=10 --threads={0} run

@@ -16,7 +16,7 @@ from tunerd.tables.exports import EXPORTERS
 from tunerd.tables.rows import Row, Unreadable, flattened, shortened
 from tunerd.tables.texts import open_text
 
-__all__ = ["document_records", "is_document", "is_log", "log_records"]
+__all__ = ["document_records", "is_document", "is_log", "log_records", "records_in"]
 
 MAX_DOCUMENT = 128 << 20
 """Characters of a JSON document. One object a line has no such bound."""
@@ -89,6 +89,11 @@ def document_records(path: Path) -> Iterator[Row | Unreadable]:
             " line, for instance with jq -c '.[]'"
         )
         raise MisconfiguredError([Problem(str(path), message)])
+    yield from records_in(text)
+
+
+def records_in(text: str) -> Iterator[Row | Unreadable]:
+    """A row for each record in a JSON text."""
     number = 0
     for value in _values(text):
         if isinstance(value, Unreadable):

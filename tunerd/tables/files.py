@@ -17,6 +17,7 @@ from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.tables.exports import Head, Reading, recognised
+from tunerd.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.tables.parquet import parquet_columns, parquet_rows
 from tunerd.tables.rows import NotJobs, Row, Unreadable
 from tunerd.tables.strays import strays
@@ -34,7 +35,7 @@ from tunerd.tables.texts import (
 
 __all__ = ["Format", "Reading", "Row", "TableFile", "Unreadable", "open_table"]
 
-Format = Literal["csv", "jsonl", "json", "log", "parquet"]
+Format = Literal["csv", "jsonl", "json", "log", "parquet", "folder"]
 LOOKED_AT = 1_000
 """Rows of JSON lines whose keys are the columns; later keys are in the rows all the same."""
 HEAD = 200
@@ -65,7 +66,7 @@ class TableFile:
         self.not_jobs = NotJobs()
         """What the last :meth:`rows` left out, because it is no job."""
         self._fields, self._header = tuple(columns), header
-        self._size = path.stat().st_size
+        self._size = folder_bytes(path) if form == "folder" else path.stat().st_size
         self._read = 0
         if form == "csv":
             self._fields = self._without_empty()
@@ -87,6 +88,8 @@ class TableFile:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the content, uncompressed: the table keeps it when it is compressed later."""
+        if self.form == "folder":
+            return folder_digest(self.path)
         digest = hashlib.sha256()
         with unpacked(self.path) as (_, plain):
             while block := plain.read(1 << 20):
@@ -143,7 +146,7 @@ class TableFile:
         match self.form:
             case "parquet":
                 return self._parquet()
-            case "json" | "log":
+            case "json" | "log" | "folder":
                 return self._records()
             case _:
                 return self._text()
@@ -155,8 +158,7 @@ class TableFile:
 
     def _records(self) -> Iterator[Row | Unreadable]:
         absent = dict.fromkeys(self._given())
-        records = document_records if self.form == "json" else log_records
-        for row in records(self.path):
+        for row in _RECORDS[self.form](self.path):
             yield Row(row.number, absent | row.values) if isinstance(row, Row) else row  # type: ignore[operator]
 
     def _given(self) -> Iterator[str]:
@@ -177,11 +179,20 @@ class TableFile:
                     yield row
 
 
+_RECORDS: dict[Format, Callable[[Path], Iterator[Row | Unreadable]]] = {
+    "json": document_records,
+    "log": log_records,
+    "folder": folder_rows,
+}
+
+
 def open_table(path: Path, reading: Reading = AS_IT_STANDS) -> TableFile:
     """Open a table. Raises MisconfiguredError naming the file, and the line where there is one."""
+    if path.is_dir():
+        keys = _checked(path, _record_keys(path, folder_rows))
+        return TableFile(path, "folder", keys, "", reading)
     if not path.is_file():
-        problem = "is a folder, not a table" if path.is_dir() else "there is no such file"
-        raise _wrong(path, problem)
+        raise _wrong(path, "there is no such file")
     with unpacked(path) as (raw, _):
         parquet = raw.read(4) == b"PAR1"
     if parquet:

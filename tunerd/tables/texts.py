@@ -208,12 +208,29 @@ def csv_header(file: OpenText, delimiter: str) -> CsvHeader:
         if mistake:
             raise ValueError(mistake)
         header = CsvHeader(_stripped(fields), False, file.line)
-        return comment if comment is not None and _names(comment, header) else header
+        if comment is not None and _names(comment, header):
+            return comment
+        given = [name for name in header.fields if name]
+        return _of_two_lines(file, header, delimiter) if len(set(given)) < len(given) else header
     return comment or CsvHeader(())
 
 
 def _stripped(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(field.strip() for field in fields)
+
+
+def _of_two_lines(file: OpenText, header: CsvHeader, delimiter: str) -> CsvHeader:
+    """The header with the names of the line below it, where pandas wrote columns in groups:
+    ``params,params`` over ``lr,dropout``. Else as it is."""
+    for fields, mistake in _csv_lines(file, delimiter):
+        below = _stripped(fields)
+        if mistake or len(below) != len(header.fields) or any(map(_is_number, below)):
+            return header
+        pairs = zip(header.fields, below, strict=True)
+        names = tuple(f"{one}_{other}" if one and other else one or other for one, other in pairs)
+        alike = len(set(filter(None, names))) < len([name for name in names if name])
+        return header if alike else CsvHeader(names, False, file.line)
+    return header
 
 
 def _names(comment: CsvHeader, first: CsvHeader) -> bool:
@@ -258,8 +275,8 @@ def csv_rows(
         if file.line <= header.line:
             if file.commented:
                 file.keep_one_line()
-            if file.line < header.line:
-                not_jobs.add("a comment", file.line)
+                if file.line < header.line:
+                    not_jobs.add("a comment", file.line)
             continue
         if not mistake and (why := _no_row(file, header, fields)) is not None:
             if why == AGAIN:
