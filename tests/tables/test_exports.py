@@ -49,6 +49,15 @@ EXPECTED = {
     "optuna_two_objectives.csv": Expected(
         "optuna", "values_0", "minimize", "optimizer lr momentum n_layers", "",
         {OK: 17, "cancelled": 5, "failed": 2}, "datetime_complete", "number"),
+    "optuna_multi_index.csv": Expected(
+        "optuna", "value", "minimize", "lr dropout", "", {OK: 20}, "datetime_complete", "number"),
+    "wandb_nested.csv": Expected(
+        "wandb", "eval_acc", "maximize", "model_depth optim_lr", "", {OK: 30}, "Created"),
+    "vllm_summary.csv": Expected(
+        "serving", "output_throughput", "maximize", "max_num_seqs tensor_parallel_size", "",
+        {OK: 18}),
+    "sglang_one_batch.jsonl": Expected(
+        "serving", "overall_throughput", "maximize", "batch_size", "input_len", {OK: 18}),
     "ray_results.jsonl": Expected(
         "ray_tune", "mean_loss", "minimize", "lr bs model_layers model_act", "", {OK: 12},
         "timestamp", "trial_id"),
@@ -279,6 +288,16 @@ def test_a_setting_may_be_called_like_a_total(tmp_path: Path, word: str) -> None
 def test_a_word_among_speeds_is_no_unit(tmp_path: Path) -> None:
     rows, told = read(tmp_path / "jobs.csv", f"tp,mb,tps\n1,1,OOM\n{body()}")
     assert (rows[0], told) == ({"tp": "1", "mb": "1", "tps": "OOM"}, [])
+
+
+@pytest.mark.parametrize(
+    ("units", "value"),
+    [("Stück;Tokens/s", "12,5"), ("-;[hh:mm:ss]", "00:12:02"), ("int;(GiB)", "16G")],
+)
+def test_units_above_numbers_in_any_notation(tmp_path: Path, units: str, value: str) -> None:
+    text = f"tp;x\n{units}\n" + "".join(f"{n % 3 + 1};{value}\n" for n in range(12))
+    rows, told = read(tmp_path / "jobs.csv", text.replace("Stück", "-"))
+    assert (len(rows), told) == (12, ["1 row is no job: units under the header"])
 
 
 def test_units_under_the_header_are_those_of_the_study(tmp_path: Path) -> None:

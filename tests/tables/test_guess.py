@@ -316,3 +316,73 @@ def test_the_last_resort_is_a_context_that_varies(tmp_path: Path) -> None:
     guesses = guessed(_rows(50, model=["a", "b"], nodes=[1, 2], runtime=_speed), tmp_path / "a.csv")
     (parameter,) = guesses.having("parameter")
     assert parameter.unsure
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("datetime_start", "datetime_complete"),
+        ("start_time", "end_time"),
+        ("Start", "End"),
+        ("started_at", "finished_at"),
+        ("begin", "stop"),
+        ("created", "updated"),
+        ("submit_time", "completion_time"),
+        ("Submitted At", "Completed At"),
+        ("start_ts", "end_ts"),
+        ("time_started", "time_ended"),
+        ("t0", "t1"),
+        ("date_created", "date"),
+    ],
+)
+@pytest.mark.parametrize("first", ["begin", "end"])
+def test_the_end_of_a_job_is_preferred_to_its_start(
+    tmp_path: Path, begin: str, end: str, first: str
+) -> None:
+    rows = []
+    for n in range(40):
+        times = {begin: f"2026-03-01T{n % 24:02}:10:00", end: f"2026-03-01T{n % 24:02}:40:00"}
+        ordered = times if first == "begin" else dict(reversed(times.items()))
+        rows.append({**ordered, "tp": 1 << n % 3, "tokens_per_s": 100.5 + n})
+    found = guessed(rows, tmp_path / "jobs.csv")
+    assert roles(found)[end] == "finished_at"
+    assert roles(found)[begin] == "time"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "role"),
+    [
+        ("model_id", ["small", "large"], "context"),
+        ("dataset_id", ["17", "21", "44"], "context"),
+        ("kernel_id", ["gemm", "conv"], "context"),
+        ("model_id", [f"m{n}" for n in range(40)], "label"),
+        ("job_id", [f"j{n}" for n in range(40)], "job_id"),
+        ("session_id", [f"s{n}" for n in range(40)], "label"),
+    ],
+)
+def test_an_id_of_few_values_says_what_was_run(
+    tmp_path: Path, name: str, values: Sequence[str], role: str
+) -> None:
+    rows = [
+        {
+            name: values[n % len(values)],
+            "tp": 1 << n // 2 % 3,
+            "tokens_per_s": 100.5 + n % len(values) * 50 + n / 7,
+        }
+        for n in range(40)
+    ]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] == role
+
+
+@pytest.mark.parametrize("count", [3, 31, 300])
+def test_ways_in_which_jobs_end_are_counted_by_their_meaning(tmp_path: Path, count: int) -> None:
+    rows = [
+        {
+            "threads": 1 << n % 4,
+            "State": "COMPLETED" if n % 2 else f"CANCELLED by {10_000 + n // 2 % count}",
+            "throughput": 10.5 + n if n % 2 else None,
+        }
+        for n in range(700)
+    ]
+    found = guessed(rows, tmp_path / "jobs.csv")
+    assert roles(found) == {"threads": "parameter", "State": "status", "throughput": "objective"}

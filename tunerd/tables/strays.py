@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from tunerd.core.observation import Value
 from tunerd.tables.rows import Row
-from tunerd.tables.values import number_in
 
 __all__ = ["Strays", "strays"]
 
@@ -107,13 +106,14 @@ def _is_numeric(rows: Sequence[Row], column: str) -> bool:
     return bool(there) and all(map(_number, there))
 
 
+_LIKE_A_NUMBER = re.compile(r"[+-]?[$€£]?\s?[.,]?\d[\d.,:'\u202f\u00a0 eE+-]*\s?[A-Za-zµ%/]{0,12}")
+
+
 def _number(value: Value) -> bool:
-    if isinstance(value, list):
+    """Whether a value is a number, in whatever notation: 1.5, 1.024,5, 01:09:48, 16G."""
+    if isinstance(value, bool | list):
         return False
-    try:
-        return number_in(value) is not None
-    except ValueError:
-        return False
+    return value is not None and _LIKE_A_NUMBER.fullmatch(str(value)) is not None
 
 
 def _units(row: Row, numeric: set[str]) -> dict[str, str] | None:

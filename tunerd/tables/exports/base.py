@@ -6,6 +6,7 @@ by its columns and says what they are (``recognise``). It joins or drops rows th
 (``reshape``).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,6 +23,7 @@ __all__ = [
     "Reading",
     "Rows",
     "Statuses",
+    "in_words",
     "is_numeric",
     "names",
     "seed_hint",
@@ -167,6 +169,14 @@ def is_numeric(values: Iterable[Any]) -> bool:
 def names(text: str) -> tuple[str, ...]:
     """The names in a text, with blanks between them."""
     return tuple(text.split())
+
+
+_RATE = re.compile(r"/(?:s|sec|second|min|h|hour|gpu|node|core|step|it|token|request)s?\b", re.I)
+
+
+def in_words(name: str) -> str:
+    """A name whose slashes are of sections, ``val/loss``, as words: those of rates stay."""
+    return name if _RATE.search(name) else name.replace("/", "_")
 
 
 _SEEDS = frozenset({"seed", "random_seed", "random_state", "rng_seed", "manual_seed"})

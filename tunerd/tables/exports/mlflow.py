@@ -1,6 +1,15 @@
 """MLflow: ``mlflow.search_runs().to_csv()``, and the table that its page downloads."""
 
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Statuses, seed_hint
+from tunerd.tables.exports.base import (
+    INPUT,
+    Export,
+    Exporter,
+    Head,
+    Hint,
+    Statuses,
+    in_words,
+    seed_hint,
+)
 
 __all__ = ["EXPORTER"]
 
@@ -51,7 +60,7 @@ def _recognise(head: Head) -> Export | None:
         for column in metrics:
             name = column.partition("metrics.")[2]
             role = "ignored" if name.startswith("system/") else "metric"
-            hints[column] = Hint(role, "measured: logged as a metric", name)
+            hints[column] = Hint(role, "measured: logged as a metric", in_words(name))
         for column in head.starting("tags.", "data.tags."):
             user = column.endswith("mlflow.user") and "user_id" not in own
             note = "mlflow." in column

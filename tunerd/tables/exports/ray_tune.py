@@ -1,6 +1,6 @@
 """Ray Tune: ``result.json`` and ``progress.csv`` of trials, and ``get_dataframe().to_csv()``."""
 
-from tunerd.tables.exports.base import Export, Exporter, Head, Hint, seed_hint
+from tunerd.tables.exports.base import Export, Exporter, Head, Hint, in_words, seed_hint
 from tunerd.tables.exports.reports import one_row_per_run
 
 __all__ = ["EXPORTER"]
@@ -47,7 +47,7 @@ def _recognise(head: Head) -> Export | None:
         ):
             hints[column] = Hint("ignored", "is about the machine or the trainer")
         elif column not in hints and config:
-            hints[column] = Hint("metric", "measured: the trial reported it", sure=0.8)
+            hints[column] = Hint("metric", "measured: the trial reported it", in_words(column), 0.8)
     marks = (*own[:3], *(config[:1]))
     again = len(head.values("trial_id")) > len(set(map(str, head.values("trial_id"))))
     trial = next(iter(head.among(("trial_id", "experiment_tag", "logdir"))), None)

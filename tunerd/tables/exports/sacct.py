@@ -4,6 +4,7 @@ import re
 
 from tunerd.core.observation import Value
 from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Reading, Rows, names
+from tunerd.tables.quantities import read_size
 from tunerd.tables.rows import NotJobs, Row
 
 __all__ = ["EXPORTER"]
@@ -121,14 +122,10 @@ def _with_step(job: Row, step: Row) -> Row:
     return Row(job.number, values)
 
 
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-
-
 def _size(value: Value) -> float:
     """A size as sacct writes it (3532K, 1.5G), to be compared; -1 for none."""
-    found = re.fullmatch(r"([0-9.]+)([KMGTP]?)", str(value))
     try:
-        return float(found[1]) * _SIZES[found[2]] if found else -1.0
+        return float(read_size(str(value)))
     except ValueError:
         return -1.0
 

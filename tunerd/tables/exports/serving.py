@@ -81,7 +81,7 @@ def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
 
 
 def _recognise(head: Head) -> Export | None:
-    leaves = {column: column.rpartition(".")[2] for column in head.columns}
+    leaves = {c: c.rpartition(".")[2].replace("-", "_") for c in head.columns}
     clear = [column for column, leaf in leaves.items() if _CLEAR.fullmatch(leaf)]
     latencies = [c for c in clear if re.search(r"ttft|tpot|itl|e2e|intertoken", c, re.IGNORECASE)]
     speeds = [column for column in clear if column not in latencies]
@@ -119,7 +119,7 @@ def _maker(head: Head) -> str:
 
 def _hint(column: str, leaf: str) -> Hint | None:
     """What one column is, by the last part of its name."""
-    name = leaf.lower().replace("-", "_")
+    name = leaf.lower()
     if name in _LABELS:
         return Hint("label", "describes the run")
     if name in _IGNORED or name.startswith("num_prompts"):

@@ -12,6 +12,7 @@ from tunerd.tables.exports.base import (
     Reading,
     Rows,
     Statuses,
+    in_words,
     seed_hint,
 )
 from tunerd.tables.exports.literals import record_in
@@ -81,6 +82,8 @@ def _recognise(head: Head) -> Export | None:
             hints[column] = hint
         elif column not in hints and read_name(column).weight("parameter") >= 3:
             hints[column] = Hint(INPUT, "is called like a setting, and stands beside results")
+        elif column not in hints and "/" in column:
+            hints[column] = Hint("", "", in_words(column))
     _with_end(head, hints)
     return Export("wandb", "runs of Weights & Biases", ("Name", *marks[:3]), hints, _STATUSES)
 
@@ -117,7 +120,7 @@ def _hints(columns: Iterable[str]) -> dict[str, Hint]:
                 else Hint(
                     "metric",
                     "measured: the run's summary",
-                    name.removeprefix("_"),
+                    in_words(name.removeprefix("_")),
                     aside=name == "_runtime",
                 )
             )
