@@ -49,10 +49,16 @@ EXPECTED = {
     "optuna_two_objectives.csv": Expected(
         "optuna", "values_0", "minimize", "optimizer lr momentum n_layers", "",
         {OK: 17, "cancelled": 5, "failed": 2}, "datetime_complete", "number"),
+    "optuna_named_metric.csv": Expected(
+        "optuna", "accuracy", "maximize", "lr n_layers", "", {OK: 20}, "datetime_complete",
+        "number"),
     "optuna_multi_index.csv": Expected(
         "optuna", "value", "minimize", "lr dropout", "", {OK: 20}, "datetime_complete", "number"),
     "wandb_nested.csv": Expected(
         "wandb", "eval_acc", "maximize", "model_depth optim_lr", "", {OK: 30}, "Created"),
+    "vllm.log": Expected(
+        "serving", "output_throughput", "maximize", "tensor_parallel_size max_concurrency",
+        "model request_rate", {OK: 9}),
     "vllm_summary.csv": Expected(
         "serving", "output_throughput", "maximize", "max_num_seqs tensor_parallel_size", "",
         {OK: 18}),
@@ -483,6 +489,9 @@ def test_options_of_a_log_hold_no_secret() -> None:
     assert "--mysql-password=secret" in text
     rows = [row.values for row in open_table(FILES / "sysbench.log").rows() if isinstance(row, Row)]
     assert "secret" not in json.dumps(rows)
+    assert "sk-123" in (FILES / "vllm.log").read_text()
+    rows = [row.values for row in open_table(FILES / "vllm.log").rows() if isinstance(row, Row)]
+    assert "sk-123" not in json.dumps(rows)
 
 
 def test_a_draft_of_an_export_reads_another_of_its_kind() -> None:

@@ -1,14 +1,16 @@
 """Commands in logs of benchmarks: what was set on the command line."""
 
+import math
 import re
 import shlex
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["ended", "is_trouble", "number_or_text", "options_of"]
+__all__ = ["ended", "is_secret", "is_trouble", "number_or_text", "options_of"]
 
+_VERBS = ("run", "prepare", "cleanup")
 MAX_LINE = 4_096
-_SECRET = re.compile(r"passw|secret|token|key", re.IGNORECASE)
+_SECRET = re.compile(r"passw|secret|api_?key|auth|credential|(?:^|_)token$", re.IGNORECASE)
 """Options that nobody wants in a table."""
 
 
@@ -22,18 +24,24 @@ def ended(record: dict[str, Any], measured: Iterable[str], trouble: bool) -> dic
     return record | {"status": "succeeded" if good else "failed" if trouble else "cancelled"}
 
 
+def is_secret(name: str) -> bool:
+    """Whether an option is one that nobody wants in a table."""
+    return _SECRET.search(name) is not None
+
+
 def is_trouble(line: str) -> bool:
     """Whether a line of a log tells of an error."""
     return _ERROR.search(line) is not None
 
 
 def number_or_text(text: str) -> int | float | str:
-    """A number where the text is one."""
+    """A number where the text is a finite one."""
     for kind in (int, float):
         try:
-            return kind(text)
+            found = kind(text)
         except ValueError:
             continue
+        return found if math.isfinite(found) else text
     return text
 
 
@@ -59,12 +67,27 @@ def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str]
     if re.match(r"[(\d]", "".join(words[1:2])):  # it says its version
         return None
     found: dict[str, str] = {}
-    rest = iter(words[1:])
-    for word in rest:
-        if long := re.fullmatch(r"--([A-Za-z][\w-]*)=(.*)", word):
-            found[long[1].replace("-", "_")] = long[2]
-        elif (short := re.fullmatch(r"-([A-Za-z])(.*)", word)) and short[1] in flags:
-            found[flags[short[1]]] = short[2] or next(rest, "")
-        elif re.fullmatch(r"[A-Za-z]\w*", word) and word not in ("run", "prepare", "cleanup"):
-            found.setdefault("test", word)
-    return {name: value for name, value in found.items() if not _SECRET.search(name)}
+    rest = words[1:]
+    while rest:
+        rest = _taken(rest, found, flags)
+    return {name: value for name, value in found.items() if not is_secret(name)}
+
+
+def _taken(words: list[str], found: dict[str, str], flags: dict[str, str]) -> list[str]:
+    """Take one option from the front of a command; the words behind it."""
+    word, rest = words[0], words[1:]
+    beside = bool(rest) and not rest[0].startswith("-") and rest[0] not in _VERBS
+    if long := re.fullmatch(r"--([A-Za-z][\w-]*)(?:=(.*))?", word):
+        name = long[1].replace("-", "_")
+        if long[2] is None and beside:
+            found[name] = rest[0]
+            return rest[1:]
+        found[name] = "true" if long[2] is None else long[2]
+    elif (short := re.fullmatch(r"-([A-Za-z])(.*)", word)) and short[1] in flags:
+        if not short[2] and rest:
+            found[flags[short[1]]] = rest[0]
+            return rest[1:]
+        found[flags[short[1]]] = short[2]
+    elif re.fullmatch(r"[A-Za-z]\w*", word) and word not in _VERBS:
+        found.setdefault("test", word)
+    return rest

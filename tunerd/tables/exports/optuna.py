@@ -21,13 +21,14 @@ _PLAIN = {
     "state": Hint("status", "how the trial ended; a pruned one was cut short"),
 }
 _GOAL = "Optuna minimises unless the study says otherwise"
+_VALUES = ("values_", "value_")
 _PREFIXES = (("params_", ""), ("Param ", ""), ("params.", ""))
 
 
 def _recognise(head: Head) -> Export | None:
     lower = {column.lower(): column for column in head.columns}
     params = [column for prefix, _ in _PREFIXES for column in head.starting(prefix)]
-    values = [column for column in head.columns if column.lower().startswith("values_")]
+    values = [column for column in head.columns if column.lower().startswith(_VALUES)]
     value = lower.get("value")
     times = {"datetime_start", "datetime_complete", "duration"} & set(lower)
     known = "number" in lower and "state" in lower
@@ -45,7 +46,9 @@ def _recognise(head: Head) -> Export | None:
         hints[value] = Hint("objective", why, None, 0.9, "minimize", _GOAL, 0.3)
     for place, column in enumerate([] if value else values):
         role = "metric" if place else "objective"
-        hints[column] = Hint(role, why, None, 0.6, "minimize", _GOAL, 0.3)
+        called = column.partition("_")[2]
+        said = None if called.isdigit() else called
+        hints[column] = Hint(role, why, said, 0.6, "minimize", _GOAL, 0.3)
     for column in head.starting("user_attrs_"):
         hints[column] = Hint("", "an attribute", column[len("user_attrs_") :])
     for column in head.starting("system_attrs_"):

@@ -1,10 +1,11 @@
 """Sweeps of serving benchmarks: vLLM's, SGLang's and TensorRT-LLM's."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, names, seed_hint
+from tunerd.tables.exports.commands import is_secret, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -139,7 +140,88 @@ def _hint(column: str, leaf: str) -> Hint | None:
     ):
         role = "metric" if "concurrent" in name else INPUT
         return Hint(role, "what served", leaf)
+    if column.startswith("option."):
+        return Hint("ignored", "is an option of the benchmark that says nothing about the server")
     return None
 
 
-EXPORTER = Exporter("serving", _recognise, _records)
+# -- what the benchmarks print -------------------------------------------------------------------
+
+_RESULT = re.compile(r"=+ ?(?:Serving )?Benchmark Result ?=+")
+_MEASUREMENT = re.compile(r"([A-Z][\w .%/-]*?(?: \([\w/ .]+\))?):\s+(\S+)")
+_ARGUMENTS = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|[^,()\[\]{}]+)")
+_NAMES = {
+    "successful_requests": "completed",
+    "failed_requests": "failed",
+    "benchmark_duration_s": "duration",
+    "total_generated_tokens": "total_output_tokens",
+    "request_throughput_req_s": "request_throughput",
+    "request_goodput_req_s": "request_goodput",
+    "output_token_throughput_tok_s": "output_throughput",
+    "input_token_throughput_tok_s": "input_throughput",
+    "total_token_throughput_tok_s": "total_token_throughput",
+}
+_PROGRAMS = (
+    "vllm",
+    "benchmark_serving.py",
+    "bench_serving.py",
+    "trtllm-serve",
+    "python",
+    "python3",
+)
+
+
+def _is_log(start: str) -> bool:
+    return _RESULT.search(start) is not None
+
+
+def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """One record for each result that was printed, with what its command or arguments say.
+
+    A server's options count until another server is started.
+    """
+    server: dict[str, Any] = {}
+    record: dict[str, Any] = {}
+    inside = False
+    for line in lines:
+        text = line.strip()
+        if _RESULT.fullmatch(text):
+            inside = True
+        elif inside and re.fullmatch(r"=+", text):
+            yield {**server, **record, "status": "succeeded"}
+            record, inside = {}, False
+        elif inside and (found := _MEASUREMENT.fullmatch(text)):
+            name = re.sub(r"\W+", "_", found[1]).strip("_").lower()
+            record[_NAMES.get(name, name)] = number_or_text(found[2])
+        elif "Namespace(" in text:
+            record |= _arguments(text.partition("Namespace(")[2])
+        else:
+            given = _options(text)
+            if " serve " in f"{text} " and "bench" not in text and given:
+                server = given
+            else:
+                record |= given
+    if inside:
+        yield {**server, **record, "status": "cancelled"}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """What Python prints of parsed arguments."""
+    pairs = _ARGUMENTS.findall(text[:65_536])
+    found = {name: value.strip().strip("'\"") for name, value in pairs}
+    return {
+        f"option.{name}": number_or_text(value)
+        for name, value in found.items()
+        if value not in ("None", "") and not is_secret(name)
+    }
+
+
+def _options(text: str) -> dict[str, Any]:
+    for program in _PROGRAMS:
+        if (options := options_of(text, program, {"n": "n"})) is not None:
+            options.pop("test", None)
+            return {f"option.{name}": number_or_text(value) for name, value in options.items()}
+    return {}
+
+
+EXPORTER = Exporter("serving", _recognise, _records, log=_log, is_log=_is_log)
