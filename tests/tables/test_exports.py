@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.tables.test_draft import drafted, outcomes
 from tunerd.core.study_file import parse_study
@@ -501,3 +503,83 @@ def test_a_draft_of_an_export_reads_another_of_its_kind() -> None:
     assert study.mapping.export == "ray_tune"
     table = open_table(FILES / "ray_results.jsonl", reading_of(study, study.mapping))
     assert table.export is not None
+
+
+# -- whatever stands in them -----------------------------------------------------------------------
+
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+TEXTS = {
+    path.name: path.read_text()
+    for path in sorted(FILES.iterdir())
+    if path.suffix in (".json", ".log", ".jsonl", ".csv", ".txt")
+}
+
+
+def read_or_refuse(path: Path) -> None:
+    """Draft a study and read each row by it, or say why that cannot be."""
+    try:
+        _, study, table = drafted(path)
+    except MisconfiguredError:
+        return
+    outcomes(study, open_table(path, reading_of(study, study.mapping)))
+    assert table.told() is not None
+
+
+@QUICK
+@given(st.data())
+def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    """Cut, doubled, or with lines of another: nothing but a sentence may end the reading."""
+    name = data.draw(st.sampled_from(sorted(TEXTS)))
+    text = TEXTS[name]
+    cut = data.draw(st.integers(1, len(text)))
+    match data.draw(st.sampled_from(["cut", "tail", "hole", "mixed", "doubled"])):
+        case "cut":
+            text = text[:cut]
+        case "tail":
+            text = text[cut - 1 :]
+        case "hole":
+            text = text[:cut] + text[cut + data.draw(st.integers(1, 400)) :]
+        case "mixed":
+            other = TEXTS[data.draw(st.sampled_from(sorted(TEXTS)))]
+            text = text[:cut] + other[: data.draw(st.integers(1, 2_000))]
+        case _:
+            text += text
+    path = tmp_path / name
+    path.write_text(text)
+    read_or_refuse(path)
+
+
+MARKS = sorted({
+    column
+    for path in FILES.iterdir()
+    for column in open_table(path).columns
+})  # fmt: skip
+CELLS = st.one_of(
+    st.none(),
+    st.integers(-5, 5_000),
+    st.floats(allow_nan=True),
+    st.booleans(),
+    st.sampled_from(
+        ["COMPLETED", "FINISHED", "{'a': 1}", "4000.batch", "2026-03-01", "12:00", "-"]
+    ),
+    st.text(max_size=6),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 3), max_size=2),
+)
+
+
+@QUICK
+@given(st.data())
+def test_columns_of_exports_may_hold_anything(tmp_path: Path, data: st.DataObject) -> None:
+    path = FILES / data.draw(st.sampled_from(sorted(TEXTS)))
+    known = list(open_table(path).columns)
+    names = data.draw(st.lists(st.sampled_from(known), min_size=2, max_size=12, unique=True))
+    names += data.draw(st.lists(st.sampled_from(MARKS), max_size=3, unique=True))
+    rows = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(names, CELLS)), max_size=12))
+    if not rows:
+        return
+    made = tmp_path / "jobs.jsonl"
+    made.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read_or_refuse(made)

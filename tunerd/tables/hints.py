@@ -33,7 +33,7 @@ def inputs_of(
     return {
         column.name: Guess(column, names[column.name], "context", 0.5, hint.why)
         for column, hint in _hints(profile, known)
-        if hint.role in (INPUT, "parameter") and column.kind != "empty"
+        if hint.role in (INPUT, "parameter") and column.kind not in ("empty", "datetime")
     }
 
 
