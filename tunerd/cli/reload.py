@@ -17,6 +17,7 @@ from tunerd.cli.options import (
     tell_json,
     who,
 )
+from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
     from tunerd.core.study import Study
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["reload"]
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """How long to wait for the daemon. It looks for new versions between two steps."""
+LOOK_EVERY_S = 0.1
 
 
 @click.command()
@@ -82,6 +84,7 @@ def _publish(store: "Store", studies: "Sequence[Study]") -> list[dict[str, Any]]
                 "generation_before": old and old.generation,
                 "changes": [asdict(one) for one in differences(was, study)] if was else [],
                 "taken_up": None,
+                "learning": None,
             }
         )
     with store.transaction() as tx:
@@ -101,18 +104,27 @@ def _epochs(store: "Store") -> dict[str, int]:
 
 
 def _wait(store: "Store", before: Mapping[str, int], changed: Sequence[dict[str, Any]]) -> None:
-    """Until the daemon has loaded what changed, for a while."""
+    """Until the daemon has loaded what changed, has learned its jobs anew and has published what
+    follows; for a while."""
     from tunerd.store import study_lease
 
     deadline = monotonic() + PATIENCE_S
-    while True:
-        now = _epochs(store)
-        for one in changed:
-            lease = study_lease(one["study"])
-            one["taken_up"] = now.get(lease, 0) > before.get(lease, 0)
-        if all(one["taken_up"] for one in changed) or monotonic() > deadline:
-            return
-        sleep(0.05)
+    with progress() as show:
+        while (rest := deadline - monotonic()) > 0:
+            now = _epochs(store)
+            steps = {one.study.name: one for one in store.overview()}
+            for one in changed:
+                lease, seen = study_lease(one["study"]), steps[one["study"]]
+                one["taken_up"] = now.get(lease, 0) > before.get(lease, 0)
+                generation = seen.last_step.generation if seen.last_step else 0
+                learned = one["taken_up"] and generation >= one["generation"]
+                one["learning"] = 0 if learned else seen.study.last_sequence
+            if all(one["taken_up"] and not one["learning"] for one in changed) and not any(
+                depth.unsent for depth in store.outbox_depths().values()
+            ):
+                return
+            show("waiting for the daemon, at most", PATIENCE_S - rest, PATIENCE_S)
+            sleep(LOOK_EVERY_S)
 
 
 def _show(one: Mapping[str, Any]) -> None:
@@ -126,5 +138,7 @@ def _show(one: Mapping[str, Any]) -> None:
         click.echo(f"  {change['where']}  {change['kind']}: {change['what']}")
     if one["taken_up"]:
         click.echo("  The daemon has taken it up.")
+        if one["learning"]:
+            click.echo(f"  It learns {one['learning']:,} jobs anew: `tunerd status {name}`.")
     elif one["taken_up"] is False:
         click.echo(f"  The daemon takes it up after its present step: `tunerd status {name}`.")
