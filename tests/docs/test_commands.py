@@ -88,7 +88,7 @@ def start(folder: Path, command: str = "tunerd run", **more: str) -> int:
     """Start the daemon, and wait until it says so. Returns its process id."""
     log = folder / "daemon.log"
     log.unlink(missing_ok=True)
-    said = shell(folder, f"{command} >{log.name} 2>&1 & echo $!", **more)
+    said = shell(folder, f"{command} >{log.name} 2>&1 & echo $!", PATIENCE_S, **more)
     wait_until(lambda: '"started"' in log.read_text(), PATIENCE_S, f"{command}: {folder}")
     return int(said.stdout)
 
