@@ -326,6 +326,22 @@ def test_steps_are_joined_into_their_jobs() -> None:
     assert all(str(one).endswith("G") for one in largest)
 
 
+def test_a_job_that_failed_at_once_is_not_fast() -> None:
+    """Slurm knows a time of each job; only who completed did the work in it."""
+    rows = [row.values for row in open_table(FILES / "sacct_p.txt").rows() if isinstance(row, Row)]
+    timed = {str(row["State"]) for row in rows if row["ElapsedRaw"] is not None}
+    assert (timed, len({str(row["State"]) for row in rows})) == ({"COMPLETED"}, 4)
+
+
+def test_numbers_of_rows_rise_where_rows_are_joined(tmp_path: Path) -> None:
+    """An import that was killed goes on behind the last number."""
+    lines = (FILES / "sacct_steps.csv").read_text().splitlines()
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join([*lines[:3], "a line|that is no row", *lines[3:]]))
+    numbers = [row.number for row in open_table(path).rows()]
+    assert numbers == list(range(1, 22))
+
+
 def test_reports_of_a_run_are_one_job(tmp_path: Path) -> None:
     rng = random.Random(0)
     lines = ["run_id,epoch,batch_size,loss,samples_per_s"]

@@ -19,7 +19,7 @@ from tunerd.tables.documents import document_records, is_document, is_log, log_r
 from tunerd.tables.exports import Head, Reading, recognised
 from tunerd.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.tables.parquet import parquet_columns, parquet_rows
-from tunerd.tables.rows import NotJobs, Row, Unreadable
+from tunerd.tables.rows import NotJobs, Row, Unreadable, renumbered
 from tunerd.tables.strays import strays
 from tunerd.tables.texts import (
     COMMENTS,
@@ -110,7 +110,8 @@ class TableFile:
         self.not_jobs.clear()
         rows = self._jobs()
         if self.export is not None and self.export.reshape is not None:
-            rows = self.export.reshape(rows, self.not_jobs, self.reading)
+            # Numbers rise whatever was joined: an import that was killed goes on behind one.
+            rows = renumbered(self.export.reshape(rows, self.not_jobs, self.reading))
         yield from rows
         self._read = self._size
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -10,7 +10,7 @@ from typing import Any
 
 from tunerd.core.observation import Scalar, Value
 
-__all__ = ["NotJobs", "Row", "Unreadable", "flattened", "shortened"]
+__all__ = ["NotJobs", "Row", "Unreadable", "flattened", "renumbered", "shortened"]
 
 MAX_SHOWN = 4_096
 MOST_LINES = 5
@@ -71,6 +71,15 @@ class NotJobs:
         more = ", ..." if count > len(where) else ""
         shown = ", ".join(map(str, where)) + more
         return f"{'line' if count == 1 else 'lines'} {shown} {several}: {what}"
+
+
+def renumbered(rows: Iterable[Row | Unreadable]) -> Iterator[Row | Unreadable]:
+    """The same with numbers from 1."""
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Row):
+            yield Row(number, row.values)
+        else:
+            yield Unreadable(number, row.reason, row.text)
 
 
 def shortened(text: str) -> str:

@@ -15,7 +15,7 @@ from tunerd.tables.exports.base import (
     Rows,
     is_numeric,
 )
-from tunerd.tables.rows import NotJobs, Row, Unreadable
+from tunerd.tables.rows import NotJobs, Row
 
 __all__ = ["EXPORTER", "one_row_per_run"]
 
@@ -42,11 +42,7 @@ def one_row_per_run(run: str | None, progress: str, thing: str) -> Reshape:
             yield from rows
             return
         joined = _Joined(run, progress, f"an earlier report of a {thing}", not_jobs, reading)
-        for number, row in enumerate(joined.over(rows), 1):
-            if isinstance(row, Row):
-                yield Row(number, row.values)
-            else:
-                yield Unreadable(number, row.reason, row.text)
+        yield from joined.over(rows)
 
     return reshape
 

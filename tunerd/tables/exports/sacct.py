@@ -3,7 +3,17 @@
 import re
 
 from tunerd.core.observation import Value
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Reading, Rows, names
+from tunerd.tables.exports.base import (
+    INPUT,
+    Export,
+    Exporter,
+    Head,
+    Hint,
+    Reading,
+    Reshape,
+    Rows,
+    names,
+)
 from tunerd.tables.quantities import read_size
 from tunerd.tables.rows import NotJobs, Row
 
@@ -33,6 +43,7 @@ _LABELS = names("""
     Licenses McsLabel StdIn StdOut StdErr DBIndex
 """)
 _TIMES = ["Submit", "Eligible", "Start"]
+_TIMES_OF_WORK = frozenset(("ElapsedRaw", "Elapsed", "CPUTimeRAW", "CPUTime"))
 _OBJECTIVES = ("ElapsedRaw", "Elapsed", "CPUTimeRAW")
 
 
@@ -68,44 +79,63 @@ def _recognise(head: Head) -> Export | None:
                 role, why if not late else f"a time{late}", sure=0.8 if late else 0.95
             )
     if objective := head.among(_OBJECTIVES)[:1]:
-        hints[objective[0]] = Hint("objective", "how long a job took", sure=0.6, goal="minimize")
-    jobs = {one for one in ids if not _STEP.fullmatch(one)}
-    steps = [one for one in ids if _STEP.fullmatch(one)]
-    joined = bool(steps) and bool(jobs)
-    notes = ("steps (.batch, .extern, .0) are joined into their jobs",) if joined else ()
+        hints[objective[0]] = Hint(
+            "objective", "how long a job took", sure=0.6, goal="minimize", goal_why="it is a time"
+        )
+    steps = any(map(_STEP.fullmatch, ids)) and not all(map(_STEP.fullmatch, ids))
+    notes: tuple[str, ...] = (
+        ("steps (.batch, .extern, .0) are joined into their jobs",) if steps else ()
+    )
+    if "State" in head.columns and objective:
+        what = f"{objective[0]} counts for completed jobs alone"
+        notes.append(f"{what}: others did not do their work")
     return Export(
         "sacct",
         "jobs of Slurm's sacct",
         (job, *[name for name in own if name != job][:3]),
         hints,
-        reshape=_joined(job) if joined else None,
-        notes=notes,
+        reshape=_reshaped(job, steps),
+        notes=tuple(notes),
     )
 
 
-def _joined(job: str):  # type: ignore[no-untyped-def]
+def _reshaped(job: str, steps: bool) -> Reshape:
     def reshape(rows: Rows, not_jobs: NotJobs, reading: Reading) -> Rows:  # noqa: ARG001
-        open_: dict[str, Row] = {}
-        for row in rows:
-            if not isinstance(row, Row):
-                yield row
-                continue
-            name = str(row.values.get(job))
-            step = _STEP.fullmatch(name)
-            if step is None:
-                if name in open_:  # requeued: another run of the same job
-                    yield open_.pop(name)
-                open_[name] = row
-                if len(open_) > MOST_OPEN:
-                    yield open_.pop(next(iter(open_)))
-            elif step[1] in open_:
-                not_jobs.add("a step, joined into its job")
-                open_[step[1]] = _with_step(open_[step[1]], row)
-            else:
-                not_jobs.add("a step whose job is not in the table")
-        yield from open_.values()
+        for row in _joined(rows, job, not_jobs) if steps else rows:
+            yield _without_work(row) if isinstance(row, Row) else row
 
     return reshape
+
+
+def _joined(rows: Rows, job: str, not_jobs: NotJobs) -> Rows:
+    """Jobs with what their steps alone know."""
+    open_: dict[str, Row] = {}
+    for row in rows:
+        if not isinstance(row, Row):
+            yield row
+            continue
+        name = str(row.values.get(job))
+        step = _STEP.fullmatch(name)
+        if step is None:
+            if name in open_:  # requeued: another run of the same job
+                yield open_.pop(name)
+            open_[name] = row
+            if len(open_) > MOST_OPEN:
+                yield open_.pop(next(iter(open_)))
+        elif step[1] in open_:
+            not_jobs.add("a step, joined into its job")
+            open_[step[1]] = _with_step(open_[step[1]], row)
+        else:
+            not_jobs.add("a step whose job is not in the table")
+    yield from open_.values()
+
+
+def _without_work(row: Row) -> Row:
+    """A job without its time where it did not do its work: a crash in a second is not fast."""
+    state = str(row.values.get("State") or "COMPLETED")
+    if state.startswith("COMPLETED"):
+        return row
+    return Row(row.number, {**row.values, **dict.fromkeys(_TIMES_OF_WORK & set(row.values))})
 
 
 def _with_step(job: Row, step: Row) -> Row:
