@@ -83,9 +83,9 @@ def _recognise(head: Head) -> Export | None:
             "objective", "how long a job took", sure=0.6, goal="minimize", goal_why="it is a time"
         )
     steps = any(map(_STEP.fullmatch, ids)) and not all(map(_STEP.fullmatch, ids))
-    notes: tuple[str, ...] = (
-        ("steps (.batch, .extern, .0) are joined into their jobs",) if steps else ()
-    )
+    notes: list[str] = []
+    if steps:
+        notes.append("steps (.batch, .extern, .0) are joined into their jobs")
     if "State" in head.columns and objective:
         what = f"{objective[0]} counts for completed jobs alone"
         notes.append(f"{what}: others did not do their work")
