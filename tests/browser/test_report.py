@@ -13,7 +13,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.report.test_page import REPORTS, made
+from tunerd.report.model import Objective, Point
 from tunerd.report.page import page
+from tunerd.report.plots import points_plot
 
 Scheme = Literal["light", "dark"]
 
@@ -66,6 +68,26 @@ OUTSIDE = """
 """
 
 
+OVERLAP = """
+() => [...document.querySelectorAll("svg.plot")].flatMap((svg) => {
+  const shown = [...svg.querySelectorAll("text")].filter((e) => e.getClientRects().length)
+    .map((e) => [e.getBoundingClientRect(), e.textContent]);
+  return shown.flatMap(([a, one], i) => shown.slice(i + 1)
+    .filter(([b]) => a.left < b.right + 2 && b.left < a.right + 2 &&
+      a.top < b.bottom && b.top < a.bottom)
+    .map(([b, other]) => `${svg.querySelector("title").textContent}: ${one} | ${other}`));
+})
+"""
+"""Labels of a picture that lie on each other."""
+
+
+LABELLED = """
+() => [...document.querySelectorAll("svg.plot")].map((svg) =>
+  [...svg.querySelectorAll("text.across")].filter((e) => e.getClientRects().length).length)
+"""
+"""How many labels each picture has below its horizontal axis."""
+
+
 CUT = """
 () => [...document.querySelectorAll(".scroll")]
   .filter((e) => e.scrollWidth > e.clientWidth + 1)
@@ -86,7 +108,7 @@ class Opened:
         return self.page.evaluate(script)
 
 
-@pytest.fixture(params=[(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")], ids=str)
+@pytest.fixture(params=[(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")], ids=str)
 def window(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Opened]:
     width, scheme = request.param
     context = browser.new_context(
@@ -116,6 +138,7 @@ def test_the_page_is_readable(window: Opened, name: str, tmp_path: Path) -> None
     assert size[0] <= size[1], "the page scrolls sideways"
     assert window.look(OUTSIDE) == []
     assert window.look(CUT) == []
+    assert window.look(OVERLAP) == []
     assert window.look(SMALL) == []
     assert window.look(CONTRAST) == []
 
@@ -139,3 +162,45 @@ def keep_a_picture(shown: Page, name: str) -> None:
         scheme = shown.evaluate("() => matchMedia('(prefers-color-scheme: dark)').matches")
         file = f"{name.replace(' ', '-')}-{size['width']}-{'dark' if scheme else 'light'}.png"
         shown.screenshot(path=str(Path(folder) / file), full_page=True)
+
+
+RANGES = (
+    (1_000_000, 2_600_000),
+    (123_456, 9_876_543),
+    (100_000, 250_000),
+    (0.000_12, 0.000_34),
+    (0.001_2, 0.9),
+    (3e-9, 7e6),
+    (4e12, 5e12),
+    (-2_000_000, 3_000_000),
+    (1, 1_000_000_000),
+    (41.7, 42.3),
+)
+"""Of an objective: wherever its numbers are long."""
+
+
+def test_labels_of_long_numbers_do_not_lie_on_each_other(window: Opened, tmp_path: Path) -> None:
+    plots = [
+        points_plot(
+            f"range-{i}",
+            [
+                Point(actual=low, predicted=high, held=True),
+                Point(actual=high, predicted=low, held=True),
+            ],
+            Objective(metric="metric", goal="maximize", unit="unit"),
+        )
+        for i, (low, high) in enumerate(RANGES)
+    ]
+    cards = "".join(f'<div class="card">{plot}</div>' for plot in plots)
+    file = tmp_path / "report.html"
+    shown = page(made("no jobs")).replace("</main>", f"{cards}</main>")
+    file.write_text(shown, encoding="utf-8")
+    size = window.page.viewport_size
+    assert size is not None
+    for width in (size["width"], 330):
+        window.page.set_viewport_size({"width": width, "height": 900})
+        window.page.goto(file.as_uri())
+        keep_a_picture(window.page, f"labels {width}")
+        assert window.look(OVERLAP) == []
+        assert window.look(OUTSIDE) == []
+        assert min(window.look(LABELLED)) >= 2

@@ -176,6 +176,10 @@ def context_bar(gain: Range, axis: Axis, title: str) -> Markup:
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────
 
+CHARACTER_PX, GAP_PX = 7.5, 8.0
+"""Room for a character of a label, and between two of them."""
+NARROW_PX, WIDE_PX = 270.0, 560.0
+"""Width of a picture on a small telephone, and on the narrowest screen that counts as wide."""
 GUTTER = 12.0
 """Per cent of the width at the left for the numbers of the upright axis."""
 
@@ -224,15 +228,42 @@ def _grid(axis: Axis, texts: Sequence[str]) -> list[Markup]:
 
 
 def _labels(axis: Axis, texts: Sequence[tuple[float, str]]) -> list[Markup]:
+    """Those below the horizontal axis: every k-th, so that none lies on the next. On a telephone
+    fewer have room than on a wide screen."""
+    placed = [(axis.place(value), text) for value, text in texts]
+    wide = _every(placed, WIDE_PX, 1)
+    narrow = _every(placed, NARROW_PX, wide)
     return [
-        _label(place, text, "end" if place > 0.94 else "middle")
-        for value, text in texts
-        for place in [axis.place(value)]
+        _label(place, text, _anchor(place), "" if i % narrow == 0 else " roomy")
+        for i, (place, text) in enumerate(placed)
+        if i % wide == 0
     ]
 
 
-def _label(place: float, text: str, anchor: str) -> Markup:
-    return tag("text", text, x=_across(place), y=BOTTOM + 20, class_="tick", text_anchor=anchor)
+def _every(placed: Sequence[tuple[float, str]], width: float, least: int) -> int:
+    """The smallest multiple of ``least`` that leaves room between labels on so many pixels."""
+    k = least
+    while k < len(placed):
+        shown = [_extent(place, text, width) for place, text in placed[::k]]
+        if all(b[0] - a[1] >= GAP_PX for a, b in pairwise(shown)):
+            break
+        k += least
+    return k
+
+
+def _extent(place: float, text: str, width: float) -> tuple[float, float]:
+    """Where a label begins and ends, in pixels."""
+    at, long = (1 - GUTTER / 100) * width * place, CHARACTER_PX * len(text)
+    return (at - long, at) if _anchor(place) == "end" else (at - long / 2, at + long / 2)
+
+
+def _anchor(place: float) -> str:
+    return "end" if place > 0.9 else "middle"
+
+
+def _label(place: float, text: str, anchor: str, also: str = "") -> Markup:
+    kind = f"tick across{also}"
+    return tag("text", text, x=_across(place), y=BOTTOM + 20, class_=kind, text_anchor=anchor)
 
 
 def _day(at: datetime | None, else_: str) -> str:
