@@ -220,7 +220,9 @@ def test_records_in_json_lines_are_flattened(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_no_rows(tmp_path: Path) -> None:
-    content = b"a,b\r\n1,2\r\n\r\n1,2,3\r\n\xff,2\r\n3\r\n" + b"x" * (3 << 20) + b"\r\n5,6\r\n"
+    content = (
+        b"a,b\r\n1,2\r\n\r\n1,2,3\r\n\xff,2\r\n3\r\n" + b"x" * (3 << 20) + b"\r\n5,\xc3\xa9\r\n"
+    )
     rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
     assert [type(row) for row in rows] == [Row, *[Unreadable] * 4, Row]
     reasons = [(row.number, row.reason) for row in rows if isinstance(row, Unreadable)]
@@ -233,7 +235,20 @@ def test_lines_that_are_no_rows(tmp_path: Path) -> None:
     shown = [row.text for row in rows if isinstance(row, Unreadable)]
     assert shown[:3] == ["1,2,3", "\ufffd,2", "3"]
     assert len(shown[3]) == 4_096
-    assert rows[-1] == Row(6, {"a": "5", "b": "6"})
+    assert rows[-1] == Row(6, {"a": "5", "b": "é"})
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_tables_of_many_encodings(tmp_path: Path, encoding: str, packed: bool) -> None:
+    content = "Größe,Fäden\n1,2 €\n".encode(encoding)
+    if packed:
+        content = gzip.compress(content)
+    table = open_table(written(tmp_path / "jobs.csv", content))
+    assert table.columns == ("Größe", "Fäden")
+    assert list(table.rows()) == [Row(1, {"Größe": "1", "Fäden": "2 €"})]
 
 
 def test_lines_that_are_no_objects(tmp_path: Path) -> None:
@@ -310,7 +325,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "no column names" in refusal(path, ",,\n1,2,3\n")
     assert "same name: 'a'" in refusal(path, "a,b,a\n1,2,3\n")
     assert "neither a text table" in refusal(path, b"\x7fELF\0\0")
-    assert "not UTF-8" in refusal(path, b"caf\xe9,b\n1,2\n")
+    assert "not UTF-8" in refusal(path, b"caf\xe9,\xc3\xa9\n1,2\n")
     assert "line 1 is not a JSON object" in refusal(tmp_path / "jobs.jsonl", "a,b\n1,2\n")
     assert "line 1: is not JSON" in refusal(tmp_path / "jobs.jsonl", "{\n")
     assert "without a single key" in refusal(tmp_path / "jobs.jsonl", "{}\n")

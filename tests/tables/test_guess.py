@@ -245,8 +245,14 @@ def test_where_nothing_can_be_tuned_that_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("speed", "why"),
     [
-        (lambda n: f"1.{n:03d},5", r"tokens_per_s holds text such as '1\.\d+,5'"),
-        (lambda n: f"{n}.5 s", "tokens_per_s holds text such as '.*s': write 1234.5"),
+        (
+            lambda n: f"1.{n:03d},5" if n % 2 else f"1,{n:03d}.5",
+            r"tokens_per_s holds text such as '1[.,]\d+[.,]5'",
+        ),
+        (
+            lambda n: f"{n}.5 {'s' if n % 2 else 'GB'}",
+            "tokens_per_s holds text such as '.*': write 1234.5",
+        ),
         (lambda _: 100.0, "tokens_per_s is the same in all rows"),
         (lambda _: None, "tokens_per_s is empty"),
     ],
@@ -265,10 +271,9 @@ def test_what_people_chose_is_no_objective(
 @pytest.mark.parametrize(
     ("speed", "write"),
     [
-        (lambda n: f"{n + 1},{n % 900 + 100}.5", "1234.5, without comma or unit"),
-        (lambda n: f"{n}.5 tok/s", "1234.5, without comma or unit"),
-        (lambda n: f"{n},5", "1234.5, without comma or unit"),
-        (lambda n: f"00:{n % 60:02d}:{n % 59:02d}", "seconds"),
+        (lambda n: f"1,{n % 900 + 100}.5" if n % 2 else f"1.{n + 100},5", "1234.5, without comma"),
+        (lambda n: f"{n}.5 {'tok/s' if n % 3 else 'req/s'}", "1234.5, without comma or unit"),
+        (lambda n: f"00:{n % 60 + 40:02d}:{n % 59:02d} h", "seconds"),
     ],
 )
 def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
@@ -278,7 +283,9 @@ def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
     for n, row in enumerate(rows):
         row["goodput"] = speed(n)
     made = Made(rows, dict.fromkeys(rows[0], ""), "", "")
-    with pytest.raises(MisconfiguredError, match=rf"goodput looks like .* write {write}\. To make"):
+    with pytest.raises(
+        MisconfiguredError, match=rf"goodput looks like .* write {write}.*\. To make"
+    ):
         guessed(made, tmp_path / "jobs.csv")
     for given in (Given("peak_memory"), Given(roles={"goodput": "ignored"})):
         assert guessed(made, tmp_path / "jobs.csv", given).objective.column.name == "peak_memory"
@@ -386,3 +393,185 @@ def test_ways_in_which_jobs_end_are_counted_by_their_meaning(tmp_path: Path, cou
     ]
     found = guessed(rows, tmp_path / "jobs.csv")
     assert roles(found) == {"threads": "parameter", "State": "status", "throughput": "objective"}
+
+
+# ── directions and units in names ────────────────────────────────────────────────────────────
+
+RATES = {
+    "samples_sec": "samples/s",
+    "samples_s": "samples/s",
+    "gb_s": "GB/s",
+    "req_sec": "requests/s",
+    "steps_s": "steps/s",
+    "images_gpu_s": "images/s/GPU",
+    "tokens_per_gpu_s": "tokens/s/GPU",
+    "tok/s/GPU": "tokens/s/GPU",
+    "tok_s_gpu": "tokens/s/GPU",
+    "it/s": "iterations/s",
+    "img/sec": "images/s",
+    "rows_s": "rows/s",
+    "queries_s": "queries/s",
+    "ops_sec": "operations/s",
+    "TFLOP/s/GPU": "TFLOP/s/GPU",
+    "mem_bw_gb_s": "GB/s",
+    "Write bandwidth (MiB/s)": "MiB/s",
+    "tokensPerSecond": "tokens/s",
+    "requests_per_second_mean": "requests/s",
+    "ns/day": "ns/day",
+    "jobs_per_hour": "jobs/h",
+    "Gbps": "Gbit/s",
+    "tgs": "tokens/s/GPU",
+    "throughput": "",
+    "MFU": "",
+    "goodput": "",
+}
+DURATIONS = {
+    "latency_p99_ms": "ms",
+    "step_ms": "ms",
+    "ms_per_step": "ms/step",
+    "s/it": "s/iteration",
+    "sec_per_step": "s/step",
+    "seconds_per_epoch": "s/epoch",
+    "forward_per_step_ms": "ms",
+    "latency/ms": "ms",
+    "time/s": "s",
+    "time (s)": "s",
+    "elapsed_s": "s",
+    "runtime_sec": "s",
+    "hours_per_ns": "h/ns",
+    "joules_per_token": "J/token",
+}
+BOTH_WAYS = [
+    *("step_s", "iter_s", "it_s", "batch_sec", "sample_s", "tokens_ms", "ops_us", "widgets_s"),
+    *(
+        "images_ms",
+        "tokens_per_step_s",
+        "speed_ms",
+        "throughput_loss",
+        "memory_gb_s",
+        "usd_per_hour",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "unit"),
+    [(name, "maximize", unit) for name, unit in RATES.items()]
+    + [(name, "minimize", unit) for name, unit in DURATIONS.items()],
+)
+def test_the_direction_and_unit_of_a_name(name: str, goal: str, unit: str) -> None:
+    read = read_name(name)
+    assert (read.goal, unit_of(name)) == (goal, unit)
+    assert read.goal_sure >= 0.5
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_a_name_that_can_be_read_both_ways_is_never_sure(name: str, tmp_path: Path) -> None:
+    rows = _rows(40, gpu=["a", "b"], tp=[1, 2, 4, 8])
+    for n, row in enumerate(rows):
+        row[name] = 100 + 1.37 * n
+    guesses = guessed(rows, tmp_path / "jobs.csv", Given(objective=name))
+    assert guesses.goal_sure < 0.5
+    assert "both ways" in guesses.goal_why
+
+
+def test_a_rate_is_made_larger(tmp_path: Path) -> None:
+    rows = _rows(12, gpu=["A100"], batch=[16, 32], workers=[2, 4])
+    for n, row in enumerate(rows):
+        row["samples_sec"] = 210.4 + 31.3 * n
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert (guesses.objective.column.name, guesses.goal) == ("samples_sec", "maximize")
+
+
+# ── what is constant, follows, was measured ──────────────────────────────────────────────────
+
+
+def test_what_never_changed_is_no_parameter(tmp_path: Path) -> None:
+    rows = _rows(20, batch=[1, 2, 4, 8], optimizer_cpu_offload=[False], offload_fraction=[1])
+    for n, row in enumerate(rows):
+        row["tokens_per_s"] = 10.08 + 1.37 * n
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found["optimizer_cpu_offload"] == found["offload_fraction"] == "ignored"
+    assert found["batch"] == "parameter"
+
+
+def _weights(row: Mapping[str, Any]) -> int:
+    return int(50_824 + row["base_filters"] ** 2 * row["depth"] * 97)
+
+
+@pytest.mark.parametrize(
+    ("name", "follows"),
+    [
+        ("n_weights", lambda row: _weights(row)),
+        ("model_params", lambda row: _weights(row)),
+        ("memory_estimate", lambda row: row["depth"] * 1000 + row["base_filters"]),
+        ("prompts_in_all", lambda row: 10 * row["batch_size"]),
+        ("label_of_size", lambda row: f"size-{_weights(row)}"),
+    ],
+)
+def test_what_follows_from_parameters_is_neither_context_nor_tuned(
+    name: str, follows: Callable[[Mapping[str, Any]], Any], tmp_path: Path
+) -> None:
+    inputs: list[dict[str, Any]] = [
+        {"depth": d, "base_filters": f, "batch_size": b}
+        for d in (2, 3, 4)
+        for f in (16, 32, 64)
+        for b in (128, 256, 512, 1024)
+    ]
+    rows = [
+        {**row, name: follows(row), "images_per_s": 1e6 / (n + 1) + 0.37}
+        for n, row in enumerate(inputs)
+    ]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    found = roles(guesses)
+    assert found[name] not in ("context", "parameter"), found
+    tuned = ("depth", "base_filters", "batch_size")
+    assert [found[one] for one in tuned] == ["parameter"] * 3
+    assert guesses.having("context") == []
+
+
+def test_configurations_that_ran_several_times_make_nothing_follow(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    configs = [
+        {"lr": rng.uniform(1e-4, 1e-1), "batch_size": 2 ** rng.randrange(4, 9)}
+        | {"dropout": rng.uniform(0, 0.5), "hidden_units": rng.choice([64, 128, 256])}
+        for _ in range(12)
+    ]
+    rows = [{**config, "tokens_per_s": rng.uniform(100, 200)} for config in configs * 5]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert "derived" not in found.values(), found
+
+
+MEASURED = [
+    *("gpu_power_mean_w", "completed", "completed_requests", "latency_std", "ttft_ci95", "itl_p99"),
+    *("latency_median_ms", "peak_memory_gib", "max_memory_allocated", "gpu_util_avg", "MaxRSS"),
+    *("power_draw_w", "step_time_p50", "throughput_stderr", "memory_used_gib"),
+]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("values", [[304, 316, 364, 556], [40, 40, 40, 160], [7, 7, 7, 7]])
+def test_what_was_measured_is_never_tuned_or_context(
+    name: str, values: Sequence[int], tmp_path: Path
+) -> None:
+    rows = [
+        {"gpu": "ab"[n % 2], "tp": 1 << n % 4, name: values[n % 4], "tok_s": 100 + 1.37 * n}
+        for n in range(40)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found[name] in ("metric", "ignored"), found
+    assert found["tok_s"] == "objective"
+
+
+@pytest.mark.parametrize("name", ["power_cap_w", "memory_limit_gib", "init_std"])
+def test_what_is_set_is_not_taken_for_measured(name: str, tmp_path: Path) -> None:
+    rows = [
+        {
+            "gpu": "ab"[n % 2],
+            "tp": 1 << n % 4,
+            name: (300, 400)[n // 4 % 2],
+            "tok_s": 100 + 1.37 * n,
+        }
+        for n in range(40)
+    ]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("parameter", "context")

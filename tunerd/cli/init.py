@@ -228,7 +228,8 @@ def _told(
         role = _SHOWN.get(one.role, one.role)
         role += f" ({guesses.goal})" if one.role == "objective" else ""
         kind = f"{one.column.kind}"
-        sure = "sure" if one.sure >= 0.7 else "likely" if one.sure >= 0.5 else "A GUESS"
+        how = min(one.sure, guesses.goal_sure) if one.role == "objective" else one.sure
+        sure = "sure" if how >= 0.7 else "likely" if how >= 0.5 else "A GUESS"
         called = names.get(one.column.name, one.column.name)
         new = f" -> {called}" if called != one.column.name else ""
         shown = f"{one.column.name:{width}}  {role:21} {kind:8} {sure:8}{new}"

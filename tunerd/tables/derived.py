@@ -2,15 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.tables.profile import Column
 from tunerd.tables.relations import determines, grouped, products
 from tunerd.tables.words import Name
 
-__all__ = ["Rule", "rule_of"]
+__all__ = ["Rule", "following", "rule_of"]
 
 _TOTALS = {"total", "overall", "sum", "aggregate", "all"}
 
@@ -23,11 +24,18 @@ class Rule:
     thing: str | None = None
     has: Mapping[str, float] = field(default_factory=dict)
     """The factor by the category's value; empty when some value's is not known."""
+    times: float = 1.0
+    """What the numbers are multiplied by besides."""
+    follows: tuple[str, ...] = ()
+    """Columns that fix it in a way that nobody can write down."""
 
     @property
     def why(self) -> str:
+        if self.follows:
+            return f"follows from {' and '.join(self.follows)} in every row"
         if self.thing is None:
-            return f"is {' * '.join(self.numbers)} in every row"
+            times = "" if self.times == 1 else f" * {self.times:g}"
+            return f"is {' * '.join(self.numbers)}{times} in every row"
         if not self.numbers:
             return f"follows from {self.thing}"
         return f"is {' * '.join(self.numbers)} times what {self.thing} has of it"
@@ -37,6 +45,8 @@ class Rule:
 
         ``names`` are those of the study by column; without one of them there is no expression.
         """
+        if self.follows or not float(self.times).is_integer():
+            return None
         needed = [*self.numbers, *([self.thing] if self.thing is not None else [])]
         if self.thing is not None and not self.has:
             return None
@@ -52,6 +62,8 @@ class Rule:
             ]
             chosen = " ".join([*cases, str(last[1])])
             factors.append(f"({chosen})" if factors else chosen)
+        if self.times != 1:
+            factors.append(str(int(self.times)))
         return " * ".join(factors)
 
 
@@ -85,6 +97,95 @@ def rule_of(
             if number.numeric and (has := _multiple(column, number, thing)) is not None:
                 return Rule((number.name,), thing.name, _whole(has, thing))
     return None
+
+
+FEWEST = 8
+"""Different rows from which on it is no chance that one column fixes another."""
+MOST = 14
+"""Inputs among which it is looked for what fixes a column."""
+
+
+def following(
+    columns: Sequence[Column], names: Mapping[str, Name], tuned: Collection[str]
+) -> dict[str, Rule]:
+    """The inputs that follow from tuned ones, one to three of them, in every row.
+
+    Advice that changes what a context follows from leaves that context, and nobody can follow it:
+    the number of weights of a model whose depth is tuned. Each combination must occur with several
+    values of the other columns, else any column would follow from the rest. What a product says
+    is left to a constraint, and what people set by hand to them.
+    """
+    among = list(columns)
+    if len(among) < 2:
+        return {}
+    rows = np.unique(np.stack([column.codes for column in among], axis=1), axis=0)
+    if len(rows) < FEWEST:
+        return {}
+    multiplied = {name for one in products(among) for name in (one.total, *one.factors)}
+    found: dict[str, Rule] = {}
+    places = sorted(range(len(among)), key=lambda place: (-among[place].distinct, -place))
+    for place in places:
+        column = among[place]
+        by_hand = names[column.name].weight("parameter") >= 3
+        if by_hand or column.name in multiplied or column.distinct < 2 or len(column.counts) < 2:
+            continue
+        others = [
+            other
+            for other, one in enumerate(among)
+            if other != place and one.name in tuned and one.name not in found
+        ][:MOST]
+        rule = _fixed_by(place, others, among, rows, names)
+        if rule is not None:
+            found[column.name] = rule
+    return found
+
+
+def _fixed_by(
+    place: int,
+    others: Sequence[int],
+    among: Sequence[Column],
+    rows: IntArray,
+    names: Mapping[str, Name],
+) -> Rule | None:
+    column = among[place]
+    strong = names[column.name].weight("context") >= 3
+    for size in (1, 2, 3):
+        for by in combinations(others, size):
+            if size > 1 and column.distinct <= max(among[one].distinct for one in by):
+                continue
+            if not _fixes(rows, by, place):
+                continue
+            if size > 1:
+                return Rule(follows=tuple(among[one].name for one in by))
+            other = among[by[0]]
+            ratio = _ratio(column, other)
+            alike = column.distinct == other.distinct
+            if ratio is not None and (alike or not strong):
+                return Rule((other.name,), times=ratio)
+            if not strong:
+                return Rule(follows=(other.name,))
+    return None
+
+
+def _fixes(rows: IntArray, by: Sequence[int], place: int) -> bool:
+    """Whether some columns fix another, and each combination occurs often enough to tell."""
+    for part in (rows[:200], rows):  # a few rows rule nearly everything out, and cost little
+        groups = len(np.unique(part[:, by], axis=0))
+        if len(np.unique(part[:, [*by, place]], axis=0)) != groups:
+            return False
+    return groups >= 2 and len(rows) >= 2 * groups and len(rows) - groups >= FEWEST // 2
+
+
+def _ratio(column: Column, other: Column) -> float | None:
+    """What the other is multiplied by in every row; ``None`` where that differs."""
+    if not column.numeric or not other.numeric:
+        return None
+    with np.errstate(all="ignore"):
+        ratios = column.numbers / other.numbers
+    ratios = ratios[np.isfinite(ratios)]
+    if not len(ratios) or np.ptp(ratios) > 1e-9 * abs(float(ratios[0])):
+        return None
+    return round(float(ratios[0]), 9)
 
 
 def _whole(has: Mapping[str, float] | None, thing: Column) -> Mapping[str, float]:

@@ -22,7 +22,7 @@ from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.relations import grouped, nearly_decides
 from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of
-from tunerd.tables.tunable import repeat_of
+from tunerd.tables.tunable import could_be_tried, repeat_of
 from tunerd.tables.words import identifier, unit_of
 
 __all__ = ["Draft", "draft", "study_name"]
@@ -230,6 +230,16 @@ def _parameters(guesses: Guesses, names: Names) -> list[str]:
         table, note = parameter_table(one.column, repeat_of(one.column))
         why = _how_sure(one) + (f"; {note}" if note else "") + _gaps(one)
         lines += entry(names.of(one), table, why)
+    untried = [one for one in guesses.having("ignored") if could_be_tried(one)]
+    if untried:
+        lines += comment(
+            "The same value in every row: nothing says what another would do. To try others, take"
+            " the # away and add them."
+        )
+    for one in untried:
+        if one.column.kind in ("int", "float", "bool", "category"):
+            table, _ = parameter_table(one.column, None)
+            lines += entry(names.of(one), table, one.why, live=False)
     return lines
 
 

@@ -85,12 +85,18 @@ def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[s
     lines: list[str] = []
     for one in [*guesses.having("context", "parameter", "objective"), *metrics]:
         column, name = one.column, names.of(one)
-        meant: dict[str, object] = {**dict.fromkeys(column.words, ""), **column.grouped}
-        if column.grouped:
-            lines += comment(f"{column.name} has commas between thousands.")
-        if meant:
-            told = value_of({"column": column.name, "values": meant})
-            lines.append(f"columns.{shown_key(name)} = {told}")
+        told: dict[str, object] = {"column": column.name}
+        notation = column.written.notation
+        if notation.format != "number":
+            told["format"] = notation.format
+        if notation.unit:
+            told["unit"] = notation.unit
+        if column.words:
+            told["values"] = dict.fromkeys(column.words, "")
+        if column.written.doubt:
+            lines += comment(f"A GUESS, look at it: {column.written.doubt}.")
+        if len(told) > 1:
+            lines.append(f"columns.{shown_key(name)} = {value_of(told)}")
         elif name != column.name:
             lines.append(f"columns.{shown_key(name)} = {value_of(column.name)}")
     return lines

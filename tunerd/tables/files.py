@@ -16,6 +16,7 @@ import msgspec
 from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.documents import document_records, is_document, is_log, log_records
+from tunerd.tables.encodings import WESTERN
 from tunerd.tables.exports import Head, Reading, recognised
 from tunerd.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.tables.parquet import parquet_columns, parquet_rows
@@ -30,6 +31,7 @@ from tunerd.tables.texts import (
     json_rows,
     open_text,
     sniffed,
+    text_encoding,
     unpacked,
 )
 
@@ -118,7 +120,9 @@ class TableFile:
     def told(self) -> list[str]:
         """Sentences about how it was read: what it was recognised as, what was left out."""
         export = [] if self.export is None else self.export.told(self.reading)
-        return [*export, *self.not_jobs.told()]
+        western = self.form != "parquet" and text_encoding(self.path) == WESTERN
+        letters = ["is not UTF-8, and read as Windows-1252 (Latin-1)"] if western else []
+        return [*export, *letters, *self.not_jobs.told()]
 
     def _without_empty(self) -> tuple[str | None, ...]:
         """The columns without those that have no name and no value: `sacct -p` ends lines with

@@ -37,6 +37,10 @@ MOST_COLUMNS = 1_000
 """Columns of a table; a study has no more context features, nor a mapping more metrics."""
 
 
+DOUBTED = 0.4
+"""How sure a column is whose numbers can be read in two ways."""
+
+
 @dataclass(frozen=True)
 class Given:
     """What a person has said, so that it need not be guessed."""
@@ -115,6 +119,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     found |= find_inputs(profile, names, found)
     if not any(one.role == "parameter" for one in found.values()):
         found |= _last_resort(found)
+    found = {name: _as_written(one) for name, one in found.items()}
     inputs = [
         one.column for one in found.values() if one.role in ("context", "parameter", "derived")
     ]
@@ -136,6 +141,16 @@ def _guess(profile: Profile, given: Given) -> Guesses:
         {**({} if profile.export is None else profile.export.statuses), **given.statuses},
         given.meaning,
     )
+
+
+def _as_written(one: Guess) -> Guess:
+    """A parameter as it is launched, with its unit; and what is doubtful about how it is read."""
+    if one.role == "parameter":
+        one = replace(one, column=one.column.as_texts())
+    doubt = one.column.written.doubt
+    if not doubt or one.role not in ("context", "parameter", "objective", "metric"):
+        return one
+    return replace(one, sure=min(one.sure, DOUBTED), why=f"{one.why}; {doubt}")
 
 
 def _name(profile: Profile, column: Column) -> Name:

@@ -67,6 +67,7 @@ def find_measured(
     open_ = [c for c in profile.columns if c.name not in known and c.numeric]
     failed = _failed(known.values())
     margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
+    margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if _is_certain(c, names)}
     sure = {name for name, (margin, _) in margins.items() if margin >= 2}
     sure |= {one.column.name for one in known.values() if one.role in ("objective", "metric")}
     first = min((profile.column(name).place for name in sure), default=len(profile.columns))
@@ -87,6 +88,17 @@ def find_measured(
         if margin > 0:
             found[column.name] = Guess(column, name, "metric", sureness(margin), f"measured: {why}")
     return found
+
+
+def _is_certain(column: Column, names: Mapping[str, Name]) -> bool:
+    """Whether a column was measured whatever its values look like: a spread, or beside others of
+    the same thing (latency, latency_std), a percentile, a mean power."""
+    return names[column.name].certainly_measured
+
+
+def _certain(column: Column, margin: tuple[float, str]) -> tuple[float, str]:
+    why = f'its name ("{column.name[:40]}") is of something measured'
+    return max(margin[0], 2.5), margin[1] if margin[0] > 2.5 else why
 
 
 def _bonus(column: Column, inputs: Sequence[Column]) -> float:
@@ -227,8 +239,11 @@ def goal_of(
     """Which way better is, how sure that is, and why."""
     if given is not None:
         return given, 1.0, "you said so"
-    if objective.name.goal is not None:
-        return objective.name.goal, 0.9, f'by its name ("{objective.name.measure}")'
+    name = objective.name
+    if name.goal is not None and name.goal_sure >= 0.5:
+        return name.goal, name.goal_sure, name.goal_why
+    if name.goal is not None:
+        return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
     for one in columns:
         if one.role == "metric" and one.name.goal is not None and one.name.rank >= 5:
             both = np.isfinite(one.column.numbers) & np.isfinite(objective.column.numbers)

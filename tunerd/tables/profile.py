@@ -5,7 +5,7 @@ One pass over the file; memory is bounded by ``SAMPLE`` rows and ``DISTINCT`` va
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Literal
 
@@ -16,8 +16,10 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import INT64, clean_value
 from tunerd.tables.exports import Export, Reading
 from tunerd.tables.files import Row, TableFile
+from tunerd.tables.notations import AS_IT_STANDS, Written, notations
+from tunerd.tables.quantities import Notation, read_quantity
 from tunerd.tables.times import read_time
-from tunerd.tables.values import number_in, value_name
+from tunerd.tables.values import is_nothing, number_in, truth_in, value_name
 
 __all__ = ["Column", "Kind", "Profile", "profile"]
 
@@ -26,9 +28,13 @@ SAMPLE = 20_000
 DISTINCT = 20_000
 """Values of a column that are told apart."""
 SPELLED = 200
-GROUPED = 50
-"""Values of a column, each of several rows, up to which "1,024" is taken for a number: a study's
-mapping lists what each means. What was measured has more, and is refused by name."""
+NOISE = 1e-6
+"""Numbers closer than this, relative, are one that was rounded: 30.25 and 30.250000000003."""
+APART = 1_000
+"""How much farther apart different numbers lie than those that only rounding tells apart."""
+GAP = 0.1
+"""Share of the rows from which on ``None`` among few numbers is a value and not a gap."""
+FEW = 12
 MAX_TEXT = 200
 """Characters of a category; what is longer is prose."""
 
@@ -56,12 +62,37 @@ class Column:
     """In the sample, NaN where there is none; empty when these are no numbers."""
     words: Mapping[str, int] = field(default_factory=dict)
     """Words that stand where numbers belong, and in how many rows."""
-    grouped: Mapping[str, int] = field(default_factory=dict)
-    """What is written with commas between thousands, and the numbers that it is."""
+    written: Written = AS_IT_STANDS
+    """How its numbers are written."""
     spelled: Mapping[str, Scalar] = field(default_factory=dict)
     """Its values by how the file spells them, when these are at most ``SPELLED``."""
     form: str = "auto"
     """Of times, as :func:`tunerd.tables.times.read_time` wants it."""
+
+    def as_texts(self) -> "Column":
+        """The column as it is spelled, ``16G`` and ``01:00:00``: that is what can be launched.
+
+        As it is where two spellings mean the same number, or there are many.
+        """
+        spelling = {value: text for text, value in self.spelled.items() if value is not None}
+        spelt = [spelling.get(one) for one in self.counts if not isinstance(one, tuple | None)]
+        texts = [text for text in spelt if text is not None]
+        several = len(self.spelled) > len(spelling) + sum(map(is_nothing, self.spelled))
+        notation = self.written.notation
+        launched = bool(notation.unit) or notation.format in ("duration", "size")
+        if not launched or several or len(texts) < self.distinct or not texts:
+            return self
+        counts: dict[Scalar | tuple[Scalar, ...], int]
+        counts = dict(zip(texts, self.counts.values(), strict=True))
+        return replace(
+            self,
+            kind="category",
+            counts=counts,
+            numbers=np.empty(0),
+            words={},
+            written=AS_IT_STANDS,
+            spelled={text: text for text in texts},
+        )
 
     @property
     def distinct(self) -> int:
@@ -127,8 +158,8 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
     kept = list(sample.values())
     missing = [sum(1 for row in kept if row[place] is None) for place in range(len(counts))]
     share = rows / max(1, len(kept))
-    # Between semicolons a comma is one of decimals.
-    grouping = table.delimiter != ";"
+    named = list(zip(table.columns, counts, strict=True))
+    written = notations([(name, list(seen)) for name, seen in named], table.delimiter)
     columns = [
         _column(
             name,
@@ -137,9 +168,9 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
             [row[place] for row in kept],
             rows,
             round(missing[place] * share),
-            _grouped_in(seen, rows) if grouping else {},
+            written[place],
         )
-        for place, (name, seen) in enumerate(zip(table.columns, counts, strict=True))
+        for place, (name, seen) in enumerate(named)
     ]
     return Profile(
         tuple(columns), rows, unreadable, len(kept), table.export, table.reading, table.units
@@ -163,16 +194,20 @@ def _column(
     sample: Sequence[Raw | None],
     rows: int,
     missing: int,
-    grouped: Mapping[str, int],
+    written: Written,
 ) -> Column:
-    kind, read, form = _kind({grouped.get(str(raw), raw): n for raw, n in seen.items()}, rows)
-    typed = {raw: read(grouped.get(str(raw), raw)) for raw in seen}
+    numbers_of = _numbers(seen, written.notation)
+    kind, read, form = _kind(seen, numbers_of, rows)
+    if kind not in ("int", "float"):
+        written = AS_IT_STANDS
+    with np.errstate(over="ignore"):  # of numbers such as 1e308
+        typed = _without_noise({raw: read(raw) for raw in seen}, kind)
     counts: dict[Scalar | tuple[Scalar, ...], int] = {}
     words: dict[str, int] = {}
     for raw, count in seen.items():
         if typed[raw] is not None:
             counts[typed[raw]] = counts.get(typed[raw], 0) + count
-        elif isinstance(raw, str) and kind in ("int", "float") and number_word(raw):
+        elif isinstance(raw, str) and kind in ("int", "float") and not is_nothing(raw):
             words[raw] = count
     ordered = dict(sorted(counts.items(), key=_order))
     codes_of: dict[Hashable, int] = {value: code for code, value in enumerate(ordered)}
@@ -188,7 +223,7 @@ def _column(
         plain = ((raw, value) for raw, value in typed.items() if not isinstance(value, tuple))
         spelled = {value_name(raw): value for raw, value in plain if not isinstance(raw, tuple)}
     return Column(
-        name, place, kind, ordered, rows, gone, codes, numbers, words, grouped, spelled, form
+        name, place, kind, ordered, rows, gone, codes, numbers, words, written, spelled, form
     )
 
 
@@ -202,62 +237,135 @@ def _order(item: tuple[Scalar | tuple[Scalar, ...], int]) -> tuple[bool, float, 
 Reader = Callable[[Raw], Scalar | tuple[Scalar, ...]]
 
 
-def _kind(seen: Mapping[Raw, int], rows: int) -> tuple[Kind, Reader, str]:
+def _kind(
+    seen: Mapping[Raw, int], numbers: Mapping[Raw, int | float], rows: int
+) -> tuple[Kind, Reader, str]:
     """The type of a column, how its values are read, and the form of times."""
-    if not seen:
+    there = {raw: n for raw, n in seen.items() if not _is_missing(raw)}
+    if not there:
         return "empty", lambda _: None, "auto"
     if any(isinstance(raw, tuple) for raw in seen):
         whole = all(isinstance(raw, tuple) for raw in seen)
         return ("list", _itself, "auto") if whole else ("text", _prose, "auto")
-    if all(isinstance(raw, str) and raw.lower() in ("true", "false") for raw in seen):
-        return "bool", lambda raw: str(raw).lower() == "true", "auto"
-    numbers = {raw: count for raw, count in seen.items() if _number(raw) is not None}
+    if _are_truths(seen):
+        return "bool", _truth, "auto"
     if numbers and _are_numbers(numbers, seen):
-        if all(_is_integer(raw) for raw in numbers):
-            return "int", _number, "auto"
-        return "float", _float, "auto"
+        if all(float(number).is_integer() and int(number) in INT64 for number in numbers.values()):
+            whole_numbers = {raw: int(number) for raw, number in numbers.items()}
+            return "int", whole_numbers.get, "auto"
+        floats = {raw: float(number) for raw, number in numbers.items()}
+        return "float", floats.get, "auto"
     if (form := _time_form(seen)) is not None:
         return "datetime", lambda raw: _moment(raw, form), form
-    texts = [str(raw) for raw in seen]
-    many = len(texts) > 500 or len(texts) > max(30.0, 0.3 * sum(seen.values()))
+    texts = [str(raw) for raw in there]
+    many = len(texts) > 500 or len(texts) > max(30.0, 0.3 * sum(there.values()))
     prose = many or max(map(len, texts)) > MAX_TEXT or len(texts) == rows > 12
     return ("text" if prose else "category"), _prose, "auto"
 
 
-def _are_numbers(numbers: Mapping[Raw, int], seen: Mapping[Raw, int]) -> bool:
+def _are_truths(seen: Mapping[Raw, int]) -> bool:
+    """Whether a column holds true and false, or 1 and 0 beside them; a few may be missing."""
+    words = [raw for raw in seen if not _is_gap(raw, seen)]
+    if not any(isinstance(raw, str) and raw.lower() in ("true", "false") for raw in words):
+        return False
+    return all(_truth(raw) is not None for raw in words)
+
+
+def _truth(raw: Raw) -> bool | None:
+    try:
+        return None if isinstance(raw, tuple) else truth_in(raw)
+    except ValueError:
+        return None
+
+
+def _are_numbers(numbers: Mapping[Raw, int | float], seen: Mapping[Raw, int]) -> bool:
     """Whether what is no number is a rare word: an OOM among speeds, not an "auto" among sizes."""
-    words = [raw for raw in seen if raw not in numbers and not _is_missing(raw)]
+    many = len(numbers) > FEW
+    words = [
+        raw
+        for raw in seen
+        if raw not in numbers and not (_is_nothing(raw) if many else _is_gap(raw, seen))
+    ]
     if not words:
         return True
     rows = sum(seen.values()) - sum(seen[raw] for raw in words)
     return len(numbers) >= 20 and len(words) <= 8 and 10 * rows > sum(seen.values())
 
 
-def number_word(raw: str) -> bool:
-    """Whether a text among numbers is a word and not a way of writing "missing"."""
-    return _number(raw) is None and not _is_missing(raw)
+def _is_nothing(raw: Raw) -> bool:
+    return isinstance(raw, str) and is_nothing(raw)
 
 
 def _is_missing(raw: Raw) -> bool:
     """``none`` is a value of many a parameter; a dash never is."""
-    return isinstance(raw, str) and raw.lower() in ("-", "na", "n/a", "nan", "null")
+    return _is_nothing(raw) and str(raw).strip().lower() not in ("none", "nil", "?", "na")
 
 
-_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+")
+def _is_gap(raw: Raw, seen: Mapping[Raw, int]) -> bool:
+    """Whether a value says that another is missing: ``None`` only where it is rare."""
+    if not _is_nothing(raw):
+        return False
+    lower = str(raw).strip().lower()
+    return lower not in ("none", "nil") or seen[raw] < GAP * sum(seen.values())
 
 
-def _grouped_in(seen: Mapping[Raw, int], rows: int) -> dict[str, int]:
-    """The values of a column that are written with commas between thousands, where all others are
-    numbers too; none where it has many values, or values that hardly repeat."""
-    if len(seen) > GROUPED or 3 * len(seen) > rows:
-        return {}
-    grouped = {
-        raw: int(raw.replace(",", ""))
-        for raw in seen
-        if isinstance(raw, str) and _THOUSANDS.fullmatch(raw)
+def _numbers(seen: Mapping[Raw, int], notation: Notation) -> dict[Raw, int | float]:
+    """The numbers among some values."""
+    found: dict[Raw, int | float] = {}
+    for raw in seen:
+        number = _number(raw) if notation.plain else _noted(raw, notation)
+        if number is not None:
+            found[raw] = number
+    return found
+
+
+def _noted(raw: Raw, notation: Notation) -> int | float | None:
+    if not isinstance(raw, str):
+        return _number(raw)
+    try:
+        return None if is_nothing(raw) else read_quantity(raw, notation)
+    except ValueError:
+        return None
+
+
+def _without_noise(
+    typed: dict[Raw, Scalar | tuple[Scalar, ...]], kind: Kind
+) -> dict[Raw, Scalar | tuple[Scalar, ...]]:
+    """Floats that differ by rounding as the shortest of them.
+
+    Only where all others lie much farther apart: measurements may lie close to each other.
+    """
+    if kind != "float":
+        return typed
+    values = np.unique([value for value in typed.values() if isinstance(value, float)])
+    gaps = np.diff(values)
+    near = gaps <= NOISE * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+    groups = np.split(values, np.flatnonzero(~near) + 1)
+    if not near.any() and len(groups) > SPELLED:
+        return typed
+    widest = max(float(np.ptp(group)) for group in groups)
+    chained = any(float(np.ptp(one)) > NOISE * abs(float(one[0])) for one in groups)
+    if chained or ((~near).any() and float(gaps[~near].min()) < APART * widest):
+        return typed
+    shortest: dict[float, float] = {}
+    for group in groups:
+        one = _shortest(group)
+        shortest |= dict.fromkeys(map(float, group), one)
+    return {
+        raw: shortest[value] if isinstance(value, float) else value for raw, value in typed.items()
     }
-    others = (raw for raw in seen if raw not in grouped and not _is_missing(raw))
-    return grouped if all(_number(raw) is not None for raw in others) else {}
+
+
+def _shortest(group: FloatArray) -> float:
+    """The number with the fewest digits that all of a group may have been."""
+    middle = float(group[len(group) // 2])
+    for digits in range(1, 17):
+        short = float(f"{middle:.{digits}g}")
+        if all(abs(short - float(one)) <= NOISE * abs(middle) for one in group):
+            # Alone, only one that ends in noise: 0.30000001192 of 32 bits, not 0.3000004.
+            noisy = len(group) > 1 or f"{middle:.{digits + 3}g}" == f"{middle:.{digits}g}"
+            return short if noisy else middle
+    return middle
 
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")
@@ -275,20 +383,13 @@ def _number(raw: Raw) -> int | float | None:
     return found if found is None or found in INT64 else float(found)
 
 
-def _float(raw: Raw) -> float | None:
-    found = _number(raw)
-    return None if found is None else float(found)
-
-
-def _is_integer(raw: Raw) -> bool:
-    return isinstance(_number(raw), int)
-
-
 def _itself(raw: Raw) -> Scalar | tuple[Scalar, ...]:
     return raw
 
 
 def _prose(raw: Raw) -> Scalar:
+    if _is_missing(raw):
+        return None
     return str(list(raw)) if isinstance(raw, tuple) else clean_value(raw, "category")
 
 
@@ -321,7 +422,7 @@ def _time_form(seen: Mapping[Raw, int]) -> str | None:
 
     A few words are no hindrance: Slurm ends a job that still runs at "Unknown".
     """
-    texts = [raw for raw in seen if isinstance(raw, str) and not _is_missing(raw)]
+    texts = [raw for raw in seen if isinstance(raw, str) and not is_nothing(raw)]
     times = [text for text in texts if re.search(r"\d[-/.:]\d", text)]
     words = len(texts) - len(times)
     if not times or len(texts) < len(seen) - 3 or words > 3 or 4 * words > len(times):

@@ -73,7 +73,7 @@ _GAP = r"[ '’_\u00a0\u2009\u202f]"
 
 def _grouped(thousands: str, decimal: str) -> re.Pattern[str]:
     gap = rf"(?:{_GAP}|{re.escape(thousands)})"
-    digits = rf"(?:[0-9]{{1,3}}(?P<gap>{gap})[0-9]{{3}}(?:(?P=gap)[0-9]{{3}})*|[0-9]+)"
+    digits = rf"(?:[1-9][0-9]{{0,2}}(?P<gap>{gap})[0-9]{{3}}(?:(?P=gap)[0-9]{{3}})*|[0-9]+)"
     fraction = rf"(?:{re.escape(decimal)}[0-9]*)?"
     return re.compile(
         rf"[+-]?(?:{digits}{fraction}|{re.escape(decimal)}[0-9]+)(?:[eE][+-]?[0-9]{{1,4}})?"
@@ -109,7 +109,7 @@ def _point_decimal(text: str) -> int | float:
 
 _CLOCK = re.compile(
     r"(?P<sign>-)?(?:(?P<days>[0-9]{1,6})-(?=[0-9]+(?::|$)))?"
-    r"(?P<parts>[0-9]{1,9}(?::[0-9]{1,2}){0,2})(?P<fraction>[.,][0-9]+)?"
+    r"(?P<parts>[0-9]{1,9}(?::[0-9]{2}){0,2})(?P<fraction>[.,][0-9]+)?"
 )
 """Slurm's ``2-01:24:56`` and ``00:05.079``; ``01:09:48`` of anybody."""
 _DELTA = re.compile(

@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
 
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.tables.encodings import Encoding, encoding_of
 from tunerd.tables.rows import NotJobs, Row, Unreadable, flattened, shortened
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "json_rows",
     "open_text",
     "sniffed",
+    "text_encoding",
     "unpacked",
 ]
 
@@ -46,8 +48,6 @@ MISSING = frozenset({"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\
 categories too; where numbers belong those cannot be used either."""
 
 _TOLD = re.compile(r"\"?sep=([,;|\t])\"?", re.IGNORECASE)
-
-_UTF8 = ("utf-8-sig", "surrogateescape")  # what is not UTF-8 spoils its line and no other
 
 
 class OpenText:
@@ -148,12 +148,32 @@ def unpacked(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[OpenText]:
-    """Open a text table, whatever it is compressed and encoded with (UTF-8, or UTF-16 by mark)."""
+    """Open a text table, whatever it is compressed and encoded with."""
+    encoding = text_encoding(path)
     with unpacked(path) as (raw, plain):
-        buffered: Any = plain if hasattr(plain, "peek") else io.BufferedReader(cast("Any", plain))
-        mark = buffered.peek(2)[:2]
-        wide = mark in (b"\xff\xfe", b"\xfe\xff")
-        yield OpenText(raw, buffered, *(("utf-16", "replace") if wide else _UTF8))
+        yield OpenText(raw, plain, *encoding)
+
+
+def text_encoding(path: Path) -> Encoding:
+    """How a text table is encoded. Raises MisconfiguredError when it cannot be opened."""
+    try:
+        seen = path.stat()
+    except OSError as error:
+        raise MisconfiguredError([Problem(str(path), f"cannot be read: {error}")]) from error
+    return _encoding(path, seen.st_size, seen.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _encoding(path: Path, size: int, changed_ns: int) -> Encoding:  # noqa: ARG001 - of the cache
+    with unpacked(path) as (_, plain):
+        return encoding_of(_blocks(plain))
+
+
+def _blocks(plain: IO[bytes]) -> Iterator[bytes]:
+    """Its bytes, up to where its compression is broken: whoever reads it to there will say so."""
+    with suppress(EOFError, OSError, zlib.error):
+        while block := plain.read(1 << 20):
+            yield block
 
 
 def sniffed(sample: str, first: str) -> str:

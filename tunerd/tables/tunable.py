@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import IntArray
-from tunerd.tables.derived import rule_of
+from tunerd.tables.derived import following, rule_of
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import grouped, varies_within
 from tunerd.tables.roles import Guess, Role, sureness
 from tunerd.tables.words import Name
 
-__all__ = ["MOST_CHOICES", "can_be_tuned", "find_inputs"]
+__all__ = ["MOST_CHOICES", "SAME", "can_be_tuned", "could_be_tried", "find_inputs"]
 
+SAME = "has the same value in every row"
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
@@ -54,6 +55,11 @@ def can_be_tuned(column: Column) -> bool:
     return column.kind in ("int", "float", "bool") and column.distinct >= 2
 
 
+def could_be_tried(one: Guess) -> bool:
+    """Whether a column with one value is called like what people tune."""
+    return one.why.startswith(SAME) and one.name.weight("parameter") >= 3
+
+
 def repeat_of(column: Column) -> int | None:
     """How many values each list of a column has; ``None`` when they differ or are no choices."""
     lists = [value for value in column.counts if isinstance(value, tuple)]
@@ -86,10 +92,14 @@ def find_inputs(
         c.name: _evidence(c, names[c.name], clear, profile, grouping, (allocated, laid_out))
         for c in varying
     }
-    chosen = {name for name, one in evidence.items() if one.margin > 0}
+    chosen = {c.name for c in varying if evidence[c.name].margin > 0 and can_be_tuned(c)}
+    all_tuned = chosen | {one.column.name for one in known.values() if one.role == "parameter"}
+    follow = following([*given, *varying], names, all_tuned)
     for column in varying:
         one = evidence[column.name]
-        rule = rule_of(column, names[column.name], [*varying, *given], chosen)
+        leading = chosen - follow.keys()
+        rule = rule_of(column, names[column.name], [*varying, *given], leading)
+        rule = rule or follow.get(column.name)
         if rule is not None:
             found[column.name] = Guess(column, names[column.name], "derived", 0.7, rule.why, rule)
             continue
@@ -108,7 +118,7 @@ def _clear(name: Name) -> int:
 
 
 def _fixed(column: Column, name: Name) -> Guess | None:
-    """What a column with one value is."""
+    """What a column with one value is: never a parameter, as nobody knows what else would do."""
     if column.distinct != 1:
         return None
     tuned, brought = name.weight("parameter"), name.weight("context")
@@ -119,10 +129,8 @@ def _fixed(column: Column, name: Name) -> Guess | None:
         and column.kind not in ("list", "text")
     ):
         return Guess(column, name, "context", 0.6, f"{_said(name)}; one value so far")
-    if tuned >= 3 and column.kind in ("int", "float", "bool", "category"):
-        why = f"{_said(name)}; one value so far: add those that may be tried"
-        return Guess(column, name, "parameter", 0.6, why)
-    return Guess(column, name, "ignored", 0.8, "has the same value in every row")
+    shown = str(column.values[0]).lower() if column.kind == "bool" else column.values[0]
+    return Guess(column, name, "ignored", 0.8, f"{SAME} ({str(shown)[:40]})")
 
 
 def _said(name: Name) -> str:

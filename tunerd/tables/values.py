@@ -7,10 +7,15 @@ from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, clean_value, value_text
 from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
-__all__ = ["number_in", "status_in", "typed", "value_name"]
+__all__ = ["is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
 
-_NOTHING = frozenset({"", "-", "na", "n/a", "nan", "nil", "none", "null"})
+_NOTHING = frozenset(
+    {"", "-", "--", "–", "—", "?", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "#n/a"}
+    | {"<na>", "nat", "\\n"}
+)
 """What stands where a number or a truth value is missing."""
+_NO_NAME = _NOTHING - {"na", "none", "nil", "?"}
+"""What stands where a category is missing: ``NA`` and ``none`` are values of many."""
 _TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 
@@ -51,15 +56,22 @@ def typed(
     if value is None:
         return None
     if kind == "category":
+        if isinstance(value, str) and value.strip().lower() in _NO_NAME:
+            return None
         return clean_value(value, kind)
     if kind == "bool":
-        return _truth(value)
+        return truth_in(value)
     if not notation.plain:
         value = _noted(value, notation)
     if kind == "float":
         number = number_in(value)
         return None if number is None else float(number) * factor
     return _whole(value, factor)
+
+
+def is_nothing(text: str) -> bool:
+    """Whether a text says that a number is missing."""
+    return text.strip().lower() in _NOTHING
 
 
 def _whole(value: Scalar, factor: float) -> int | None:
@@ -79,7 +91,7 @@ def _whole(value: Scalar, factor: float) -> int | None:
 
 def _noted(value: Scalar, notation: Notation) -> Scalar:
     """A text as the number that it is in a notation; anything else as it is."""
-    if not isinstance(value, str) or value.strip().lower() in _NOTHING:
+    if not isinstance(value, str) or is_nothing(value):
         return value
     return read_quantity(value, notation)
 
@@ -108,7 +120,12 @@ def number_in(value: Scalar, expected: str = "a number") -> int | float | None:
     raise ValueError(f"expected {expected}")
 
 
-def _truth(value: Scalar) -> bool | None:
+def truth_in(value: Scalar) -> bool | None:
+    """The truth value that a value of a table is; ``None`` if it is missing.
+
+    Raises:
+        ValueError: it is none.
+    """
     if isinstance(value, str):
         text = value.strip().lower()
         if text in _NOTHING:

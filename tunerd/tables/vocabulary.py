@@ -13,13 +13,24 @@ __all__ = [
     "CONTEXT",
     "LABELS",
     "MEASURES",
+    "OUTCOMES",
     "PARAMETER",
     "QUALIFIERS",
+    "QUANTITIES",
+    "STATISTICS",
     "STATUS",
+    "TAKEN",
     "TIMES",
     "USERS",
+    "WISHES",
     "Measure",
+    "word_set",
 ]
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
 
 
 def _weighed(text: str) -> dict[tuple[str, ...], float]:
@@ -165,7 +176,7 @@ def _measures(text: str) -> dict[tuple[str, ...], Measure]:
 MEASURES = _measures("""
 4 9.5 max: goodput
 4 9 max: throughput, per s, per min, per hour, per day, qps, tps, rps, iops, fps, img s, tok s
-4 9 max: ops
+4 9 max: ops, wps, sps, tgs, mpps, kpps, mips, gops, tops, gbps, mbps, kbps, bps
 4 8 max: tflops per gpu, gflops per s, tflops per s, teps, gteps, mlups, glups, gups, gcups
 2.5 8 max: gflops, tflops, mflops, pflops, flops, speed, performance
 4 6.5 max: speedup
@@ -211,8 +222,45 @@ MEASURES = _measures("""
 """)
 """By phrase. What is a part of something, or its spread, ranks low."""
 
+STATISTICS = word_set("""
+    std stderr variance ci ci95 ci99 iqr mad median percentile quantile p5 p10 p25 p50 p75 p90 p95
+    p99 p999 cv skewness kurtosis rse
+""")
+"""What nobody chooses: it is computed of many measurements."""
+OUTCOMES = word_set("""
+    completed successful succeeded served processed dropped rejected retried generated evicted
+    preempted maxrss averss rss consumed used observed measured achieved actual allocated
+""")
+"""What became of something, counted."""
+QUANTITIES = word_set("""
+    power watt memory utilization temperature energy current voltage occupancy usage vram latency
+    throughput bandwidth duration ttft tpot itl
+""")
+TAKEN = word_set("mean average peak max draw drawn")
+"""Beside one of :data:`QUANTITIES`: a mean power was taken by somebody."""
+WISHES = word_set("""
+    limit cap target budget slo sla threshold requested quota init initial initializer noise
+    weight prior param allowed setting configured bound goal sigma reserve reserved dropout
+""")
+"""Who says so wants it or sets it: a power cap, an initial std."""
+
 QUALIFIERS = {
-    **dict.fromkeys(("std", "variance", "cv", "ci", "stderr", "skewness", "kurtosis"), -20.0),
+    **dict.fromkeys(
+        (
+            "std",
+            "variance",
+            "cv",
+            "ci",
+            "stderr",
+            "skewness",
+            "kurtosis",
+            "ci95",
+            "ci99",
+            "iqr",
+            "mad",
+        ),
+        -20.0,
+    ),
     **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p999", "percentile", "tail"), -1.5),
     **dict.fromkeys(("median", "mean"), 0.1),
     **dict.fromkeys(("pct", "fraction", "share"), -3.0),
@@ -244,6 +292,10 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, hostname, node list, nodelist, node name
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
+6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
+6: logdir, log dir, log path, output dir, output path, working dir, work dir, workdir, cwd
+6: wandb dir
+6: checkpoint path, checkpoint dir, file path, filepath, session id, request id, user id, mac
 6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
 6: md5, index level, unnamed, config hash
 5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label

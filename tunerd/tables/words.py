@@ -2,18 +2,24 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.core.expressions import RESERVED
+from tunerd.tables.rates import DOUBTFUL, Rate, plain_unit, rate_of
 from tunerd.tables.vocabulary import (
     CONTEXT,
     LABELS,
     MEASURES,
+    OUTCOMES,
     PARAMETER,
     QUALIFIERS,
+    QUANTITIES,
+    STATISTICS,
     STATUS,
+    TAKEN,
+    WISHES,
     Measure,
 )
 
@@ -72,6 +78,9 @@ _EXPANDED = {
     "emb": "embedding",
     "ffw": "ffn",
     "tput": "throughput",
+    **dict.fromkeys(("thpt", "thrpt", "thruput", "xput", "durchsatz"), "throughput"),
+    **dict.fromkeys(("laufzeit", "rechenzeit"), "run time"),
+    "dauer": "duration",
     "toks": "token",
     "tok": "token",
     "imgs": "image",
@@ -86,7 +95,8 @@ def _all(text: str) -> frozenset[str]:
 _WHOLE = _all("""
     ops fps qps tps rps iops ips pps flops gflops tflops mflops pflops ms us ns bs gbs mbs os
     gas bus axis loss status class address radius bias process access success less always mlups
-    gups glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
+    gups gbps mbps kbps bps wps sps tgs mpps kpps mips gops tops
+    glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
 """)
 """Words that end in s in the singular."""
 _NOUNS = _all("""
@@ -108,7 +118,13 @@ _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations spelt out, "number of" left out."""
-    text = name.replace("µ", "u").replace("%", " pct ").replace("#", " n ").replace("/", " per ")
+    text = (
+        plain_unit(name)
+        .replace("µ", "u")
+        .replace("%", " pct ")
+        .replace("#", " n ")
+        .replace("/", " per ")
+    )
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
     text = _PLURAL_ACRONYM.sub(r"\1", text).replace("vCPU", "vcpu")
@@ -193,6 +209,11 @@ class Name:
     """The phrase that says what was measured; "" when none does."""
     measure_rank: float = 0.0
     """Rank of that phrase alone."""
+    goal_sure: float = 0.9
+    """How sure the goal is; below 0.5 the name can be read both ways."""
+    goal_why: str = ""
+    certainly_measured: bool = False
+    """Whether nobody can have chosen it: a spread, a percentile, a mean power."""
 
     def weight(self, one: Class) -> float:
         """How much the name says for a class."""
@@ -218,7 +239,13 @@ def read_name(name: str) -> Name:
                 weights[one] = weights.get(one, 0.0) + table[phrase] * share
         if phrase in _MEASURES:
             measures[" ".join(phrase)] = _MEASURES[phrase]
-    if not measures and len(found) > 1 and found[-1] in _TIME_UNITS:
+    rate = rate_of(leaf)
+    if rate is not None and rate.goal == "maximize":
+        measures = {rate.unit or "rate": Measure(4.0, 9.0, "maximize")}
+        weights["measured"] = max(weights.get("measured", 0.0), 4.0)
+        for one in ("context", "parameter"):  # what is counted: images, steps
+            weights[one] = 0.25 * weights.get(one, 0.0)
+    elif rate is not None and not measures:
         measures[found[-1]] = Measure(1.5, 6.0, "minimize")
         weights["measured"] = weights.get("measured", 0.0) + 1.5
     told = max(measures, key=lambda one: measures[one].rank, default="")
@@ -226,12 +253,51 @@ def read_name(name: str) -> Name:
     rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in found) if measures else 0.0
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in found)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in found):
-        weights["measured"] += 1.5  # the spread or the tail of something
-    return Name(found, leaf, weights, tuple(said), rank, best.goal, guard, told, best.rank)
+        weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
+    goal, sure, why = _goal(found, measures, told, rate)
+    taken = _certainly_measured(found)
+    return Name(
+        found, leaf, weights, tuple(said), rank, goal, guard, told, best.rank, sure, why, taken
+    )
 
 
-_TIME_UNITS = {"s", "ms", "us", "ns", "minute", "hour"}
-"""What ends in one is a time, and mostly one that was taken."""
+def _certainly_measured(found: Sequence[str]) -> bool:
+    said = frozenset(found)
+    if said & WISHES:
+        return False
+    if said & STATISTICS or said & OUTCOMES:
+        return True
+    # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
+    taken = said & TAKEN - ({"max"} if "memory" in said else set())
+    return bool(taken and said & QUANTITIES)
+
+
+def _goal(
+    found: Sequence[str], measures: Mapping[str, Measure], told: str, rate: Rate | None
+) -> tuple[Literal["maximize", "minimize"] | None, float, str]:
+    """Which way better is by a name, how sure that is, and why."""
+    best = measures[told].goal if told else None
+    if rate is not None and (rate.sure < 0.5 or best in (None, rate.goal)):
+        return rate.goal, rate.sure, f"by its name: {rate.why}"
+    if rate is not None:
+        return rate.goal, DOUBTFUL, f"{told} and {rate.why} say opposite things"
+    goals = {one.goal for one in measures.values()} - {None}
+    if len(goals) > 1:
+        last = max(measures, key=lambda one: _last_place(found, one))
+        return measures[last].goal or best, DOUBTFUL, f"{' and '.join(measures)} pull apart"
+    if best is not None and not _TURNED.isdisjoint(found):
+        return best, DOUBTFUL, "it says how much better or worse something became"
+    return best, 0.9, f'by its name ("{told}")'
+
+
+_TURNED = {"improvement", "gain", "saving", "saved", "reduction", "increase", "degradation"}
+
+
+def _last_place(found: Sequence[str], phrase: str) -> int:
+    last = phrase.split()[-1]
+    return max((place for place, word in enumerate(found) if word == last), default=-1)
+
+
 _TAIL = QUALIFIERS["p99"]
 
 
@@ -269,7 +335,8 @@ _UNITS = {
     "usd": "USD", "dollar": "USD", "eur": "EUR", "gflops": "GFLOP/s", "tflops": "TFLOP/s",
     "pflops": "PFLOP/s", "mflops": "MFLOP/s", "qps": "queries/s", "tps": "transactions/s",
     "rps": "requests/s", "iops": "operations/s", "fps": "frames/s", "gbps": "Gbit/s",
-    "mbps": "Mbit/s", "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
+    "mbps": "Mbit/s", "tgs": "tokens/s/GPU", "wps": "words/s",
+    "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 _THOUSANDS = {"k": "k ", "kilo": "k ", "thousand": "k ", "million": "M "}
 _SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
@@ -277,7 +344,11 @@ _SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
 
 def unit_of(name: str) -> str:
     """The unit that a name ends in: ``tokens/s/GPU`` of ``tokens_per_s_per_gpu``; "" for none."""
-    found = words(_section(name)[1])
+    leaf = _section(name)[1]
+    rate = rate_of(leaf)
+    if rate is not None and rate.unit is not None:
+        return rate.unit
+    found = words(leaf)
     if "per" in found[1:]:
         start = found.index("per", 1)
         head, tail = found[start - 1], [word for word in found[start:] if word != "per"]
