@@ -467,8 +467,8 @@ def _regime(day: float) -> int:
 def _right(verdict: Verdict, ahead: float) -> str:
     if verdict.outcome == "promoted":
         return "promoted, better" if ahead > 0 else "promoted, worse"
-    if verdict.outcome == "returned":
-        return "returned"
+    if verdict.outcome in ("returned", "slowed"):
+        return verdict.outcome
     if np.isnan(ahead) or ahead < 0.01:
         return f"{verdict.outcome}, rightly"
     return f"{verdict.outcome}, though better"

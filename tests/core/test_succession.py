@@ -5,7 +5,7 @@ import pytest
 from tests.core.tuning import TEXT, changed
 from tunerd.core.decisions.campaign import Ask, Campaign
 from tunerd.core.evidence.duels import Doubt, Duel, Probation
-from tunerd.core.evidence.introduction import Introduction, Verdict
+from tunerd.core.evidence.introduction import Fallen, Introduction, Verdict
 from tunerd.core.evidence.leads import Leads, Untested
 from tunerd.core.model.history import Regime
 from tunerd.core.study_file import parse_study
@@ -67,6 +67,7 @@ def known() -> Introduction:
         verdicts=[Verdict("a1", "promoted", 3, "", 4, 0.1, 0.0)],
         formers=["b1", "b2", "a2"],
         recheck=["b2", "a2"],
+        fallen=[Fallen("b2", 1.5, 4), Fallen("a2", 1.4, 2), Fallen("e1", 1.3, 1)],
         noise_squares=0.3,
         noise_weight=4.0,
     )
@@ -85,6 +86,7 @@ def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
     assert new.doubt is not None
     assert new.doubt.candidate_id == "new d"
     assert (new.formers, new.recheck) == (["new b"], ["new b"])
+    assert new.fallen == [Fallen("new b", 1.5, 4)]
     assert [one.candidate_id for one in new.verdicts] == ["new a"]
 
 

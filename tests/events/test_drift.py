@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.core.drift.jobs import feed, jobs, study
+from tunerd.core.decisions.after_change import AfterChange, GivenUp
 from tunerd.core.drift import Watch
 from tunerd.core.drift.found import Change, Drift, Kind, Phase
 from tunerd.events.drift import DriftEvent, drift_event, drift_schema, to_bytes
@@ -73,6 +74,29 @@ def test_what_was_known_and_rose_again_is_said_in_a_sentence(
     """Of speed and ranks it may be the way back: that is not growing."""
     event = drift_event(study(), Change("grew", found, 60, AT))
     assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it {again} with job 60."
+
+
+def test_it_says_what_was_given_up_since_and_what_is_asked_again() -> None:
+    here, elsewhere = "watched|model=a", "watched|model=b"
+    after = AfterChange(
+        [
+            GivenUp(here, {"tp": 8}, 4.0, 1.0, 20, "2026-11-20T11:00:00+00:00"),
+            GivenUp(here, {"tp": 4}, 4.0, 1.0, 9, ""),  # before this change
+            GivenUp(elsewhere, {"tp": 2}, 4.0, 1.0, 20, ""),
+        ],
+        {here: [{"tp": 2}], elsewhere: [{"tp": 1}]},
+    )
+    found = drift(contexts=(here,), moved=-0.5, level=2.0)
+    event = drift_event(study(), Change("grew", found, 30, AT), after)
+    assert [(one.config, one.before, one.now) for one in event.given_up] == [({"tp": 8}, 4.0, 1.0)]
+    assert [(one.context_key, one.configs) for one in event.asked_again] == [(here, ({"tp": 2},))]
+    assert "tp = 8, which gave 4 before a change and 1 since" in event.message
+    assert f"Asked again in {here}: tp = 2." in event.message
+    assert elsewhere not in event.message
+    assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
+    over = drift_event(study(), Change("over", found, 40, AT, "It is usual now."), after)
+    assert (len(over.given_up), over.asked_again) == (1, ())
+    assert AfterChange.load(json.loads(json.dumps(after.dump()))) == after
 
 
 @pytest.mark.parametrize(("above", "share"), [(0.0, None), (2.0, -0.15)])
@@ -149,4 +173,5 @@ def test_the_page_shows_one_and_the_schema_requires_all_fields() -> None:
     assert msgspec.json.decode(example.encode(), type=DriftEvent).kind == "speed"
     definition = drift_schema()["$defs"]["DriftEvent"]
     assert list(definition["properties"]) == list(json.loads(example))
-    assert set(definition["required"]) == set(definition["properties"])
+    added = {"given_up", "asked_again"}  # a reader of the first edition does not know them
+    assert set(definition["required"]) == set(definition["properties"]) - added

@@ -74,7 +74,7 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
     (again,) = _drift(generation, saved.state)
     assert (again["drift_id"], again["since"]["sequence"]) == (told["drift_id"], 400)
     assert "better in toy|n=8, since job 400, " in again["message"]
-    assert again["message"].endswith("; it changed again, seen with job 409.")
+    assert "; it changed again, seen with job 409. Asked again in toy|n=8: " in again["message"]
     assert again["noticed"]["sequence"] == 409
 
 

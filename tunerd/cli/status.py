@@ -21,6 +21,7 @@ from tunerd.cli.options import (
 
 if TYPE_CHECKING:
     from tunerd.cli.daemon_probe import Samples
+    from tunerd.core.decisions.after_change import AfterChange
     from tunerd.settings import Settings
     from tunerd.store import Generation, RecommendationRow, Store, StudyOverview
 
@@ -130,6 +131,7 @@ def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dic
         "orders": _orders(store, generation, state.get("orders", [])),
         "waiting_for_approval": states.get("pending", 0) if mode == "approve" else 0,
         "drift": _drift(generation, state),
+        "given_up": _given_up(generation, state),
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
         "unusable": _unusable(generation, state),
@@ -185,11 +187,13 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     active = state.get("tuner", {}).get("watch", {}).get("active", [])
     if not active or generation is None:
         return []
+    from tunerd.core.decisions.after_change import AfterChange
     from tunerd.core.drift.found import Change, Drift, Phase
     from tunerd.core.study_file import parse_study
     from tunerd.events.drift import drift_event
 
     study = parse_study(generation.text)
+    after = AfterChange(asked=_after_change(state).asked)  # what was given up has its own lines
     found = []
     for one in active:
         try:
@@ -197,7 +201,7 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
         except (LookupError, TypeError):
             continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
-        event = drift_event(study, Change(phase, drift, drift.noticed, drift.noticed_at))
+        event = drift_event(study, Change(phase, drift, drift.noticed, drift.noticed_at), after)
         found.append(
             {
                 "drift_id": drift.drift_id,
@@ -211,6 +215,10 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
                 "noticed": {"sequence": drift.noticed, "finished_at": drift.noticed_at},
                 "jobs_since": one["jobs"],
                 "message": event.message,
+                "asked_again": [
+                    {"context_key": asked.context_key, "configs": list(asked.configs)}
+                    for asked in event.asked_again
+                ],
             }
         )
     return found
@@ -234,6 +242,39 @@ def _unusable(generation: "Generation | None", state: dict[str, Any]) -> dict[st
         "latest_unusable": seen.latest.count(False),
         "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
     }
+
+
+def _after_change(state: dict[str, Any]) -> "AfterChange":
+    """What changes of speed led to; nothing where another version saved it."""
+    from tunerd.core.decisions.after_change import AfterChange
+    from tunerd.core.decisions.contexts import UNREADABLE
+
+    try:
+        return AfterChange.load(state["tuner"]["after_change"])
+    except UNREADABLE:
+        return AfterChange()
+
+
+def _given_up(generation: "Generation | None", state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Incumbents that a change made slow and that gave way, the latest first."""
+    after = _after_change(state)
+    if generation is None or not after.given_up:
+        return []
+    from tunerd.core.study_file import parse_study
+
+    study = parse_study(generation.text)
+    return [
+        {
+            "context_key": one.context_key,
+            "config": one.config,
+            "before": study.metric_value(one.before),
+            "now": study.metric_value(one.now),
+            "sequence": one.sequence,
+            "at": one.at or None,
+            "message": one.words(study),
+        }
+        for one in reversed(after.given_up)
+    ]
 
 
 def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:

@@ -20,6 +20,8 @@ OTHER = "_other"
 """What metrics call parameters that a study does not know."""
 MOST_PLACES = 5
 """Entries of a changed study file that are named."""
+MOST_GIVEN_UP = 3
+"""Configurations given up after a change that are shown, the latest."""
 STAGES = ("ingest", "requests", "tune", "publish")
 
 
@@ -150,6 +152,8 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             f"{drift['message']} Noticed {_ago(drift['noticed']['finished_at'], now)}.",
             style="not bold",
         )
+    for one in study["given_up"][:MOST_GIVEN_UP]:
+        text.append(f"\n  {'changed':<10}{one['message']}", style="not bold")
     if count := study["unanswered_requests"]:
         wait = "request waits" if count == 1 else "requests wait"
         text.append(f"\n  {'asked':<10}{count} {wait} for an answer", style="not bold")

@@ -262,11 +262,8 @@ class Learner:
                 before = state.introduction.verdicts
                 state.introduction.reopen(self.sequence, change.at_time.isoformat(), drift.since)
                 self._count_verdicts(state, before)
-                # After it: what a former incumbent that is back was known for must stay.
-                levels = state.watched.levels(drift.since)
-                state.evidence.begin_again(
-                    levels, state.introduction.incumbent, drift.since, drift.moved
-                )
+                unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
+                state.evidence.begin_again(drift.since, drift.moved, unit)
             due = self.training.begin(drift.regime(), self.sequence) or due
             self.look_again(drift.contexts or self.contexts)
         return due
@@ -297,7 +294,7 @@ class Learner:
             score, counted = None, Ran.UNKNOWN
         begins = self._begins.get(key)
         while begins and begins[0][0] <= observation.sequence:
-            state.evidence.begin_at(*begins.pop(0))
+            state.evidence.begin_again(*begins.pop(0), history=True)
         state.evidence.add(
             cid,
             config,

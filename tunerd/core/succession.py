@@ -27,7 +27,7 @@ Renames = Callable[[str], str | None]
 """A candidate id of the former generation → the present one; None where there is none."""
 Begun = tuple[int, float | None]
 """A sequence from which estimates began again, and by how much older ones moved; see
-:meth:`tunerd.core.evidence.evidence.Evidence.begin_at`."""
+:meth:`tunerd.core.evidence.evidence.Evidence.begin_again`."""
 
 
 class Succession:
@@ -161,6 +161,11 @@ def introduction_of(former: Introduction, renamed: Renames) -> Introduction:
         made.doubt = _doubt(former.doubt, incumbent, renamed)
     made.formers = _others(former.formers, incumbent, renamed)
     made.recheck = _others(former.recheck, incumbent, renamed)
+    made.fallen = [
+        replace(one, candidate_id=new)
+        for one in former.fallen
+        if (new := renamed(one.candidate_id)) is not None and new != incumbent
+    ]
     made.verdicts = [
         replace(one, candidate_id=renamed(one.candidate_id) or one.candidate_id)
         for one in former.verdicts

@@ -14,6 +14,7 @@ from typing import Any
 from tunerd.core.adoption import Adoption
 from tunerd.core.bands import Bands
 from tunerd.core.decisions.advisor import Advisor
+from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.decisions.campaign import Campaign
 from tunerd.core.decisions.contexts import ContextState
 from tunerd.core.decisions.fallback import MOST_CONTEXTS
@@ -43,6 +44,8 @@ class Tuner(Learner):
 
     fallback: ContextState = field(init=False, default_factory=lambda: ContextState({}))
     """Of the entry for the empty context, which readers elsewhere fall back on."""
+    after_change: AfterChange = field(init=False, default_factory=AfterChange)
+    """What changes of speed led to, for people."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,6 +163,7 @@ class Tuner(Learner):
             self.gains.overrated,
         )
         self._count_verdicts(state, before)
+        self.after_change.note(key, state, advice, self.sequence)
         return advice
 
     def _fall_back(self) -> Advice:
@@ -296,6 +300,7 @@ class Tuner(Learner):
             "window": self.window.dump(),
             "bands": self.bands.dump(),
             "watch": self.watch.dump(),
+            "after_change": self.after_change.dump(),
             **self.gains.dump(),
             "usability": self.usability.dump(),
             "training": self.training.dump(),
@@ -327,6 +332,7 @@ class Tuner(Learner):
         tuner.gains = Gains.load(state)
         tuner.usability = Usability.load(state["usability"])
         tuner.watch = Watch.load(study, state["watch"])
+        tuner.after_change = AfterChange.load(state["after_change"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = Training(study, tuner.features, background)

@@ -5,18 +5,29 @@ name, so that a reader has a study's events in order. ``event_id`` is the same w
 is sent again.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.drift.found import Change, Drift
-from tunerd.core.observation import Scalar
+from tunerd.core.observation import Scalar, Value
 from tunerd.core.study import Study
 from tunerd.events.printable import printable
 
-__all__ = ["DriftEvent", "Moment", "drift_event", "drift_schema", "to_bytes", "words"]
+__all__ = [
+    "Asked",
+    "DriftEvent",
+    "GaveWay",
+    "Moment",
+    "drift_event",
+    "drift_schema",
+    "to_bytes",
+    "words",
+]
 
 MOST_SHOWN = 60
 """Characters of a value in a sentence; the event has all of it as ``value``."""
@@ -27,6 +38,23 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
     sequence: Annotated[int, Meta(description="Its number within the study's history.")]
     finished_at: Annotated[datetime, Meta(description="When it finished.")]
+
+
+class GaveWay(msgspec.Struct, frozen=True, kw_only=True):
+    """An incumbent that a change made slow, and that gave way to a measured alternative."""
+
+    context_key: Annotated[str, Meta(description="Where.")]
+    config: Annotated[Mapping[str, Value], Meta(description="What it was.")]
+    before: Annotated[float, Meta(description="Objective that it gave before the change.")]
+    now: Annotated[float, Meta(description="Objective that it gave since.")]
+    sequence: Annotated[int, Meta(description="Job that decided it.")]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Configurations that were measured before a change and are being run again."""
+
+    context_key: Annotated[str, Meta(description="Where.")]
+    configs: Annotated[tuple[Mapping[str, Value], ...], Meta(description="The likelier first.")]
 
 
 class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,11 +103,22 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Whether tunerd makes a new model and widens its bands for it.")
     ]
     message: Annotated[str, Meta(description="The same for people.")]
+    given_up: Annotated[
+        tuple[GaveWay, ...],
+        Meta(description="For `speed` and `ranks`: incumbents that gave way since, so far."),
+    ] = ()
+    asked_again: Annotated[
+        tuple[Asked, ...],
+        Meta(description="For `speed` and `ranks`: what candidates ask again at this moment."),
+    ] = ()
 
 
-def drift_event(study: Study, change: Change) -> DriftEvent:
-    """The event that says what the watch found."""
+def drift_event(study: Study, change: Change, after: AfterChange | None = None) -> DriftEvent:
+    """The event that says what the watch found, and what came ``after`` it so far."""
     drift = change.drift
+    known = after if after is not None and drift.of_speed else AfterChange()
+    if change.phase == "over":
+        known = AfterChange(known.given_up)
     return DriftEvent(
         schema="tunerd.drift/1",
         event_id=f"{drift.drift_id}/{change.phase}/{change.at}",
@@ -95,7 +134,23 @@ def drift_event(study: Study, change: Change) -> DriftEvent:
         since=Moment(sequence=drift.since, finished_at=drift.since_at),
         noticed=Moment(sequence=change.at, finished_at=change.at_time),
         acted=drift.of_speed and study.drift.act,
-        message=words(study, change),
+        message=" ".join([words(study, change), *known.words(study, drift.contexts, drift.since)]),
+        given_up=tuple(
+            GaveWay(
+                context_key=one.context_key,
+                config=one.config,
+                before=study.metric_value(one.before),
+                now=study.metric_value(one.now),
+                sequence=one.sequence,
+            )
+            for one in known.given_up
+            if one.sequence >= drift.since and drift.concerns(one.context_key)
+        ),
+        asked_again=tuple(
+            Asked(context_key=key, configs=tuple(configs))
+            for key, configs in known.asked.items()
+            if drift.concerns(key)
+        ),
     )
 
 

@@ -97,7 +97,7 @@ FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
 UNUSABLE_WHY = Label("why", ("missing", "impossible"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
-ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned"))
+ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed"))
 CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
 MESSAGE_KIND = Label("kind", ("recommendation", "rejected", "drift"))
 STATE = Label("state", ("running", "proposed"))
@@ -209,7 +209,8 @@ OVERRATED = _gauge(
 INTRODUCTIONS = _counter(
     "introductions",
     "Introductions of configurations that ended: promoted to incumbent, withdrawn for being worse, "
-    "given up without a difference, failed to run, or returned: promoted before and taken back.",
+    "given up without a difference, failed to run, returned: promoted before and taken back, or "
+    "slowed: incumbents that a change made slow and that gave way.",
     STUDY,
     ENDING,
 )

@@ -86,6 +86,7 @@ def compute(material: Material, now: datetime) -> Report:
         contexts_total=contexts_total,
         history=past,
         notes=notes(study, counts, would, material.unlearned, material.incomparable),
+        changed=list(material.changed),
     )
 
 

@@ -1,9 +1,11 @@
 """Reading what a report is made of: the only part of this room that knows the store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tunerd.core.decisions.after_change import AfterChange
+from tunerd.core.decisions.contexts import UNREADABLE
 from tunerd.core.evidence.judged import Judged
 from tunerd.core.expressions import suggestion
 from tunerd.core.recommendation import Recommendation
@@ -50,6 +52,8 @@ class Material:
     """Jobs in the store that are not learned yet."""
     incomparable: int
     """Live jobs of this time that were judged by another objective, and are left out."""
+    changed: Sequence[str] = ()
+    """What changes of speed led to, in words."""
 
 
 def gather(store: Store, name: str, since: datetime, until: datetime, *, past: bool) -> Material:
@@ -95,7 +99,17 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         },
         unlearned=row.last_sequence - row.learned_sequence,
         incomparable=len(live) - len(alike),
+        changed=_changed(store, study),
     )
+
+
+def _changed(store: Store, study: Study) -> list[str]:
+    """What was given up and what is asked again; nothing where another version saved it."""
+    saved = store.study_state(study.name)
+    try:
+        return AfterChange.load(saved.state["tuner"]["after_change"]).words(study) if saved else []
+    except UNREADABLE:
+        return []
 
 
 def incomparable_until(store: Store, study: Study) -> int:

@@ -334,6 +334,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     contexts_total: int
     history: Past | None
     notes: Annotated[list[str], Meta(description="What to keep in mind, for a person.")]
+    changed: Annotated[
+        list[str],
+        Meta(description="What changes of speed led to: given up, and asked again; for a person."),
+    ]
 
 
 _encode = msgspec.json.Encoder().encode

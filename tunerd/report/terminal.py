@@ -69,6 +69,9 @@ def _parts(report: Report) -> Iterator[RenderableType]:
         yield from _past(report.history)
     if report.contexts:
         yield from _contexts(report)
+    if report.changed:
+        yield _title("What changed")
+        yield from (Padding(Text(one), (0, 2)) for one in report.changed)
     if report.history is not None and report.counts.jobs:
         yield from _past(report.history)
     for note in report.notes:

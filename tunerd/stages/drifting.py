@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.drift.found import Change
 from tunerd.core.drift.watch import Watch
 from tunerd.core.study import Study
@@ -15,12 +16,17 @@ __all__ = ["drifting", "tell_drift", "told"]
 
 
 def tell_drift(
-    tx: Transaction, study: Study, changes: Sequence[Change], topic: str, now: datetime
+    tx: Transaction,
+    study: Study,
+    changes: Sequence[Change],
+    after: AfterChange,
+    topic: str,
+    now: datetime,
 ) -> list[Line]:
-    """Put what was found into the outbox; returns what is to be logged."""
+    """Put what was found, and what came after it, into the outbox; returns what is to be logged."""
     lines = []
     for change in changes:
-        event = drift_event(study, change)
+        event = drift_event(study, change, after)
         tx.enqueue(
             OutboxMessage(
                 kind="drift",

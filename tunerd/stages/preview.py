@@ -129,7 +129,7 @@ class _View:
     def unmeasured(self, key: str, name: str) -> str:
         """Why a configuration can be no incumbent, by its jobs; empty where it can."""
         trial = self.evidence[key].trials.get(name)
-        if (key, name) in self.without and trial is not None and not trial.runs:
+        if (key, name) in self.without and trial is not None and not (trial.runs or trial.former):
             return f"none of its jobs has a usable {self.study.objective.metric}"
         return self.fails(key, name)
 

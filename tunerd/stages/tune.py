@@ -17,6 +17,7 @@ import msgspec
 
 from tunerd import logs, reports
 from tunerd.connections import store_of
+from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.model.training import portions
 from tunerd.core.observation import Observation
 from tunerd.errors import (
@@ -382,11 +383,11 @@ class Tune:
             now = self.now()
             said = books.say(tx, changes, active, now)
             answer_requests(books, tx, changes, now, said)
-            for study, drift in (
-                (books.former or books.study, books.closed),
-                (books.study, changes.drift),
+            for study, drift, after in (
+                (books.former or books.study, books.closed, AfterChange()),
+                (books.study, changes.drift, books.tuner.after_change),
             ):
-                said.lines += tell_drift(tx, study, drift, self.drift_topic, now)
+                said.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
             books.save(tx, changes, len(observations), now, detail)
         for number in changes.results:
             self._commands = [one for one in self._commands if one.id != number]

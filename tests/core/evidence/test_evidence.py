@@ -142,16 +142,38 @@ def test_memory_is_bounded_and_the_best_stays() -> None:
     assert evidence.jobs == MAX_TRIALS + 201
 
 
-def test_after_a_drift_nobody_takes_the_incumbents_place_for_having_run_since() -> None:
+def test_a_change_leaves_what_was_known_and_says_nothing_of_what_did_not_run_since() -> None:
     evidence = Evidence()
     add(evidence, "one", 1.0, 1.0, 1.0)
     add(evidence, "two", 0.2)
-    evidence.begin_again({"two": (0.1, 1)}, "one")
+    evidence.begin_again(5, -0.3)
     assert {name: trial.mean for name, trial in evidence.measured()} == {"one": 1.0, "two": 0.2}
-    evidence.begin_again({"one": (0.8, 2)}, "one")
-    assert [(name, trial.mean, trial.runs) for name, trial in evidence.measured()] == [
-        ("one", 0.8, 2)
-    ]
+    assert not evidence.begun  # nothing ran since
+    add(evidence, "one", 0.8, 0.8)
+    evidence.begin_again(5, -0.2)
+    one, two = evidence.trials["one"], evidence.trials["two"]
+    assert (one.mean, one.runs, two.runs) == (0.8, 2, 0)
+    assert one.former is not None
+    assert one.former[0] == 1.0
+    assert two.former is not None
+    assert two.former[0] == 0.2
+    moved, sd = evidence.moves()["two"]
+    assert -0.2 < moved < 0.0
+    assert sd > 0.05  # it may have stayed where it was
+
+
+def test_an_alarm_soon_after_another_is_about_the_same_change() -> None:
+    """The first was dated wrongly: what the incumbent gave before is not forgotten for it."""
+    evidence = Evidence()
+    add(evidence, "one", *[1.0] * 10)
+    add(evidence, "one", *[0.5] * 3)
+    evidence.begin_again(9, -0.25)
+    add(evidence, "one", *[0.5] * 4)
+    evidence.begin_again(11, -0.25)
+    one = evidence.trials["one"]
+    assert one.former is not None
+    assert one.former[0] == pytest.approx(1.0)
+    assert one.mean == 0.5
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1e6, 1e6)), max_size=30))
@@ -173,22 +195,19 @@ def test_estimates_pair_predictions_with_trials() -> None:
 
 
 def test_who_learns_history_anew_comes_to_what_a_drift_left() -> None:
-    """Older runs move along and count half a job, until there are newer ones."""
+    """Older runs say what configurations gave before it, and later ones what they give now."""
     evidence = Evidence()
     add(evidence, "one", 1.0, 1.0, 1.0)
     add(evidence, "two", 0.2)
-    evidence.begin_at(5, -0.3)
+    evidence.begin_again(5, -0.3, history=True)
     told = {name: (round(trial.mean, 9), trial.runs) for name, trial in evidence.measured()}
-    assert told == {"one": (0.7, 1), "two": (-0.1, 1)}
+    assert told == {"one": (0.7, 0), "two": (-0.1, 0)}
     add(evidence, "one", 0.6, 0.6)
     one = evidence.trials["one"]
-    assert one.runs == 2
-    assert one.mean == pytest.approx(0.62)
-    evidence.begin_at(9, None)
-    assert evidence.measured() == []
+    assert (one.runs, one.mean) == (2, 0.6)
+    evidence.begin_again(9, None, history=True)
     add(evidence, "two", 0.5)
-    assert [(name, trial.mean, trial.runs) for name, trial in evidence.measured()] == [
-        ("two", 0.5, 1)
-    ]
+    assert [(name, trial.runs) for name, trial in evidence.measured()] == [("one", 0), ("two", 1)]
     again = Evidence.load(json.loads(json.dumps(evidence.dump())))
     assert again.begun == evidence.begun == [(5, -0.3), (9, None)]
+    assert again.trials == evidence.trials

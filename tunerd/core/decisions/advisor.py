@@ -103,6 +103,7 @@ class Advisor:
             at=state.last_job_at.isoformat() if state.last_job_at else "",
             scale=survey.unit,
             barred=barred,
+            changed=state.evidence.begun[-1][0] if state.evidence.begun else None,
         )
 
     def _near(self, key: str, state: ContextState, space: Space) -> Space:

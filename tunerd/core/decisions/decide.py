@@ -54,6 +54,8 @@ MAX_TESTED = 2
 """Of them, those that were run before and are being tested."""
 LIKELY = 0.3
 """Probability to be better from which on what was run is run again."""
+ASKED = 0.15
+"""The same of what has not run since a change: one job mostly tells."""
 WEIGHTS: Mapping[Kind, tuple[float, ...]] = {
     Kind.CONFIRM: (4.0, 2.0),
     Kind.EXPLOIT: (2.0,),
@@ -172,22 +174,28 @@ def gist(said: Advice | Recommendation) -> str:
 
 
 def _untried(evidence: Evidence, candidate_id: str) -> bool:
-    """Whether nothing is known here of a configuration; what only ran before a drift is not."""
+    """Whether nothing is known here of a configuration's speed."""
     trial = evidence.trials.get(candidate_id)
-    return trial is None or (trial.ran > 0 and not trial.runs)
+    return trial is None or (trial.ran > 0 and not trial.runs and trial.former is None)
 
 
 def _tested(
     study: Study, usable: Sequence[Rival], introduction: Introduction
 ) -> Sequence[tuple[Rival, Challenge | None]]:
-    """What was run beside the incumbent and may well be better."""
+    """What was run beside the incumbent and may well be better. Of what has not run since a change
+    the likeliest to be better comes first."""
     by_id = {r.candidate_id: r for r in usable if r.feasible >= study.min_feasible}
-    open_questions = [
-        (by_id[challenge.candidate_id], challenge)
-        for challenge in introduction.challenges(usable)
-        if challenge.candidate_id in by_id and challenge.better >= LIKELY
-    ]
-    return open_questions[:MAX_TESTED]
+    tested, asked = [], []
+    for challenge in introduction.challenges(usable):
+        rival = by_id.get(challenge.candidate_id)
+        if rival is None:
+            continue
+        if rival.trial.runs and challenge.better >= LIKELY:
+            tested.append((rival, challenge))
+        elif not rival.trial.runs and challenge.better >= ASKED:
+            asked.append((rival, challenge))
+    asked.sort(key=lambda one: -one[1].better)
+    return [*tested, *asked][:MAX_TESTED]
 
 
 def _to_confirm(

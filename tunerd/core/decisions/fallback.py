@@ -99,7 +99,7 @@ def _launched(survey: Survey) -> float:
         return same[0].estimate.mean if same else float(survey.outlook(code[None]).mean[0])
     weights = np.array([one.trial.unasked for one in rivals], float)
     if not weights.any():
-        weights = np.array([one.trial.runs for one in rivals], float)
+        weights = np.array([max(one.trial.runs, 1) for one in rivals], float)
     return float(np.average([one.trial.mean for one in rivals], weights=weights))
 
 

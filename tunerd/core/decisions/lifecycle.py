@@ -50,10 +50,14 @@ def worth_saying(advice: Advice) -> bool:
 
 def is_news(study: Study, advice: Advice, running: Recommendation | None) -> bool:
     """Whether schedulers that follow ``running`` would act differently on ``advice``, or whoever
-    reads it would take its numbers for those of another objective."""
+    reads it would take its numbers for those of another objective, or of another time: what the
+    incumbent gives now has no band in common with what was published."""
     if running is None or running.state is State.WITHDRAWN:
         return worth_saying(advice)
-    return running.objective != _stated(study) or not says_the_same(advice, running)
+    if running.objective != _stated(study) or not says_the_same(advice, running):
+        return True
+    told, now = running.incumbent, advice.incumbent
+    return told is not None and now is not None and (now.high < told.low or told.high < now.low)
 
 
 def _stated(study: Study) -> StatedObjective:

@@ -1,10 +1,10 @@
 """Why a recommendation says what it says, in words for a person."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tunerd.core.evidence.evidence import Evidence, Z
-from tunerd.core.evidence.introduction import Introduction, Verdict, elect
+from tunerd.core.evidence.introduction import ESTABLISHED, Introduction, Verdict, elect
 from tunerd.core.evidence.prospects import Held, Rival, Wanted
 from tunerd.core.recommendation import Candidate, Kind
 from tunerd.core.study import Study
@@ -23,6 +23,7 @@ _OUTCOMES = {
     "withdrawn": "Last withdrawn: a configuration that was {gain} in {runs}.",
     "given_up": "Last given up: a configuration that {runs} could not tell from the incumbent.",
     "failed": "Last withdrawn: a configuration that often does not run.",
+    "slowed": "The former incumbent was given up: since a change it was {gain} in {runs}.",
     "returned": "The incumbent is back: what had replaced it did not keep up over {runs}.",
 }
 
@@ -44,9 +45,13 @@ def reason_for(
     overrated: float,
 ) -> str:
     """The reason of one recommendation."""
-    parts = [_why(study, evidence, incumbent, candidates, wanted, overrated)]
+    fallen = introduction.fallen_ids if introduction else set()
+    parts = [_why(study, evidence, incumbent, candidates, wanted, overrated, fallen)]
     if introduction is not None and introduction.verdicts and incumbent is not None:
-        parts.append(_verdict(study, introduction.verdicts[-1]))
+        *earlier, last = introduction.verdicts
+        if earlier and earlier[-1].outcome == "slowed" and earlier[-1].sequence == last.sequence:
+            parts.append(_verdict(study, earlier[-1]))
+        parts.append(_verdict(study, last))
     parts += _held_back(study, held, incumbent)
     parts += _outside(study, held, incumbent)
     return " ".join(parts)
@@ -59,6 +64,7 @@ def _why(
     candidates: Sequence[Candidate],
     wanted: Wanted | None,
     overrated: float,
+    fallen: Collection[str],
 ) -> str:
     jobs = _many(evidence.jobs, "job") + " in this context"
     if wanted is not None:
@@ -80,12 +86,23 @@ def _why(
             )
         return f"First guesses from what other contexts showed; {jobs}."
     best = _telling(candidates)
+    if best.candidate_id in fallen:
+        return (
+            "Keep the incumbent: one that a change made slow is run again now and then, to see"
+            f" whether that is over; {jobs}."
+        )
     against = f"the incumbent ({_many(incumbent.trial.runs, 'run')})"
     how = f"{against} may as well give 0, of which no gain is a share"
     if best.gain is not None:
         how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
         if overrated >= WORTH_SAYING:
             how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
+    trial = evidence.trials.get(best.candidate_id)
+    if evidence.begun and trial is not None and trial.former and trial.runs <= ESTABLISHED:
+        return (
+            f"Speeds changed here with job {evidence.begun[-1][0]}: asks again what was measured"
+            f" before, the likeliest first: {how}; {jobs}."
+        )
     if best.kind is Kind.CONFIRM:
         return f"Tests what may be better before it may become the incumbent: {how}; {jobs}."
     if best.kind is Kind.EXPLOIT:

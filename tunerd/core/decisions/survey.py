@@ -127,15 +127,20 @@ class Survey:
 
     @cached_property
     def _known(self) -> frozenset[bytes]:
-        """Configurations of which something is known here; what only ran before a drift is not."""
+        """Configurations of which something is known here, before the latest change or since."""
         trials = self.state.evidence.trials.values()
-        return self._named_in(self.whole, (t.config for t in trials if t.runs or t.failures))
+        known = (t.config for t in trials if t.runs or t.failures or t.former)
+        return self._named_in(self.whole, known)
 
     @cached_property
     def _best(self) -> float | None:
         """The best estimate of a configuration that runs here, in :attr:`unit`."""
         least = self.study.min_feasible
-        ran = [r.estimate.mean / self.unit for r in self.rivals[0] if r.trial.run_share >= least]
+        ran = [
+            r.estimate.mean / self.unit
+            for r in self.rivals[0]
+            if r.trial.runs and r.trial.run_share >= least
+        ]
         return max(ran, default=None)
 
     def batch(
@@ -230,6 +235,10 @@ class Survey:
         if not codes or self.model is None:
             return []
         found = self._named(codes, self.outlook(np.stack(codes)))
+        known = {rival.candidate_id: rival.estimate for rival in self.rivals[0]}
+        for i, prospect in enumerate(found):
+            if (belief := known.get(prospect.candidate_id)) is not None:
+                found[i] = replace(prospect, mean=belief.mean, spread=belief.sd)
         return [replace(prospect, again=True) for prospect in found]
 
     @cached_property
@@ -241,13 +250,15 @@ class Survey:
             return [], []
         trials = [trial for _, trial, _ in inside]
         own = np.array([trial.mean for trial in trials])
-        noise = self.state.evidence.noise(self.study.unit(own))
+        unit = self.study.unit(own)
+        noise = self.state.evidence.noise(unit)
         if self.model is None:
             expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
             feasible = np.ones(len(own))
         else:
             seen = self.outlook(np.stack([code for _, _, code in inside]))
             expected, spread, feasible = seen.mean, seen.spread, seen.feasible
+        expected, spread = self._since_change(inside, expected, spread, unit)
         beliefs = estimates(trials, noise, expected, spread)
         alone: Sequence[Estimate | None] = [None] * len(own)
         if self.model is not None:
@@ -265,6 +276,25 @@ class Survey:
             [rival for rival, keep in zip(found, kept, strict=True) if keep],
             [rival for rival, keep in zip(found, kept, strict=True) if not keep],
         )
+
+    def _since_change(
+        self,
+        inside: Sequence[tuple[str, Trial, Codes]],
+        expected: FloatArray,
+        spread: FloatArray,
+        unit: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """What is expected of configurations (n,), with its standard deviation: of those that ran
+        before a change here, what they gave then and how far they are believed to have moved. What
+        predicts has learned of them that they moved as one."""
+        moves = self.state.evidence.moves(unit)
+        expected, spread = expected.copy(), spread.copy()
+        for i, (cid, trial, _) in enumerate(inside):
+            if trial.former is not None and cid in moves:
+                moved, sd = moves[cid]
+                expected[i] = trial.former[0] + moved
+                spread[i] = np.hypot(trial.former[1], sd)
+        return expected, spread
 
     @cached_property
     def _measured(self) -> list[tuple[str, Trial, Codes | None]]:

@@ -101,21 +101,6 @@ class Here:
         self.jobs += 1
         self.mean += (score - self.mean) / min(self.jobs, MEMORY)
 
-    def levels(self, since: int) -> dict[str, tuple[float, int]]:
-        """What configurations are worth since a sequence, in jobs and level; see
-        :meth:`begin_again`. Empty while none of them ran since."""
-        jobs: dict[str, int] = {}
-        for one in self.lately:
-            if one.sequence >= since:
-                jobs[one.cell] = jobs.get(one.cell, 0) + 1
-        if not jobs:
-            return {}
-        return {
-            name: (cell.level, jobs.get(name, 1))
-            for name, cell in self.cells.items()
-            if cell.weight
-        }
-
     def before(self, since: int) -> dict[str, tuple[float, float]]:
         """Weight and level of configurations as they were before a sequence."""
         found = {name: (cell.weight, cell.level) for name, cell in self.cells.items()}
@@ -142,18 +127,20 @@ class Here:
         return median(score - level for score, level in found), fmean(level for _, level in found)
 
     def begin_again(self, since: int, moved: float | None) -> None:
-        """Count levels from a sequence on. What configurations were worth before still tells how
-        they differ: it stays as half a job, ``moved`` along with the others, or goes when it tells
-        nothing (None)."""
+        """Count levels from a sequence on. What configurations that ran since were worth before
+        stays as half a job, ``moved`` along with the others, or goes when it tells nothing (None).
+        Whether the rest moved along nobody knows: a level that is wrong would look like the next
+        change once they run again."""
         before = self.before(since)
         fresh = [one for one in self.lately if one.sequence >= since]
         # The mean goes along as far as it has not: every value would seem to have the effect of
         # the move, and a move back would look as if all of them had lost it.
         behind = prod(1.0 - 1.0 / min(self.jobs - i, MEMORY) for i in range(len(fresh)))
         self.mean += (moved or 0.0) * behind
+        ran = {one.cell for one in fresh}
         for name, cell in self.cells.items():
             weight, level = before[name]
-            kept = moved is not None and weight > 0
+            kept = moved is not None and weight > 0 and name in ran
             cell.weight = 0.5 if kept else 0.0
             cell.level = level + (moved or 0.0) if kept else 0.0
         for one in fresh:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunerd.core.evidence.shift import shifts
 from tunerd.core.features.pooling import CUT, apart, location
 from tunerd.core.observation import Ran, Value
 
@@ -49,9 +50,9 @@ PRIOR_WEIGHT = 3.0
 """Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
 MOST_BEGUN = 8
 """Latest drifts from which on estimates were begun again that are remembered."""
-CARRIED = 0.5
-"""Runs that what a configuration was worth before a drift counts as, as for the watch
-(:meth:`tunerd.core.drift.here.Here.begin_again`)."""
+SOON = 20
+"""Runs since a change before which the next alarm is about the same change: it was dated wrongly,
+or went on."""
 Z = 1.2815515655446004
 """Half width of an 80 % band in standard deviations of a normal: Φ⁻¹(0.9)."""
 TINY = 1e-150
@@ -69,8 +70,8 @@ class Trial:
     """Where the runs lie, wild ones counting less."""
     weight: float = 0.0
     """Runs that they count as; 0 for as many as there are."""
-    latest: tuple[tuple[float, float], ...] = ()
-    """Score and weight of the latest :data:`LATEST` runs."""
+    latest: tuple[tuple[float, float, int], ...] = ()
+    """Score, weight and sequence of the latest :data:`LATEST` runs."""
     older: tuple[float, float] = (0.0, 0.0)
     """Mean and weight of those before."""
     ran: int = 0
@@ -79,22 +80,25 @@ class Trial:
     unasked: int = 0
     """Jobs that followed no recommendation: what people launch by themselves."""
     last_sequence: int = 0
+    former: tuple[float, float] | None = None
+    """Mean and standard deviation of what it gave before the latest change here; None where there
+    was none, or it never ran before. What it gives now is then told by :attr:`runs` since, and by
+    how others moved (:mod:`.shift`)."""
 
     @property
     def sureness(self) -> float:
         """Runs that the mean counts as."""
         return self.weight or float(self.runs)
 
-    def add_run(self, score: float, weight: float) -> float | None:
+    def add_run(self, score: float, weight: float, sequence: int) -> float | None:
         """Count a run; says how far it lies from the one before in units of one long run's
         deviation, None where there was none."""
         before = self.latest[-1] if self.latest else None
-        # What is carried over a drift stands for a run only until there is one.
-        self.runs = self.runs + 1 if before or self.older[1] != CARRIED else 1
-        self.latest = (*self.latest, (score, weight))
+        self.runs += 1
+        self.latest = (*self.latest, (score, weight, sequence))
         if len(self.latest) > LATEST:
             # What is wild stays cut, once it cannot be seen among the others any more.
-            value, one = self.latest[0]
+            value, one, _ = self.latest[0]
             reach = CUT * apart(np.array(self.latest)[:, 0]) or math.inf
             value = min(max(value, self.mean - reach), self.mean + reach)
             mean, total = self.older[0], self.older[1] + one
@@ -105,9 +109,25 @@ class Trial:
             return None
         return abs(score - before[0]) / math.sqrt(1.0 / weight + 1.0 / before[1])
 
+    def split(self, since: int) -> tuple[float, float]:
+        """Forget the runs from before a sequence; returns where they lay, and how many they count
+        as. Of runs that are not kept one by one it is not known when they were: they count as from
+        before."""
+        old = [one for one in self.latest if one[2] < since]
+        new = tuple(one for one in self.latest if one[2] >= since)
+        points = np.array([self.older, *(one[:2] for one in old)] if self.older[1] else old)
+        mean, weight = 0.0, 0.0
+        if len(points):
+            mean, counts = location(points[:, 0], points[:, 1])
+            weight = float(counts.sum())
+        self.latest, self.older, self.runs = new, (0.0, 0.0), len(new)
+        self.mean, self.weight = self._pooled() if new else (mean, 0.0)
+        return mean, weight
+
     def _pooled(self) -> tuple[float, float]:
         """Where the runs lie, and how many they count as."""
-        points = np.array([self.older, *self.latest] if self.older[1] else self.latest)
+        latest = [one[:2] for one in self.latest]
+        points = np.array([self.older, *latest] if self.older[1] else latest)
         mean, weights = location(points[:, 0], points[:, 1])
         return mean, float(weights.sum())
 
@@ -136,7 +156,7 @@ def estimate(trial: Trial, noise: float, expected: float, spread: float) -> Esti
     N(``trial.mean``, ``noise``² / sureness). All in score units.
     """
     prior = 1.0 / max(spread, TINY) ** 2
-    own = trial.sureness / max(noise, TINY) ** 2
+    own = trial.sureness / max(noise, TINY) ** 2 if trial.runs else 0.0
     mean = (prior * expected + own * trial.mean) / (prior + own)
     return Estimate(mean, math.sqrt(1.0 / (prior + own)))
 
@@ -202,44 +222,56 @@ class Evidence:
         elif ran in (Ran.NO, Ran.WEAK_NO):
             trial.failures += 1
         if score is not None and ran is not Ran.NO:
-            away = trial.add_run(score, weight)
+            away = trial.add_run(score, weight, sequence)
             if away is not None:
                 self.apart = [*self.apart, away][-REPEATS:]
 
     def begin_again(
-        self,
-        levels: Mapping[str, tuple[float, int]],
-        incumbent: str | None = None,
-        since: int = 0,
-        moved: float | None = None,
+        self, since: int, moved: float | None, scale: float = 1.0, *, history: bool = False
     ) -> None:
-        """Take estimates from drift on: by the beginning of a candidate id, mean score and the
-        jobs that it counts as. What is not in it has no runs any more that count. Everything stays
-        where nothing ran since, or not the incumbent: else whatever did run would take its place
-        without having been compared with it. ``since`` and ``moved`` are remembered in
-        :attr:`begun`."""
-        if not levels:
+        """Take estimates from a change on: ``since`` is the sequence of its first job, ``moved``
+        by how much scores moved, None where nobody can tell; both are remembered in :attr:`begun`.
+        ``scale`` is as for :meth:`noise`.
+
+        Of what a configuration gave before, what is believed at this moment is kept in
+        :attr:`Trial.former`. Everything stays where nothing ran since, but with ``history``, whose
+        jobs since are still to come.
+        """
+        ran = [t for t in self.trials.values() if t.latest and t.latest[-1][2] >= since]
+        if not (ran or history):
             return
-        size = len(next(iter(levels)))
-        if incumbent is not None and incumbent[:size] not in levels:
-            return
+        noise = self.noise(scale)
+        soon = sum(trial.runs for trial in self.trials.values() if trial.former) < SOON
+        moves = {} if soon else self.moves(scale)
         for name, trial in self.trials.items():
-            mean, runs = levels.get(name[:size], (0.0, 0))
-            trial.mean, trial.runs = mean, min(runs, trial.runs)
-            trial.weight, trial.latest = 0.0, ()
-            trial.older = (mean, float(trial.runs))
+            if not (trial.runs or trial.former):
+                continue
+            former, runs = trial.former, trial.runs
+            mean, weight = trial.split(since)
+            if former is not None and (soon or weight < 1.0):
+                at, sd = moves.get(name, (0.0, 0.0))
+                trial.former = former[0] + at, math.hypot(former[1], sd)
+            elif runs:
+                trial.former = (mean, noise / math.sqrt(weight)) if weight else None
+            if not trial.runs and trial.former is not None:
+                trial.mean = trial.former[0] + (moved or 0.0)
         self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
 
-    def begin_at(self, since: int, moved: float | None) -> None:
-        """The same while history is learned anew and has come to where a drift began: older runs
-        move along and count little, or not at all."""
-        for trial in self.trials.values():
-            kept = moved is not None and trial.runs > 0
-            trial.mean = trial.mean + (moved or 0.0) if kept else 0.0
-            trial.runs = int(kept)
-            trial.weight, trial.latest = 0.0, ()
-            trial.older = (trial.mean, CARRIED if kept else 0.0)
-        self.begun = [*self.begun, (since, moved)][-MOST_BEGUN:]
+    def moves(self, scale: float = 1.0) -> dict[str, tuple[float, float]]:
+        """By candidate id, mean and standard deviation of how far each configuration that ran
+        before the latest change is believed to have moved since, its own jobs left out. Empty
+        where nothing ran on both sides of it. ``scale`` is as for :meth:`noise`."""
+        known = {name: one for name, one in self.trials.items() if one.former is not None}
+        if not any(trial.runs for trial in known.values()):
+            return {}
+        noise = self.noise(scale)
+        moved, variance = np.full(len(known), np.nan), np.ones(len(known))
+        for i, trial in enumerate(known.values()):
+            if trial.runs and trial.former is not None:
+                moved[i] = trial.mean - trial.former[0]
+                variance[i] = noise**2 / trial.sureness + trial.former[1] ** 2
+        mean, sd = shifts([trial.config for trial in known.values()], moved, variance)
+        return dict(zip(known, zip(mean.tolist(), sd.tolist(), strict=True), strict=True))
 
     def noise(self, scale: float = 1.0) -> float:
         """Standard deviation of one run, pooled over the repeats of all configurations.
@@ -258,8 +290,9 @@ class Evidence:
         return noise_of_repeats(self.apart)
 
     def measured(self) -> list[tuple[str, Trial]]:
-        """Configurations with at least one objective value, in the order they were first tried."""
-        return [(key, trial) for key, trial in self.trials.items() if trial.runs]
+        """Configurations with at least one objective value, before the latest change or since, in
+        the order they were first tried."""
+        return [(key, one) for key, one in self.trials.items() if one.runs or one.former]
 
     def usual(self, wanted: Mapping[str, Value]) -> dict[str, Value] | None:
         """The configuration that unasked jobs most often use, among those that agree with
@@ -308,6 +341,10 @@ class Evidence:
 
 
 def _trial(state: Mapping[str, Any]) -> Trial:
-    latest, older = state["latest"], state["older"]
-    pairs = {"latest": tuple((one, w) for one, w in latest), "older": (older[0], older[1])}
-    return Trial(**{**state, **pairs})
+    latest, older, former = state["latest"], state["older"], state["former"]
+    tuples = {
+        "latest": tuple((score, weight, at) for score, weight, at in latest),
+        "older": (older[0], older[1]),
+        "former": None if former is None else (former[0], former[1]),
+    }
+    return Trial(**{**state, **tuples})

@@ -28,6 +28,7 @@ __all__ = [
     "ESTABLISHED",
     "REPEATS",
     "Challenge",
+    "Fallen",
     "Introduction",
     "Verdict",
     "elect",
@@ -47,6 +48,12 @@ MOST_RUNS = 30
 """Runs after which a challenger is given up whose difference nobody can tell."""
 LAST_LOOK = 2.0
 """… unless its estimate is by then so many standard deviations better."""
+LEAST_AGAIN = 2
+"""Runs before a promotion of what was measured before a change …"""
+CLEARLY = 2.0
+"""… and standard deviations that it must be ahead."""
+HEALED = 0.2
+"""Probability that what a change made slow is as it was, from which on it is run again."""
 SECOND_LOOK = 3
 """Jobs of a former incumbent that is back, after which it is clear whether it is as fast as it
 was."""
@@ -70,9 +77,10 @@ class Verdict:
     """How an introduction ended."""
 
     candidate_id: str
-    outcome: Literal["promoted", "withdrawn", "given_up", "failed", "returned"]
+    outcome: Literal["promoted", "withdrawn", "given_up", "failed", "returned", "slowed"]
     """Promoted to incumbent; withdrawn because it is worse; given up because nobody can tell;
-    failed to run; returned: promoted before, did not keep up, and the former one is back."""
+    failed to run; returned: promoted before, did not keep up, and the former one is back; slowed:
+    the incumbent, which a change made slow, gave way to a measured alternative."""
     sequence: int
     at: str
     """When the job ended that decided it, ISO 8601; empty where nobody knows."""
@@ -105,6 +113,17 @@ class Challenge:
         return self.mean * _NORMAL.cdf(z) + sd * _NORMAL.pdf(z)
 
 
+@dataclass(frozen=True, slots=True)
+class Fallen:
+    """An incumbent that a change made slow."""
+
+    candidate_id: str
+    level: float
+    """What it gave before, in scores."""
+    since: int
+    """Sequence of the first job after that change."""
+
+
 @dataclass(slots=True)
 class Introduction:
     """What is being introduced in one context."""
@@ -135,6 +154,14 @@ class Introduction:
     ones."""
     recheck: list[str] = field(default_factory=list)
     """What has to be run again after a drift, because it was the incumbent once."""
+    fallen: list[Fallen] = field(default_factory=list)
+    """Incumbents that gave way because a change made them slow, the latest ones: it may be over
+    one day."""
+
+    @property
+    def fallen_ids(self) -> set[str]:
+        """Candidate ids of :attr:`fallen`."""
+        return {one.candidate_id for one in self.fallen}
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -229,12 +256,14 @@ class Introduction:
         at: str = "",
         scale: float = 1.0,
         barred: Sequence[Rival] = (),
+        changed: int | None = None,
     ) -> str | None:
         """Draw the consequences of what was seen; says who is the incumbent.
 
         ``rivals`` are all configurations that may be run and were measured, ``barred`` those that
-        only a limit rules out. With ``profiling`` a campaign is under way, or most jobs are there
-        to find something: the best estimate is the incumbent.
+        only a limit rules out; ``changed`` is the first sequence after the latest change of speed
+        here, None where there was none. With ``profiling`` a campaign is under way, or most jobs
+        are there to find something: the best estimate is the incumbent.
         """
         self.scale = scale
         known = {r.candidate_id: r for r in rivals if r.trial.run_share >= min_feasible}
@@ -256,9 +285,10 @@ class Introduction:
             self.established = best is not None and best.trial.runs >= ESTABLISHED
             return self.incumbent
         self.established = True
+        self._look_back(rivals, current, sequence)
         self._end_probation(known, now)
         self._end_doubt(known, now)
-        self._promote(rivals, known, now)
+        self._promote(rivals, known, now, changed)
         self._withdraw(rivals, now)
         return self.incumbent
 
@@ -279,7 +309,9 @@ class Introduction:
         """A duel's difference, drawn towards the expected one; of what had no duel, the difference
         of the estimates, which are drawn already."""
         duel = self.duels.get(rival.candidate_id)
-        if duel is None or not duel.weight:
+        # Soon after a change the incumbent's runs since say more of it than the few of the duel.
+        again = rival.trial.former is not None and rival.trial.runs <= ESTABLISHED
+        if duel is None or not duel.weight or again:
             return Challenge(
                 rival.candidate_id,
                 rival.estimate.mean - current.estimate.mean,
@@ -310,6 +342,26 @@ class Introduction:
     ) -> None:
         for cid in [cid for cid in self.duels if cid in measured and cid not in known]:
             self._close(cid, "failed", now)
+
+    def _look_back(self, rivals: Sequence[Rival], current: Rival, sequence: int) -> None:
+        """Have incumbents run again that a change made slow and that may have healed.
+
+        What has lasted for a while lasts as long again in half of all cases (Lindy's law): of a
+        change that was ``a`` jobs old when a configuration ran last, and is ``b`` jobs old now,
+        the probability to be over is 1 - a/b. So the times between two looks grow by the same
+        factor each, and a cluster that stays as it is pays less and less for looking.
+        """
+        by_id = {rival.candidate_id: rival for rival in rivals}
+        self.fallen = [one for one in self.fallen if one.candidate_id != self.incumbent]
+        for one in self.fallen:
+            cid = one.candidate_id
+            rival = by_id.get(cid)
+            if rival is None or cid in self.duels or one.level <= current.estimate.mean:
+                continue
+            last, age = rival.trial.last_sequence - one.since, sequence - one.since
+            if 1.0 - max(last, 0) / max(age, 1) >= HEALED:
+                self.closed.pop(cid, None)
+                self.recheck = list(dict.fromkeys([*self.recheck, cid]))
 
     def _end_probation(self, known: Mapping[str, Rival], now: tuple[int, str]) -> None:
         probation, failing = self.probation, self.incumbent
@@ -349,18 +401,34 @@ class Introduction:
         self._say(Verdict(doubt.candidate_id, "promoted", *now, runs, doubt.gain, 0.0))
 
     def _promote(
-        self, rivals: Sequence[Rival], known: Mapping[str, Rival], now: tuple[int, str]
+        self,
+        rivals: Sequence[Rival],
+        known: Mapping[str, Rival],
+        now: tuple[int, str],
+        changed: int | None,
     ) -> None:
+        challenges = self.challenges(rivals)
         won = [
             (log_odds(duel.better), cid)
             for cid, duel in self.duels.items()
             if cid in known and duel.runs >= LEAST_RUNS and log_odds(duel.better) >= PROMOTE
         ]
         if not won:
+            # What is known from before a change is as steady as it was: fewer runs are enough.
+            won = [
+                (c.mean / c.sd, c.candidate_id)
+                for c in challenges
+                if c.candidate_id in self.duels
+                and c.candidate_id in known
+                and known[c.candidate_id].trial.former is not None
+                and self.duels[c.candidate_id].runs >= LEAST_AGAIN
+                and c.mean > CLEARLY * c.sd
+            ]
+        if not won:
             # Who has had all its runs is looked at once more, and by its estimate.
             won = [
                 (c.mean / c.sd, c.candidate_id)
-                for c in self.challenges(rivals)
+                for c in challenges
                 if c.candidate_id in self.duels
                 and self.duels[c.candidate_id].runs >= MOST_RUNS
                 and c.mean > LAST_LOOK * c.sd
@@ -371,10 +439,16 @@ class Introduction:
         former = self.incumbent
         assert former is not None
         self._remember(former)
+        fell = known[former].trial.former if former in known else None
+        if changed is not None and fell is not None and fell[0] > known[winner].estimate.mean:
+            earlier = [one for one in self.fallen if one.candidate_id != former]
+            self.fallen = [*earlier[1 - MOST_FORMERS :], Fallen(former, fell[0], changed)]
+            runs, moved = known[former].trial.runs, known[former].trial.mean - fell[0]
+            self._say(Verdict(former, "slowed", *now, runs, moved, -runs * moved))
         duel = self.duels[winner]
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
-        gain = next(c.mean for c in self.challenges(rivals) if c.candidate_id == winner)
+        gain = next(c.mean for c in challenges if c.candidate_id == winner)
         self._install(winner, self.leads.ahead + gain)
         self.leads.untested = None
         self.established = True
@@ -430,6 +504,7 @@ class Introduction:
                 "verdicts": [Verdict(**one) for one in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
+                "fallen": [Fallen(**one) for one in state["fallen"]],
                 "leads": Leads.load(state),
             }
         )
