@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import re
+import stat
 import threading
 import time
 import uuid
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import IO, Any, ClassVar, Protocol, Self
 from urllib.parse import quote
 
 __all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key"]
@@ -46,6 +47,7 @@ STATUSES = (
     "node_failure",
 )
 MAX_EVENT_BYTES = 256 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_ID = 256
 MOST_WANTED = 100
 """Candidates of a round that one message names; the next follow as their runs end."""
@@ -370,7 +372,7 @@ class _JsonLines:
 
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:  # noqa: ARG002
         try:
-            file = self._path.open("rb")
+            file = _open_regular(self._path)
         except FileNotFoundError:
             if not self._warned:
                 self._warned = True
@@ -383,9 +385,9 @@ class _JsonLines:
             if identity != self._identity or file.read(len(self._last)) != self._last:
                 self._identity, self._offset, self._last = identity, 0, b""
                 file.seek(0)
-            for line in file:
+            while line := file.readline(MAX_LINE_BYTES):
                 if not line.endswith(b"\n"):
-                    return  # torn: whoever writes it has not finished
+                    return  # torn: whoever writes it has not finished, or never will
                 self._offset, self._last = self._offset + len(line), line
                 yield _output_line(line)
 
@@ -653,7 +655,7 @@ def _append(path: Path, event: bytes) -> None:
         raise FileNotFoundError(f"the event was not sent: {_nobody_here(path)}")
     if not path.exists():
         log.warning("the event waits in a new file: %s", _nobody_here(path))
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = _append_to(path)
     try:
         # Half of another client's write would look like the torn line of one that died.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -665,6 +667,35 @@ def _append(path: Path, event: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    """A file to read; a pipe or a device in its place is an error, and nothing waits for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path} is not a regular file")
+    return file
+
+
+def _append_to(path: Path) -> int:
+    """A descriptor to append to a file. A new one is for its owner alone; in a folder that its
+    group may write to, for the group too. Nothing is written through a symbolic link."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        descriptor = os.open(path, flags)
+    else:
+        folder = path.parent.stat()
+        os.fchmod(descriptor, 0o660 if folder.st_mode & stat.S_IWGRP else 0o600)
+        if os.geteuid() == 0:  # tunerd's own user must be able to read it
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return descriptor
 
 
 def context_key(study: str, features: Mapping[str, Any], context: Mapping[str, Any]) -> str:

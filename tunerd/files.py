@@ -18,6 +18,7 @@ __all__ = [
     "check_size",
     "give_to_owner",
     "make_folder",
+    "mode_in",
     "open_regular",
     "read_bytes",
     "read_text",
@@ -99,6 +100,12 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+def mode_in(folder: Path) -> int:
+    """Permissions of a new file: for its owner alone, or for the group that a folder is shared
+    with, whatever the umask."""
+    return 0o660 if folder.stat().st_mode & stat.S_IWGRP else 0o600
+
+
 def give_to_owner(path: Path) -> None:
     """What root made belongs to whoever the folder belongs to: a command that root typed must not
     keep out the daemon's user. SQLite does so with the files that it adds."""
@@ -110,8 +117,7 @@ def give_to_owner(path: Path) -> None:
 
 def _made(path: Path, descriptor: int) -> int:
     try:
-        if path.parent.stat().st_mode & stat.S_IWGRP:
-            os.fchmod(descriptor, 0o660)  # whatever the umask: the folder says that it is shared
+        os.fchmod(descriptor, mode_in(path.parent))
         give_to_owner(path)
     except BaseException:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -353,3 +354,53 @@ def _error(path: Path) -> MisconfiguredError:
     with pytest.raises(MisconfiguredError) as caught:
         open_table(path)
     return caught.value
+
+
+def _long_strings(kind: str, path: Path) -> None:
+    long = "x" * 3_000_000
+    one = pyarrow.array([0] * 500, pyarrow.int32())
+    values = {
+        "dictionary": pyarrow.DictionaryArray.from_arrays(one, pyarrow.array([long])),
+        "delta": pyarrow.array([long] * 50),
+        "plain": pyarrow.array([long] * 50),
+        "lists": pyarrow.array([[0] * 1_000_000] * 5),
+    }[kind]
+    table = pyarrow.table({"a": values, "speed": list(range(len(values)))})
+    options: dict[str, Any] = {
+        "delta": {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}},
+        "plain": {"use_dictionary": False},
+    }.get(kind, {})
+    parquet.write_table(table, path, compression="zstd", **options)
+    assert path.stat().st_size < 20_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("dictionary", "'a': is longer than 1,048,576 bytes"),
+        ("delta", "'a': is longer than 1,048,576 bytes"),
+        ("plain", "column 'a' has values of 3,000,005 bytes; leave that column out"),
+        ("lists", "has lists of more than 10,000; leave that column out"),
+    ],
+)
+def test_parquet_that_is_little_on_disk_and_much_in_memory(
+    tmp_path: Path, kind: str, told: str
+) -> None:
+    _long_strings(kind, tmp_path / "jobs.parquet")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if "leave that column out" in told:
+        with pytest.raises(MisconfiguredError, match=told):
+            open_table(tmp_path / "jobs.parquet")
+    else:
+        rows = list(open_table(tmp_path / "jobs.parquet").rows())
+        assert {row.reason for row in rows if isinstance(row, Unreadable)} == {told}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000  # KiB
+
+
+def test_parquet_with_values_that_repeat_comes_back(tmp_path: Path) -> None:
+    names = ["a", "b", None, "a"] * 1_000
+    records = [{"name": name, "deep": {"er": name}} for name in names]
+    parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "jobs.parquet")
+    rows = list(open_table(tmp_path / "jobs.parquet").rows())
+    values = [row.values for row in rows if isinstance(row, Row)]
+    assert values == [{"name": name, "deep.er": name} for name in names]

@@ -114,12 +114,14 @@ def cluster(
 def _read_study(name: str) -> "Study":
     from tunerd.core.expressions import suggestion
     from tunerd.core.study_file import parse_study
+    from tunerd.core.toml import MOST_BYTES
+    from tunerd.files import read_text
     from tunerd.simulation.shipped import STUDIES, shipped_study
 
     if name in STUDIES:
         return parse_study(shipped_study(name), f"{name}.toml")
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = read_text(Path(name), MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         hint = suggestion(name, STUDIES)
         raise click.UsageError(

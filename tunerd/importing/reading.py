@@ -1,5 +1,6 @@
 """From the rows of tables to the jobs in the spool; what cannot be used goes into a file."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,6 +15,7 @@ from tunerd.core.observation import Observation
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events.job import content_hash
 from tunerd.events.rejection import MAX_EVENT_BYTES, kib
+from tunerd.files import make_folder
 from tunerd.importing.spool import Job, Spool, Tally, count_into
 from tunerd.tables.files import Row, TableFile, Unreadable
 from tunerd.tables.mapping import TableReader, Unusable, told_apart
@@ -45,8 +47,9 @@ class Rejects:
             return
         try:
             if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("ab")
+                make_folder(self.path.parent)
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                self._file = os.fdopen(os.open(self.path, flags, 0o600), "ab")
                 self._file.truncate(self.size)
             self.size += self._file.write(_encode(entry) + b"\n")
         except OSError as error:

@@ -4,6 +4,7 @@ A million jobs fit into no list, and dated ones are sent oldest first; so they l
 that sorts them. With every few thousand rows the file also says how far reading and sending are.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,6 +15,7 @@ from typing import Literal, Self
 import msgspec
 
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
+from tunerd.files import append_to, make_folder
 
 __all__ = ["Job", "Spool", "Tally"]
 
@@ -92,7 +94,8 @@ class Spool:
         """
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
+            os.close(append_to(path))
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
             for pragma in (
                 "locking_mode=EXCLUSIVE",

@@ -9,7 +9,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
+from tunerd.core.toml import MOST_BYTES, load_toml
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.files import SECRET_BYTES, read_text
 from tunerd.settings.model import SECRETS, Settings, leaves
 
 __all__ = [
@@ -34,6 +35,9 @@ FILE_VARIABLE = "TUNERD_SETTINGS"
 """Environment variable that names the settings file."""
 
 DEFAULT_FILE = "tunerd.toml"
+
+MOST_PROBLEMS = 100
+"""Mistakes of a settings file that are said at a time."""
 
 _KEYS = dict(leaves())
 _SECTIONS = {key[:dot] for key in _KEYS for dot, char in enumerate(key) if char == "."}
@@ -120,7 +124,7 @@ def _settings_file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path,
 
 def _read_toml(path: Path, named: bool, problems: list[Problem]) -> Tree:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return load_toml(read_text(path, MOST_BYTES))
     except FileNotFoundError:
         if named:
             problems.append(Problem(str(path), "there is no such file"))
@@ -128,7 +132,7 @@ def _read_toml(path: Path, named: bool, problems: list[Problem]) -> Tree:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
     except UnicodeDecodeError as error:
         problems.append(Problem(str(path), f"should be UTF-8; byte {error.start} is not"))
-    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
+    except ValueError as error:
         problems.append(Problem(str(path), f"is not TOML: {error}"))
     return {}
 
@@ -206,7 +210,8 @@ def _validate(
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_context=False):
                 key = ".".join(map(str, detail["loc"]))
-                problems.append(Problem(_where(key, variables, path), _explain(key, detail)))
+                if len(problems) < MOST_PROBLEMS:  # each is compared with all keys that there are
+                    problems.append(Problem(_where(key, variables, path), _explain(key, detail)))
                 _remove(tree, detail["loc"])
 
 
@@ -242,7 +247,7 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
         if file is None:
             continue
         try:
-            secret = file.read_text(encoding="utf-8").rstrip("\r\n")
+            secret = read_text(file, SECRET_BYTES).rstrip("\r\n")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             problems.append(Problem(f"{section}.{key}", f"cannot read {file}: {why}"))

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
+from tunerd.core.toml import MOST_BYTES
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.files import read_text
 
 __all__ = ["load_studies", "read_studies", "read_study"]
 
@@ -52,7 +54,7 @@ def read_studies(files: Sequence[Path]) -> tuple[Study, ...]:
 def read_study(file: Path) -> Study:
     """Read one study file; raises ``MisconfiguredError`` with all of its mistakes."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text(file, MOST_BYTES)
     except OSError as error:
         raise MisconfiguredError(
             [Problem(str(file), f"cannot be read: {error.strerror}")]

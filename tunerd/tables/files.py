@@ -15,6 +15,7 @@ import msgspec
 
 from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.files import open_regular
 from tunerd.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.tables.encodings import WESTERN
 from tunerd.tables.exports import Head, Reading, recognised
@@ -196,8 +197,12 @@ def open_table(path: Path, reading: Reading = AS_IT_STANDS) -> TableFile:
     if path.is_dir():
         keys = _checked(path, _record_keys(path, folder_rows))
         return TableFile(path, "folder", keys, "", reading)
-    if not path.is_file():
-        raise _wrong(path, "there is no such file")
+    try:
+        open_regular(path).close()
+    except FileNotFoundError:
+        raise _wrong(path, "there is no such file") from None
+    except OSError as error:
+        raise _wrong(path, error.strerror or str(error)) from error
     with unpacked(path) as (raw, _):
         parquet = raw.read(4) == b"PAR1"
     if parquet:

@@ -6,7 +6,6 @@ the table is a mistake, and all mistakes are said at once.
 """
 
 import hashlib
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +19,12 @@ from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.study import MappingTable, Study
 from tunerd.core.study.mapping import ColumnTable
 from tunerd.core.study_file import with_mapping
+from tunerd.core.toml import MOST_BYTES, load_toml
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events import Limits, Rejection
 from tunerd.events.job import JOB_SCHEMA, read_content
 from tunerd.events.values import describe, first_unstorable
+from tunerd.files import read_text
 from tunerd.tables.files import Reading, Row, TableFile, Unreadable
 from tunerd.tables.layout import Field, lay_out
 from tunerd.tables.times import UNDATED
@@ -68,7 +69,7 @@ def read_mapping(file: Path, study: Study) -> MappingTable:
         MisconfiguredError: with every mistake in it.
     """
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        data = load_toml(read_text(file, MOST_BYTES))
     except OSError as error:
         raise MisconfiguredError(
             [Problem(str(file), f"cannot be read: {error.strerror}")]

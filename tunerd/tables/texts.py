@@ -5,6 +5,7 @@ row is yielded as :class:`Unreadable`, and reading goes on after it.
 """
 
 import csv
+import errno
 import gzip
 import io
 import json
@@ -20,6 +21,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.files import open_regular
 from tunerd.tables.encodings import Encoding, encoding_of
 from tunerd.tables.rows import NotJobs, Row, Unreadable, flattened, shortened
 
@@ -38,6 +40,10 @@ __all__ = [
 
 MAX_LINE = 1 << 20
 """Characters of one line. What is longer is no row, and would take memory."""
+
+MOST_SKIPPED = 32 << 20
+"""Characters of a line that is skipped. What is longer ends the reading: a gigabyte of one byte
+packs into a megabyte, and takes half a minute."""
 
 SAMPLE = 64 << 10
 COMMENTS = ("#", "//")
@@ -78,10 +84,18 @@ class OpenText:
         if len(line) >= MAX_LINE:
             if line[-1] not in "\r\n":
                 self.taken[-1] += "\n"  # read once more, it is as long and has no more to skip
-                while len(line) == MAX_LINE and line[-1] not in "\r\n":
-                    line = self.text.readline(MAX_LINE)
+                self._skip()
             raise ValueError(f"is longer than {MAX_LINE:,} characters")
         return line
+
+    def _skip(self) -> None:
+        """Read to the end of a line that is too long. Raises OSError where there is none."""
+        for _ in range(MOST_SKIPPED // MAX_LINE):
+            line = self.text.readline(MAX_LINE)
+            if len(line) < MAX_LINE or line[-1] in "\r\n":
+                return
+        told = f"line {self.lines} is longer than {MOST_SKIPPED:,} characters; is this a table?"
+        raise OSError(errno.EFBIG, told)
 
     def told_delimiter(self) -> str:
         """What Excel's own first line, ``sep=;``, says: it is taken, and is no header.
@@ -124,7 +138,7 @@ def unpacked(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Raises MisconfiguredError when the file or what is in it cannot be read, then or later.
     """
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             start = raw.read(4)
             raw.seek(0)
             if start[:2] == b"\x1f\x8b":

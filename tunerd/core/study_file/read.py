@@ -6,7 +6,6 @@ not blamed for it.
 """
 
 import copy
-import tomllib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +22,14 @@ from tunerd.core.study_file.messages import (
     message_for,
     said_as_a_whole,
 )
+from tunerd.core.toml import load_toml
 from tunerd.errors import Problem
 
 __all__ = ["Reading", "read", "read_tables"]
 
-MAX_BYTES = 1 << 20
+MOST_MISTAKES = 500
+"""From so many on, only some are said: each is compared with all keys that there are."""
+SHOWN_MISTAKES = 20
 _NAMED = ("guards", "context", "lookup", "parameters", "derived", "constraints")
 """Sections whose entries have names of their own."""
 
@@ -54,9 +56,7 @@ def read(text: str, file: str) -> Reading:
     """Read a study file; what is wrong is in the answer, never raised."""
     reading = Reading(file)
     try:
-        if len(text.encode()) > MAX_BYTES:
-            raise ValueError(f"larger than {MAX_BYTES:,} bytes")
-        reading.data = tomllib.loads(text)
+        reading.data = load_toml(text)
         _validate(reading)
     except UnicodeEncodeError:
         reading.problems.append(Problem(file, "this is not Unicode text"))
@@ -84,12 +84,24 @@ def _validate(reading: Reading) -> None:
             errors = error.errors(include_url=False, include_context=False)
         else:
             return
+        if len(errors) > MOST_MISTAKES:
+            _despair(reading, errors)
+            return
         unknown = [e for e in errors if e["type"] == "extra_forbidden"]
         if only_unknown:
             for detail in unknown:
                 _put_right(reading, data, detail["loc"])
         else:
             _leave_out(reading, data, errors)
+
+
+def _despair(reading: Reading, errors: list[ErrorDetails]) -> None:
+    """Say the first mistakes of very many as they are: this is another kind of file."""
+    reading.table = None
+    for detail in errors[:SHOWN_MISTAKES]:
+        reading.mistake(detail["loc"], detail["msg"])
+    more = f"{len(errors) - SHOWN_MISTAKES:,} more mistakes; is this a study file at all?"
+    reading.problems.append(Problem(reading.file, more))
 
 
 def _put_right(reading: Reading, data: dict[str, Any], where: Path) -> None:

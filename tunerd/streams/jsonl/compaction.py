@@ -5,6 +5,7 @@ import logging
 import os
 from pathlib import Path
 
+from tunerd.files import open_regular
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, key_of
 from tunerd.streams.jsonl.lines import LineReader
 
@@ -28,12 +29,16 @@ def compact(path: Path) -> int:
         return size
     temporary = path.with_name(f".{path.name}.compacting")
     try:
-        with path.open("rb") as old, temporary.open("wb") as new:
+        temporary.unlink(missing_ok=True)  # of a process that was killed, or a trap
+        with open_regular(path) as old, temporary.open("xb") as new:
             for start, end in alive:
                 old.seek(start)
                 new.write(old.read(end - start))
             new.flush()
-            os.fchmod(new.fileno(), os.fstat(old.fileno()).st_mode & 0o7777)
+            was = os.fstat(old.fileno())
+            os.fchmod(new.fileno(), was.st_mode & 0o7777)
+            with contextlib.suppress(PermissionError):  # nobody but root may give it away
+                os.fchown(new.fileno(), was.st_uid, was.st_gid)
             os.fsync(new.fileno())
         temporary.replace(path)
     finally:

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tunerd.files import open_regular
 from tunerd.streams.base import KEPT_BYTES, MAX_VALUE_BYTES
 
 __all__ = ["Line", "LineReader", "identity", "last_line", "next_line"]
@@ -44,7 +45,7 @@ class LineReader:
         """Lines of more than ``limit`` bytes are oversize. Raises OSError."""
         self._limit = limit
         self._chunk_bytes = max(CHUNK_BYTES, 2 * limit)  # always more than a line that is not
-        self._file = path.open("rb", buffering=0)
+        self._file = open_regular(path, buffering=0)
         self._descriptor = self._file.fileno()
         self.identity = identity(os.fstat(self._descriptor))
         self.go_to(offset)
@@ -153,15 +154,16 @@ def next_line(path: Path, offset: int) -> int:
     """Return where the first line begins that does not begin before ``offset``. Raises OSError."""
     if offset <= 0:
         return 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(offset - 1)
-        file.readline()
+        while (part := file.readline(CHUNK_BYTES)) and not part.endswith(b"\n"):
+            pass
         return file.tell()
 
 
 def last_line(path: Path, end: int) -> Line | None:
     """Return the line that ends at ``end``, or None if no line ends there. Raises OSError."""
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path, buffering=0) as file:
         start = _start_of_line(file.fileno(), end)
     if start is None:
         return None

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
+from tunerd.files import append_to
 from tunerd.streams.base import BATCH_BYTES, EVER, Content, Message, Record, TopicSpec
 from tunerd.streams.jsonl.compaction import compact, sync_folder
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, decode, encode
@@ -82,13 +83,16 @@ class JsonlSink:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self._folder / LOCK).open("ab") as lock:
+        lock = append_to(self._folder / LOCK)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock)
 
     def _append(self, spec: TopicSpec, data: bytes) -> None:
         path = self._folder / f"{spec.name}.jsonl"
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = append_to(path)
         try:
             _mend(descriptor, spec.content)
             size = os.fstat(descriptor).st_size

@@ -13,6 +13,7 @@ must leave the newest one uncompressed (``delaycompress``).
 import logging
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class JsonlSource:
         self._stalled: dict[str, int] = {}  # files without a whole line left, at this size
         self._hints: list[Position] = []  # of files that have been overwritten since
         self._looked_at = float("-inf")
+        self._passed_over: set[str] = set()
 
     def poll(self, timeout_s: float, max_records: int) -> list[Record]:
         deadline = self._clock() + timeout_s
@@ -196,12 +198,22 @@ class JsonlSource:
                 if not entry.name.startswith(name) or (rest and not rotated):
                     continue
                 try:
-                    status = entry.stat()
+                    status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    self._pass_over(entry.path)
                     continue
                 file = _File(Path(entry.path), identity(status), status.st_size, rotated)
                 found.append((not rotated, status.st_mtime_ns, entry.name, file))
         return [file for *_, file in sorted(found, key=lambda one: one[:3])]
+
+    def _pass_over(self, path: str) -> None:
+        """Who may write into the folder could aim a link at any file of ours, and a pipe never
+        ends."""
+        if path not in self._passed_over:
+            self._passed_over.add(path)
+            log.warning("%s is no regular file (links are not followed); it is not read", path)
 
     def _forget_all_but(self, files: Sequence[_File]) -> None:
         """An inode that comes back belongs to another file."""

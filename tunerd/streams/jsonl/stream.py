@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunerd.errors import MisconfiguredError, Problem, StreamUnavailableError
+from tunerd.files import append_to, give_to_owner, make_folder, mode_in, read_text
 from tunerd.streams.base import Content, Restore, TopicSpec
 from tunerd.streams.jsonl.follower import JsonlFollower
 from tunerd.streams.jsonl.sink import JsonlSink
@@ -16,6 +17,7 @@ from tunerd.streams.jsonl.source import JsonlSource
 __all__ = ["JsonlStream"]
 
 CLUSTER_ID = ".cluster-id"
+CLUSTER_ID_BYTES = 1024
 COMPACT_BYTES = 4 * 1024 * 1024
 
 
@@ -47,9 +49,9 @@ class JsonlStream:
                 raise MisconfiguredError([Problem(str(self._path(name)), text) for name in missing])
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             for name in self._topics:
-                self._path(name).touch(exist_ok=True)
+                os.close(append_to(self._path(name)))
         except OSError as error:
             raise StreamUnavailableError(
                 f"cannot create topics in {self._folder}: {error.strerror or error}"
@@ -74,7 +76,7 @@ class JsonlStream:
             path = self._folder / CLUSTER_ID
             if not path.exists():
                 _create_once(path, f"folder-{secrets.token_hex(8)}\n")
-            self._id = path.read_text().strip()
+            self._id = read_text(path, CLUSTER_ID_BYTES).strip()
         return self._id
 
     def _path(self, topic: str) -> Path:
@@ -87,8 +89,9 @@ def _create_once(path: Path, text: str) -> None:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
-            os.fchmod(file.fileno(), 0o644)
+            os.fchmod(file.fileno(), mode_in(path.parent))
             os.fsync(file.fileno())
+        give_to_owner(Path(temporary))
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
     finally:
