@@ -71,7 +71,7 @@ def test_what_stands_where_a_file_should_be_is_told(tmp_path: Path, kind: str, r
         READERS[reader](tmp_path / "one.toml")
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.usefixtures("quick")
 def test_a_table_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
     make, told = STRANGE[kind]

@@ -366,11 +366,11 @@ def _long_strings(kind: str, path: Path) -> None:
         "lists": pyarrow.array([[0] * 1_000_000] * 5),
     }[kind]
     table = pyarrow.table({"a": values, "speed": list(range(len(values)))})
-    options: dict[str, Any] = {
+    given: dict[str, dict[str, Any]] = {
         "delta": {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}},
         "plain": {"use_dictionary": False},
-    }.get(kind, {})
-    parquet.write_table(table, path, compression="zstd", **options)
+    }
+    parquet.write_table(table, path, compression="zstd", **given.get(kind, {}))
     assert path.stat().st_size < 20_000
 
 

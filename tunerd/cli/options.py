@@ -35,8 +35,6 @@ __all__ = [
     "yes_option",
 ]
 
-MOST_BYTES = 1 << 20
-"""A larger file is no study, and is not looked into for a name."""
 
 MOST_NAMED = 20
 """Studies that are named to who mistyped one."""
@@ -123,13 +121,12 @@ def _names(file: Path | None) -> list[str]:
 
 def _name_in(path: Path) -> str | None:
     """The name in a study's file, without reading all of what the file means."""
-    import tomllib
+    from tunerd.core.toml import MOST_BYTES, load_toml
+    from tunerd.files import read_text
 
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
-            return None
-        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("name")
-    except (OSError, ValueError, RecursionError):
+        name = load_toml(read_text(path, MOST_BYTES)).get("name")
+    except (OSError, ValueError):
         return None
     return name if isinstance(name, str) else None
 

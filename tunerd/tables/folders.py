@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tunerd.errors import MisconfiguredError, Problem
+from tunerd.files import read_bytes
 from tunerd.tables.documents import records_in
 from tunerd.tables.rows import Row, Unreadable, flattened
 
@@ -83,11 +84,7 @@ def _is_plain(path: Path) -> bool:
 
 def _bytes(path: Path) -> bytes:
     """What is in a file; raises OSError where it is too large."""
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise OSError(f"has more than {MAX_FILE:,} bytes")
-    return content
+    return read_bytes(path, MAX_FILE)
 
 
 def _text(path: Path) -> str:
@@ -103,7 +100,7 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
         try:
             text = _text(file)
         except OSError as error:
-            yield Unreadable(0, str(error), str(file))
+            yield Unreadable(0, str(error.strerror or error), str(file))
             continue
         for row in records_in(text):
             yield _named(row, folder, file, bool(trials))
