@@ -201,7 +201,6 @@ def test_each_role_can_be_said(
         (("--finished-at", "model"), "holds no times"),
         (("--metric", "model"), "holds no numbers"),
         (("--objective", "tp", "--context", "tp"), "cannot be the objective and context too"),
-        (("--parameter", "state"), "so there is nothing to tune"),
         (("--export", "optuma"), "there is no 'optuma'"),
     ],
 )

@@ -244,6 +244,8 @@ def body(start: int = 0, stop: int = 12, ends: str = "\n") -> str:
     [
         (f"tp,mb,tps\n{body()}TP, MB, TPS\n",
          "line 14 is no job: the header again"),
+        (f"tp,mb,tps\n{body(0, 6)}\ufefftp,mb,tps\n{body(6)}",
+         "line 8 is no job: the header again"),
         (f"tp,mb,tps\n{body()}tp,mb,tps\n", "line 14 is no job: the header again"),
         (f"tp,mb,tps\n{body(0, 2)}tp,mb,tps\n{body(2, 4)}tp,mb,tps\n{body(4)}",
          "lines 4, 7 are no jobs: the header again"),
@@ -333,6 +335,29 @@ def test_a_job_that_failed_at_once_is_not_fast() -> None:
     assert (timed, len({str(row["State"]) for row in rows})) == ({"COMPLETED"}, 4)
 
 
+FIXED = """
+JobID           JobName  AllocCPUS      State ExitCode    Elapsed             End
+------------ ---------- ---------- ---------- -------- ---------- ---------------
+4000              train          4  COMPLETED      0:0   00:20:00 2026-03-01T00:1
+4000.batch        batch          4  COMPLETED      0:0   00:20:00 2026-03-01T00:1
+4001              train          8 OUT_OF_ME+    0:125   00:01:00 2026-03-01T00:1
+4002              train          8  COMPLETED      0:0   00:10:00 2026-03-01T00:1
+"""
+
+
+def test_columns_of_fixed_width(tmp_path: Path) -> None:
+    """As sacct writes them without -P."""
+    path = tmp_path / "sacct.txt"
+    path.write_text(FIXED.lstrip())
+    table = open_table(path)
+    assert table.export is not None
+    assert table.export.key == "sacct"
+    rows = [row.values for row in table.rows() if isinstance(row, Row)]
+    assert [row["JobID"] for row in rows] == ["4000", "4001", "4002"]
+    assert [row["AllocCPUS"] for row in rows] == ["4", "8", "8"]
+    assert [row["Elapsed"] for row in rows] == ["00:20:00", None, "00:10:00"]
+
+
 def test_numbers_of_rows_rise_where_rows_are_joined(tmp_path: Path) -> None:
     """An import that was killed goes on behind the last number."""
     lines = (FILES / "sacct_steps.csv").read_text().splitlines()
@@ -357,6 +382,15 @@ def test_reports_of_a_run_are_one_job(tmp_path: Path) -> None:
     table = open_table(mixed, Reading(export="reports"))
     found = [row.values for row in table.rows() if isinstance(row, Row)]
     assert Counter(str(row["epoch"]) for row in found) == {"4": 9}
+
+
+def test_one_trial_alone_is_no_study(tmp_path: Path) -> None:
+    first = (FILES / "ray_results.jsonl").read_text().splitlines()[:5]
+    path = tmp_path / "result.json"
+    path.write_text("\n".join(first))
+    with pytest.raises(MisconfiguredError) as caught:
+        drafted(path)
+    assert "name the folder of all of them" in str(caught.value)
 
 
 def test_runs_with_settings_that_change_are_jobs_of_their_own(tmp_path: Path) -> None:

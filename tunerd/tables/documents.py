@@ -18,7 +18,7 @@ from tunerd.tables.texts import open_text
 
 __all__ = ["document_records", "is_document", "is_log", "log_records", "records_in"]
 
-MAX_DOCUMENT = 128 << 20
+MAX_DOCUMENT = 64 << 20
 """Characters of a JSON document. One object a line has no such bound."""
 
 

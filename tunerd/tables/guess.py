@@ -9,7 +9,7 @@ two things. Steps, each using what the one before found:
 3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -173,13 +173,7 @@ def _goal(
 
 
 def _check(profile: Profile, given: Given) -> None:
-    problems = []
-    if not profile.rows:
-        message = "has no rows to learn from"
-        if profile.unreadable:
-            header = ", ".join(column.name for column in profile.columns[:5])
-            message += f": none of {profile.unreadable:,} lines fits the header ({header})"
-        problems.append(Problem("table", message))
+    problems = list(_table_problems(profile))
     known = {column.name for column in profile.columns}
     if len(known) > MOST_COLUMNS:
         message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"
@@ -202,15 +196,29 @@ def _check(profile: Profile, given: Given) -> None:
         raise MisconfiguredError(problems)
 
 
+def _table_problems(profile: Profile) -> Iterator[Problem]:
+    """Why no study can be made of a table, whatever its columns are."""
+    if not profile.rows:
+        message = "has no rows to learn from"
+        if profile.unreadable:
+            header = ", ".join(column.name for column in profile.columns[:5])
+            message += f": none of {profile.unreadable:,} lines fits the header ({header})"
+        yield Problem("table", message)
+    if profile.rows == 1 and profile.export is not None and profile.export.reported:
+        thing = profile.export.reported
+        message = f"has one {thing} alone; a study needs several: name the folder of all of them"
+        yield Problem("table", message)
+
+
 def _unfit(column: Column, role: Role) -> str:
     """Why a column cannot be what a person says; "" when it can."""
     if role == "metric" and not column.numeric:
         return "holds no numbers, so it was not measured"
     if role == "finished_at" and column.kind != "datetime" and not column.numeric:
         return "holds no times that can be read, so it cannot say when a job finished"
-    if role == "parameter" and not can_be_tuned(column):
-        why = "has the same value in every row" if column.distinct < 2 else "holds no choices"
-        return f"{why}, so there is nothing to tune"
+    if role == "parameter" and column.distinct != 1 and not can_be_tuned(column):
+        # One value may get others in the draft; hundreds of texts are no choices.
+        return "holds no values that could be chosen, so it cannot be tuned"
     return ""
 
 

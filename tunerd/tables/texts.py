@@ -249,8 +249,12 @@ def csv_header(file: OpenText, delimiter: str) -> CsvHeader:
     return comment or CsvHeader(())
 
 
+_MARK = "\ufeff"
+"""The byte order mark; in files that were put together it stands before a header in the middle."""
+
+
 def _stripped(fields: Sequence[str]) -> tuple[str, ...]:
-    return tuple(field.strip() for field in fields)
+    return tuple(field.strip().strip(_MARK) for field in fields)
 
 
 def _of_two_lines(file: OpenText, header: CsvHeader, delimiter: str) -> CsvHeader:
@@ -362,7 +366,8 @@ def _no_row(file: OpenText, header: CsvHeader, fields: Sequence[str]) -> str | N
 def _is_header(header: CsvHeader, fields: Sequence[str]) -> bool:
     """Whether most fields are names of columns, in whatever case, and none is a number."""
     known = header.known
-    if fields[0].strip().lower() not in known and fields[-1].strip().lower() not in known:
+    first, last = fields[0].strip().strip(_MARK), fields[-1].strip()
+    if first.lower() not in known and last.lower() not in known:
         return False
     texts = [text.lower() for text in _stripped(fields) if text]
     alike = sum(text in known for text in texts)

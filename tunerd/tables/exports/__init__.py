@@ -3,6 +3,7 @@
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.exports import (
     clearml,
+    fixed_width,
     kernel_tuner,
     mlflow,
     optuna,
@@ -34,6 +35,7 @@ EXPORTERS: tuple[Exporter, ...] = (
     sysbench.EXPORTER,
     serving.EXPORTER,
     reports.EXPORTER,
+    fixed_width.EXPORTER,
 )
 """The first that recognises a table has it."""
 
@@ -51,7 +53,7 @@ def recognised(head: Head, asked: str, where: str) -> Export | None:
     """
     if asked == "none":
         return None
-    keys = {one.key for one in EXPORTERS}
+    keys = {one.key for one in EXPORTERS if one is not fixed_width.EXPORTER}
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])
         raise MisconfiguredError(
