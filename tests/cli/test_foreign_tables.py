@@ -20,6 +20,7 @@ FILES = Path(__file__).parents[1] / "tables" / "exports"
         ("kernel_tuner_cache.json", "recognised as configurations that Kernel", "36 are jobs"),
         ("sklearn_cv_results.csv", "recognised as scikit-learn's cv_results_", "8 are jobs"),
         ("header_in_the_middle.csv", "line 20 is no job: the header again", "36 are jobs"),
+        ("sacct_steps.csv", "40 rows are no jobs: a step, joined into its job", "20 are jobs"),
         ("sacct_p.txt", "50 rows are no jobs: a step, joined into its job", "25 are jobs"),
         ("state_31_words.csv", "State", "60 cancelled, 60 succeeded"),
         ("model_id.csv", "model_id", "8 are jobs"),

@@ -86,6 +86,8 @@ EXPECTED = {
     "wandb_api.csv": Expected(
         "wandb", "samples_per_sec", "maximize", "lr batch_size amp", "model_name model_layers",
         {OK: 25}, "summary._timestamp", "name"),
+    "sacct_steps.csv": Expected(
+        "sacct", "Elapsed", "minimize", "NNodes NCPUS", "", {OK: 15, "timeout": 5}, "End", "JobID"),
     "sacct_p.txt": Expected(
         "sacct", "ElapsedRaw", "minimize", "AllocCPUS", "",
         {OK: 16, "out_of_memory": 3, "timeout": 4, "cancelled": 2}, "End", "JobID"),
