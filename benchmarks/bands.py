@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT, TABLES
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tasks(options: argparse.Namespace) -> Iterator[Task]:
-    for table in options.tables:
+    for table in counted("bands", options.tables):
         for kind in options.kinds:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
                 noise = NOISES[seed % len(NOISES)]

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 
 SECONDS = 120.0
 
@@ -23,7 +23,7 @@ def main() -> int:
     seeds = [int(seed) for seed in options.seeds.split(",")][: 1 if options.quick else None]
     bars = Bars("demo")
     over_baseline, over_random = [], []
-    for seed in seeds:
+    for seed in counted("demos", seeds):
         with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
             where = Path(folder) / "demo"
             command = [sys.executable, "-m", "tunerd", "demo", "--study", options.study]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT, NOISES, TABLES
 from benchmarks.tables import DATA, read_table
 from tunerd.core.drift.found import Change
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tasks(options: argparse.Namespace) -> Iterator[Task]:
-    for table in options.tables:
+    for table in counted("drift", options.tables):
         for noise in options.noises:
             for seed in range(options.seeds):
                 first = Task(

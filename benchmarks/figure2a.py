@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, Daemon, arguments, running
+from benchmarks.kit import Bars, Daemon, arguments, counted, running
 from tunerd.client import JobReporter, Recommendations
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     seeds = options.seeds or (1 if options.quick else 5)
     bars, played = Bars("figure2a"), []
-    for seed in range(1, seeds + 1):
+    for seed in counted("figure 2a", range(1, seeds + 1)):
         with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
             played.append(_play(Path(folder), plan, seed))
         _tell(bars, played[-1])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.tables import DATA
 
 MOST_S = 600.0
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not found:
         bars.say("skipped: no tables in", str(options.data), "(--data says where they are)")
         return 1 if options.check else 0
-    for table in tables:
+    for table in counted("tables", tables):
         print(table)
         with tempfile.TemporaryDirectory() as folder:
             walk(bars, table, options.data / f"{table}.csv.gz", Path(folder))

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -28,6 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.servers import tied
 from tests.servers.kafka import KafkaServer
+from tunerd.cli.progress import progress, track
 from tunerd.core.observation import Observation, Value
 from tunerd.core.space import Space
 from tunerd.simulation.simulator import Outcome
@@ -36,6 +37,7 @@ __all__ = [
     "Bars",
     "Daemon",
     "arguments",
+    "counted",
     "kafka_broker",
     "make_topic",
     "observation",
@@ -45,8 +47,13 @@ __all__ = [
     "running",
 ]
 
-TELL_EVERY_S = 10.0
-"""While something is waited for."""
+T = TypeVar("T")
+
+
+def counted(what: str, items: Collection[T]) -> Iterator[T]:
+    """The items of a long loop; how many are done, and how long the rest takes, is told."""
+    with progress() as show:
+        yield from track(items, what, len(items), show)
 
 
 @dataclass
@@ -212,15 +219,13 @@ class Daemon:
 
     def wait_for(self, name: str, least: float, timeout_s: float) -> None:
         """Wait until a figure has reached a value; how far it is is told meanwhile."""
-        started = told = time.monotonic()
-        while (value := self.metric(name)) < least:
-            now = time.monotonic()
-            if now > started + timeout_s:
-                raise RuntimeError(f"{name} is {value}, not {least}, in {timeout_s} s")
-            if now > told + TELL_EVERY_S:
-                told = now
-                print(f"  {name}: {value:.0f} of {least:.0f}, {now - started:.0f} s", flush=True)
-            time.sleep(0.2)
+        started = time.monotonic()
+        with progress() as show:
+            while (value := self.metric(name)) < least:
+                if time.monotonic() > started + timeout_s:
+                    raise RuntimeError(f"{name} is {value}, not {least}, in {timeout_s} s")
+                show(name, value, least)
+                time.sleep(0.2)
 
     @property
     def tuner_pid(self) -> int | None:

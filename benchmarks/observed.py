@@ -16,7 +16,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from tunerd import logs, reports
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.recommendation import candidate_id
@@ -210,7 +210,7 @@ def main() -> int:
     bars = Bars("observed")
     covered = claimed = asked = 0
     for people in options.people or SCENARIOS:
-        for seed in range(1, options.seeds + 1):
+        for seed in counted("seeds", range(1, options.seeds + 1)):
             month = Month(people, options.jobs, seed, options.study)
             with tempfile.TemporaryDirectory() as folder:
                 report = observe(month, Path(folder))

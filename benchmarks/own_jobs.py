@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.tables import DATA, read_table
 from benchmarks.yardsticks.plan import table_names
 from tunerd.core.arrays import FloatArray, places_of
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     bars = Bars("own_jobs")
     contexts, repeats = (2, 2) if options.quick else (CONTEXTS, REPEATS)
-    for name in options.tables or table_names(options.data):
+    for name in counted("tables", options.tables or table_names(options.data)):
         table = read_table(name, options.data)
         study = parse_study(table.study)
         features = FeatureMap(study)

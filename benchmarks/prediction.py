@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.peers import forecaster as peer
 from benchmarks.tables import DATA, Table, read_table
 from tunerd.core.study_file import parse_study
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         bars.say("skipped: no tables in", str(options.data), "(--data says where they are)")
         return 1 if options.check else 0
     repeats = 2 if options.quick else REPEATS
-    for name in options.tables:
+    for name in counted("tables", options.tables):
         table = read_table(name, options.data)
         for situation, known in KNOWN.items():
             print(f"{name}, {situation}: {len(table.observations)} rows, {repeats} repeats")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kit import Bars, arguments
+from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT
 from benchmarks.tables import DATA, TABLES, read_table
 from tunerd.core.features import FeatureMap, Rows
@@ -126,7 +126,7 @@ def _judge(bars: Bars, verdicts: list[Verdict], *, spoiled: bool) -> None:
 
 
 def _streams(options: argparse.Namespace) -> Iterator[Stream]:
-    for name in options.tables:
+    for name in counted("tables", options.tables):
         read = read_table(name, options.data, as_context=AS_CONTEXT.get(name, ()))
         study = parse_study(read.study)
         quick = replace(study.predictor, name="boosted_trees", members=1, trees=40)

@@ -32,7 +32,12 @@ def make_store_file(path: Path, create: bool) -> None:
             return
         if not create:
             raise MisconfiguredError(
-                [Problem("store.url", f"{path} does not exist; `tunerd run` makes it")]
+                [
+                    Problem(
+                        "store.url",
+                        f"{path} does not exist: no daemon has been here; `tunerd run` makes it",
+                    )
+                ]
             )
         make_folder(path.parent)
         os.close(append_to(path))
