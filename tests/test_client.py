@@ -650,19 +650,22 @@ class TestNobodyHere:
         assert "tunerd.job.jsonl does not exist, so no tunerd daemon" in said
         assert len((tmp_path / "tunerd.job.jsonl").read_text().splitlines()) == 2
 
-    def test_a_topic_of_kafka_is_not_created_by_who_follows(
+    def test_a_topic_of_kafka_is_not_created_by_who_follows_or_sends(
         self, kafka_bootstrap: str, unique: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         from kafka import KafkaAdminClient
+        from kafka.errors import UnknownTopicOrPartitionError
 
         recommendations = Recommendations.follow_kafka(kafka_bootstrap, unique)
         assert recommendations.catch_up(timeout_s=5)
         assert [m for m in caplog.messages if f"topic {unique} does not exist" in m]
+        sender = Requests.kafka(kafka_bootstrap, unique)
+        with pytest.raises(UnknownTopicOrPartitionError, match="no tunerd daemon has been here"):
+            sender.ask(study="s", context={})
         admin = KafkaAdminClient(bootstrap_servers=kafka_bootstrap)
         assert unique not in admin.list_topics()
         admin.create_topics({unique: {"num_partitions": 1}})
         admin.close()
-        sender = Requests.kafka(kafka_bootstrap, unique)
         sender.ask(study="s", context={})
         sender.close()
         deadline = time.monotonic() + 30

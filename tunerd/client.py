@@ -599,7 +599,38 @@ def _to_kafka(
     from kafka import KafkaProducer
 
     producer = KafkaProducer(**{"bootstrap_servers": bootstrap, **options})
-    return lambda event: producer.send(topic, value=event).get(timeout=60), producer.close
+    seen = False
+
+    def send(event: bytes) -> None:
+        nonlocal seen
+        if not seen:
+            _refuse_to_create(bootstrap, topic, options)
+            seen = True
+        producer.send(topic, value=event).get(timeout=60)
+
+    return send, producer.close
+
+
+def _refuse_to_create(bootstrap: str, topic: str, options: Mapping[str, Any]) -> None:
+    """Raise UnknownTopicOrPartitionError where there is no such topic. Sending would wait for a
+    minute, or make some brokers create it, with their defaults."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+    shared = {k: v for k, v in options.items() if k in KafkaAdminClient.DEFAULT_CONFIG}
+    try:
+        admin = KafkaAdminClient(**{"bootstrap_servers": bootstrap, **shared})
+        try:
+            topics = admin.list_topics()
+        finally:
+            admin.close()
+    except KafkaError:
+        return  # who may send need not be allowed to look: sending says what is wrong
+    if topic not in topics:
+        raise UnknownTopicOrPartitionError(
+            f"the event was not sent: topic {topic} does not exist, so no tunerd daemon has been "
+            "here. `tunerd run` makes it; `topics` in the daemon's settings says how it is called."
+        )
 
 
 def _event_bytes(event: Mapping[str, Any]) -> bytes:
