@@ -122,6 +122,9 @@ EXPECTED = {
     "clearml.csv": Expected(
         "clearml", "validation_loss_Last", "minimize", "lr batch_size optimizer", "",
         {OK: 18, "failed": 2, "cancelled": 8}, "UPDATED"),
+    "clearml_sections.csv": Expected(
+        "clearml", "accuracy_val_max", "maximize", "lr batch_size", "layers",
+        {OK: 16, "cancelled": 6, "failed": 2}, "UPDATED", "ID"),
     "clearml_hpo.csv": Expected(
         "clearml", "objective", "maximize", "lr layers", "", {OK: 20}, None, "task id"),
     "pgbench.log": Expected("pgbench", "tps", "maximize", "clients threads", "", {OK: 12}),

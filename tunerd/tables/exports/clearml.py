@@ -34,6 +34,7 @@ _OWN = {
     "comment": Hint("ignored", "is a remark"),
     "parent task": Hint("ignored", "is another task"),
     "parent": Hint("ignored", "is another task"),
+    "description": Hint("ignored", "is a remark"),
     "iteration": Hint("ignored", "is how far the task came"),
     "last iteration": Hint("ignored", "is how far the task came"),
     "queue": Hint("label", "names a queue"),
@@ -54,6 +55,8 @@ _PARAMS = re.compile(
     r"(?:\.value)?",
     re.IGNORECASE,
 )
+_OF_SECTION = re.compile(r"\w[\w -]*[./]\w[\w./ -]*")
+"""A parameter of a section that people named themselves, in a table that is ClearML's."""
 _METRIC = re.compile(
     r"(?:last_)?metrics?[./ >]+.+|.+ > .+|(?:min|max|last)[ _.].+|.+ \((?:min|max|last)\)",
     re.IGNORECASE,
@@ -68,6 +71,15 @@ def _recognise(head: Head) -> Export | None:
         {"project", "started", "updated", "type", "parent task"} & set(own)
     ) >= 2
     search = {"status"} <= set(own) and ({"task id", "id"} & set(own)) and params
+    if table:
+        params += [
+            column
+            for column in head.columns
+            if column not in params
+            and _plain(column) not in _OWN
+            and _OF_SECTION.fullmatch(column)
+            and not _METRIC.fullmatch(column)
+        ]
     if not params or not (table or search):
         return None
     hints = {lower[name]: _OWN[name] for name in own}
