@@ -145,14 +145,15 @@ def test_scores_are_kept_while_no_daemon_runs(tunerd: Tunerd, installation: Inst
 def test_jobs_without_a_usable_objective_are_told(
     tunerd: Tunerd, installation: Installation
 ) -> None:
-    seen = Usability(jobs=310, missing=2, impossible=250, example=0.0)
+    seen = Usability(310, 2, 250, 0.0, implausible=1, held_back=985380.0)
     seen.latest.extend([False] * 100)
     with installation.open_store() as store, store.transaction() as tx:
         state = {"tuner": {"usability": seen.dump()}}
         tx.save_study_state("llm", state, epoch=0, now=NOW)
     said = tunerd("status", "--settings", installation.file)
     for part in (
-        "unusable 252 of 310 jobs came without a usable speed: 2 without a value and 250 with",
+        "unusable 1 job reported a speed that no other job comes near, the last 985380: such a",
+        "252 of 310 jobs came without a usable speed: 2 without a value and 250 with",
         "a value that it cannot have, the last 0; 100 of the latest 100",
         'write missing = "ran" and impossible = "ran" under [objective]',
     ):
@@ -164,6 +165,8 @@ def test_jobs_without_a_usable_objective_are_told(
         "missing": 2,
         "impossible": 250,
         "example": 0.0,
+        "implausible": 1,
+        "held_back": 985380.0,
         "latest_jobs": 100,
         "latest_unusable": 100,
         "says": {"missing": "failed", "impossible": "failed"},

@@ -64,6 +64,30 @@ def test_exchangeable_jobs_are_held_as_promised(wrong_by: float, law: str) -> No
     assert 0.77 <= played.share(since=200) <= 0.83
 
 
+@pytest.mark.parametrize("wrong_by", [0.03, 1.0, 30.0])
+def test_a_portion_moves_a_band_no_further_than_its_jobs_say(wrong_by: float) -> None:
+    """One band judged a whole portion and moved once for each of its jobs: after 6,000 at once it
+    went from 0 to 1e300."""
+    rng = np.random.default_rng(1)
+    n = 6_000
+    score, bands = rng.normal(size=n), Bands()
+    keys, tried = [KEYS[i % 4] for i in range(n)], np.ones(n, np.bool_)
+    bands.learn(KEYS, None, None, np.zeros(4), tried[:4])
+    mean, spread = bands.learn(keys, np.zeros(n), np.full(n, wrong_by), score, tried)
+    held = np.abs(score - mean) <= HALF * spread
+    assert 0.77 <= held[200:].mean() <= 0.83
+    after = bands.adjusted(KEYS, np.zeros(4), np.full(4, wrong_by), tried[:4])[1]
+    assert np.all((after > 0.7) & (after < 1.5))
+
+
+def test_a_new_context_stays_one_to_the_model_for_the_whole_portion() -> None:
+    bands = Bands()
+    one = np.ones(50)
+    bands.learn(["new"] * 50, 0 * one, one, one, np.zeros(50, np.bool_))
+    assert bands.dump()["factors"]["strange"][3] == 50  # type: ignore[index]
+    assert bands.dump()["factors"]["new"][3] == 0  # type: ignore[index]
+
+
 def test_new_configurations_have_a_size_of_their_own() -> None:
     """One job in eight is new and off by four times as much: one factor for all would hold nearly
     all of the others and few of these."""
@@ -312,10 +336,12 @@ def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
     assert 0.7 <= np.mean(held) <= 0.95
 
 
-def test_jobs_that_a_study_serves_are_held() -> None:
+@pytest.mark.parametrize("together", [10, 400])
+def test_jobs_that_a_study_serves_are_held(together: int) -> None:
+    """However many come at once: of 800 that had waited for the daemon six tenths were held."""
     tuner = Tuner(study(), Inline())
     held = []
-    for step in steps(random_jobs(400, noise=0.05)):
+    for step in steps(random_jobs(400, noise=0.05), together):
         for one in tuner.learn(step).judged:
             told = one.outcome
             if told.score is not None and told.low is not None and told.high is not None:

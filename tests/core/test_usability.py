@@ -87,6 +87,8 @@ def test_counts_survive_a_restart() -> None:
         "missing": 0,
         "impossible": 3,
         "example": 0.0,
+        "implausible": 0,
+        "held_back": None,
         "latest": "---++",
     }
     assert type(tuner.usability).load(state).dump() == state

@@ -238,6 +238,8 @@ def _unusable(generation: "Generation | None", state: dict[str, Any]) -> dict[st
         "missing": seen.missing,
         "impossible": seen.impossible,
         "example": seen.example,
+        "implausible": seen.implausible,
+        "held_back": seen.held_back,
         "latest_jobs": len(seen.latest),
         "latest_unusable": seen.latest.count(False),
         "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},

@@ -202,8 +202,17 @@ def _files(told: Mapping[str, Any]) -> Iterator[str]:
 def _unusable(seen: Mapping[str, Any] | None) -> str:
     """How many jobs came without a usable objective, and what that means; empty for none."""
     count = seen["missing"] + seen["impossible"] if seen else 0
-    if seen is None or not count:
+    if seen is None or not count + seen["implausible"]:
         return ""
+    alone = ""
+    if waits := seen["implausible"]:
+        alone = (
+            f"{plural(waits, 'job')} reported a {seen['metric']} that no other job comes near, the "
+            f"last {seen['held_back']:.6g}: such a value waits, and counts for nothing until "
+            "another job comes near it. "
+        )
+    if not count:
+        return alone.strip()
     metric = seen["metric"]
     kinds = []
     if seen["missing"]:
@@ -223,9 +232,8 @@ def _unusable(seen: Mapping[str, Any] | None) -> str:
             f"write {lines} under [objective]"
         )
     jobs = plural(seen["jobs"], "job")
-    return (
-        f"{count:,} of {jobs} came without a usable {metric}: {' and '.join(kinds)}{lately}. {says}"
-    )
+    came = f"{count:,} of {jobs} came without a usable {metric}: {' and '.join(kinds)}{lately}"
+    return f"{alone}{came}. {says}"
 
 
 def _do(names: Sequence[str]) -> str:

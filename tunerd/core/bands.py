@@ -16,6 +16,9 @@ After an alarm (drift) the context's last :data:`LATEST` residuals shift the mea
 ``Σ residual / (n + 3)``, and widen the band by as much as they are larger than expected, until they
 are as usual again.
 
+Jobs that come together are told one by one: each by bands that know what came of those before it,
+though the model knows of none. So it makes no difference how many come at once.
+
 Before there are live predictions, the factors are those of jobs that a fit left out
 (:mod:`tunerd.core.predictors.left_out`). When another model takes over, its spreads are in other
 units, and factors move by half of what these say of that. All of it is in units of the predictor's
@@ -224,25 +227,47 @@ class Bands:
         spread: FloatArray | None,
         score: FloatArray,
         tried: BoolArray,
-    ) -> None:
-        """Learn what came of n jobs, in their order. ``mean`` and ``spread`` as the model predicted
-        them, None for jobs that nobody predicted: these make their contexts known. A job without a
-        score (NaN) teaches nothing."""
+    ) -> tuple[FloatArray, FloatArray]:
+        """Learn what came of n jobs, in their order.
+
+        The model predicted all of them at once. Bands move with each, so that a thousand jobs that
+        come together are held as well as the same jobs one by one. What a job is to the model (of
+        a new context, of a known configuration) is what it was before the first.
+
+        Args:
+            keys: of their contexts.
+            mean: as the model predicted it; None for jobs that nobody predicted, which make their
+                contexts known.
+            spread: likewise.
+            score: what came; a job without one (NaN) teaches nothing.
+            tried: whether the job's configuration ran in its context before.
+
+        Returns:
+            (n,) mean and (n,) spread as they were said of each job, before what came of it was
+            learned; NaN for jobs that nobody predicted.
+        """
         n = len(keys)
         mean = np.full(n, math.nan) if mean is None else mean
         spread = np.full(n, math.nan) if spread is None else spread
-        said = {key: self._in_context(key) for key in dict.fromkeys(keys)}
+        novelty = {key: self._novelty(key) for key in dict.fromkeys(keys)}
+        said_mean, said_spread = mean.copy(), spread.copy()
         jobs = zip(mean.tolist(), spread.tolist(), score.tolist(), tried.tolist(), strict=True)
-        for key, (expected, sd, came, again) in zip(keys, jobs, strict=True):
+        for i, (key, (expected, sd, came, again)) in enumerate(zip(keys, jobs, strict=True)):
+            predicted = math.isfinite(expected) and math.isfinite(sd)
+            said = self._in_context(key, novelty[key]) if predicted else None
+            if said is not None:
+                said_mean[i] = expected + said.shift
+                said_spread[i] = sd * said.factors[again]
             if not math.isfinite(came):
                 continue
             context = self._contexts.pop(key, None) or _Context()
             self._contexts[key] = context
-            if math.isfinite(expected) and math.isfinite(sd):
-                self._learn(context, said[key], came - expected, sd, again)
+            if said is not None:
+                self._learn(context, said, came - expected, sd, again)
             context.jobs += 1
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
+        return said_mean, said_spread
 
     def start(self, sizes: Mapping[Standing, tuple[float, int]]) -> None:
         """Another model took over. ``sizes`` are what its fit left out: for each standing the 80 %
@@ -276,13 +301,23 @@ class Bands:
         """What spreads are multiplied by, contexts apart."""
         return math.exp(self._factors[standing].value)
 
-    def _in_context(self, key: str) -> "_Said":
+    def _novelty(self, key: str) -> Standing:
+        """Standing of a configuration that did not run in this context before."""
         context = self._contexts.get(key)
         if context is None or context.jobs == 0:
-            strange: Standing = "strange"
-            both = (strange, self._factors[strange].value)
+            return "strange"
+        return "new" if context.jobs >= KNOWN else "early"
+
+    def _in_context(self, key: str, fresh: Standing | None = None) -> "_Said":
+        """What bands are in a context by now, where configurations that did not run there before
+        have the standing ``fresh``; None for what it is by now."""
+        fresh = fresh or self._novelty(key)
+        if fresh == "strange":
+            both = (fresh, self._factors[fresh].value)
             return _Said(both, both)
-        fresh: Standing = "new" if context.jobs >= KNOWN else "early"
+        context = self._contexts.get(key)
+        if context is None:  # it fell out: there are more than are kept
+            context = _Context()
         said = _Said(
             (fresh, self._factors[fresh].value),
             ("tried", self._factors["tried"].value),
@@ -349,7 +384,10 @@ class _Said:
     def factors(self) -> tuple[float, float]:
         """Of one that is new there, and of one that ran there before."""
         added = self.own + self.wider
-        return math.exp(self.fresh[1] + added), math.exp(self.tried[1] + added)
+        return (
+            math.exp(_bounded(self.fresh[1] + added)),
+            math.exp(_bounded(self.tried[1] + added)),
+        )
 
 
 def _bounded(logarithm: float) -> float:

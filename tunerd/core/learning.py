@@ -7,7 +7,7 @@ and what each context knows of its configurations. Pure.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from tunerd.core.evidence.judged import Advises, Judged, NamedJob, judge, nobody
 from tunerd.core.evidence.promises import Gains
 from tunerd.core.features import FeatureMap, Rows
 from tunerd.core.model.history import Regime, days
-from tunerd.core.model.model import Model, Outlook
+from tunerd.core.model.model import Model
 from tunerd.core.model.training import Training, portions
 from tunerd.core.observation import Observation, Ran, Value
+from tunerd.core.plausibility import Plausibility, Reported
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
@@ -83,6 +84,8 @@ class Learner:
     """What was promised of candidates beside what came."""
     usability: Usability = field(init=False, default_factory=Usability)
     """How many jobs came without a usable objective."""
+    plausibility: Plausibility = field(init=False)
+    """Which jobs report what no other comes near."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
     """Introductions that ended, by their outcome, since somebody looked and emptied it."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
@@ -97,6 +100,7 @@ class Learner:
         self.features = FeatureMap(self.study)
         self.spaces = Spaces(self.study, only=self.only)
         self.watch = Watch(self.study)
+        self.plausibility = Plausibility(log=self.study.objective.scale == "log")
         self.training = Training(self.study, self.features, self.background)
 
     @property
@@ -119,13 +123,24 @@ class Learner:
             portion = observations[start - first : end - first + 1]
             rows = self.features.rows(portion)
             jobs = self._named(portion, rows)
-            seen, predicted = judge(
-                self.study, self.features, self.model, self.bands, jobs, rows, self._tried, advises
+            before = self.model
+            rows = self._held_back(jobs, rows)
+            self._start_bands(before)
+            swapped = swapped or self.model is not before
+            seen = judge(
+                self.study,
+                self.features,
+                self.model,
+                self.bands,
+                jobs,
+                rows,
+                self._tried,
+                advises,
+                lambda key: self.contexts[key].evidence.constant,
             )
             seen = entered(self.contexts, seen)
             self._score(seen)
             drift = self._watch(seen, jobs)
-            self._size_bands(jobs, rows, predicted)
             self._remember(jobs, rows)
             before = self.model
             swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
@@ -170,7 +185,9 @@ class Learner:
         self.usability.see(self.study, observations)
         rows = self.features.rows(observations)
         jobs = self._named(observations, rows)
-        self._size_bands(jobs, rows, None)
+        rows = self._held_back(jobs, rows)
+        tried = np.array([job.tried > 0 for job in jobs], np.bool_)
+        self.bands.learn(rows.context_key, None, None, rows.score, tried)
         self._remember(jobs, rows)
         self.training.gather(rows, days(observations), self.sequence)
 
@@ -208,16 +225,38 @@ class Learner:
             jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
         return jobs
 
+    def _held_back(self, jobs: Sequence[NamedJob], rows: Rows) -> Rows:
+        """The rows of jobs, without scores that no other job comes near: these wait for a repeat,
+        and their configurations may be tried like any other."""
+        first, metric = jobs[0].observation.sequence, self.study.objective.metric
+        score = rows.score.copy()
+        for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
+            if not np.isfinite(score[i]):
+                continue
+            one, value = job.observation, float(job.observation.metrics[metric])
+            told = Reported(float(score[i]), value, one.sequence, job.config_id)
+            for held in self.plausibility.see(key, told):
+                if held.sequence >= first:
+                    score[held.sequence - first] = np.nan
+                elif not self._taken_back(key, held):
+                    continue
+                self.features.held_back.add(held.sequence)
+                self.usability.hold_back(held.value)
+        return replace(rows, score=score)
+
+    def _taken_back(self, key: str, held: Reported) -> bool:
+        """Take back what a job said of speed that was learned before; says whether that could be
+        done. Not in large studies: a fit on the spot would take too long there."""
+        if not self.training.take_back(held.sequence, self.sequence):
+            return False
+        self.contexts[key].evidence.take_back(held.config_id, held.score)
+        self.look_again([key])
+        return True
+
     def _tried(self, key: str, config_id: str) -> int:
         """Jobs of a configuration that a context knows."""
         trial = self.contexts[key].evidence.trials.get(config_id)
         return trial.ran + trial.failures if trial else 0
-
-    def _size_bands(self, jobs: Sequence[NamedJob], rows: Rows, predicted: Outlook | None) -> None:
-        """Let the bands learn what came of jobs, and what the model had said of them."""
-        mean, spread = (predicted.mean, predicted.spread) if predicted else (None, None)
-        tried = np.array([job.tried > 0 for job in jobs], np.bool_)
-        self.bands.learn(rows.context_key, mean, spread, rows.score, tried)
 
     def _start_bands(self, before: Model | None) -> None:
         """Where another model took over, let the bands start from the jobs that its fit left

@@ -26,6 +26,7 @@ from tunerd.core.features import FeatureMap
 from tunerd.core.learning import Learner
 from tunerd.core.model.training import Fetch, Training
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.plausibility import Plausibility
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.scores import Window
 from tunerd.core.study import Study
@@ -303,6 +304,7 @@ class Tuner(Learner):
             "after_change": self.after_change.dump(),
             **self.gains.dump(),
             "usability": self.usability.dump(),
+            "plausibility": self.plausibility.dump(),
             "training": self.training.dump(),
         }
 
@@ -331,6 +333,7 @@ class Tuner(Learner):
         tuner.bands = Bands.load(state["bands"])
         tuner.gains = Gains.load(state)
         tuner.usability = Usability.load(state["usability"])
+        tuner.plausibility = Plausibility.load(state["plausibility"])
         tuner.watch = Watch.load(study, state["watch"])
         tuner.after_change = AfterChange.load(state["after_change"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}

@@ -1,6 +1,6 @@
 """How many jobs came without a usable objective, and why: for those who look at a study."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +39,14 @@ class Usability:
     """Of them, those with a value that the metric cannot have."""
     example: float | None = None
     """The latest such value."""
+    implausible: int = 0
+    """Of them, those with a value that no other job comes near (:mod:`.plausibility`)."""
+    held_back: float | None = None
+    """The latest such value."""
     latest: deque[bool] = field(default_factory=lambda: deque(maxlen=LATELY))
     """Of the latest such jobs, whether the objective was usable."""
+    news: Counter[str] = field(default_factory=Counter)
+    """By why, jobs since somebody looked and emptied it."""
 
     def see(self, study: Study, jobs: Iterable[Observation]) -> None:
         """Count jobs."""
@@ -50,11 +56,19 @@ class Usability:
             self.missing += why == "missing"
             self.impossible += why == "impossible"
             self.latest.append(why is None)
+            if why is not None:
+                self.news[why] += 1
         for job in reversed(jobs):
             if study.unusable(job.metrics) == "impossible":
                 value = float(job.metrics[study.objective.metric])
                 self.example = max(-1e308, min(value, 1e308))
                 break
+
+    def hold_back(self, value: float) -> None:
+        """Count a value that is held back."""
+        self.implausible += 1
+        self.held_back = value
+        self.news["implausible"] += 1
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values."""
@@ -63,12 +77,15 @@ class Usability:
             "missing": self.missing,
             "impossible": self.impossible,
             "example": self.example,
+            "implausible": self.implausible,
+            "held_back": self.held_back,
             "latest": "".join("+" if usable else "-" for usable in self.latest),
         }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Usability":
         """Build from what :meth:`dump` gave."""
-        found = cls(state["jobs"], state["missing"], state["impossible"], state["example"])
+        names = ("jobs", "missing", "impossible", "example", "implausible", "held_back")
+        found = cls(*(state[name] for name in names))
         found.latest.extend(one == "+" for one in state["latest"])
         return found

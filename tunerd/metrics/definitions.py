@@ -94,7 +94,7 @@ PARAMETER = Label(
     "parameter", about=f"of the study; `{OTHER}`: one that it does not know, and all of `{OTHER}`"
 )
 FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
-UNUSABLE_WHY = Label("why", ("missing", "impossible"))
+UNUSABLE_WHY = Label("why", ("missing", "impossible", "implausible"))
 CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
 DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
 ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed"))
@@ -225,7 +225,8 @@ OUTSIDE = _counter(
 UNUSABLE = _counter(
     "unusable_objectives",
     "Jobs learned without a usable objective that could have had one, imported ones too. Unless "
-    "the study says otherwise, each counts against its configuration.",
+    "the study says otherwise, each counts against its configuration; an implausible value waits "
+    "for a repeat and counts for nothing until then.",
     STUDY,
     UNUSABLE_WHY,
 )

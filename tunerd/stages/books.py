@@ -28,7 +28,7 @@ from tunerd.store import ContextRow, RecommendationRow, RequestRow, Transaction,
 
 __all__ = ["LAYOUT", "Books", "Changes"]
 
-LAYOUT = 19
+LAYOUT = 20
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 MOST_WAITING = 5

@@ -10,12 +10,11 @@ from tunerd import reports
 from tunerd.core.evidence.judged import Judged
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.core.usability import unusable_jobs
 from tunerd.stages.books import Books
 from tunerd.stages.drifting import drifting
 from tunerd.store import StudyRow
 
-__all__ = ["following", "outside", "scores", "standing", "taken", "unusable"]
+__all__ = ["following", "outside", "scores", "standing", "taken"]
 
 
 def standing(row: StudyRow, books: Books, active: int, scores: reports.Scores) -> dict[str, Any]:
@@ -72,11 +71,6 @@ def outside(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
     if foreign := sum(study.is_foreign(job.config) for job in jobs):
         found[""] = foreign
     return dict(found)
-
-
-def unusable(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
-    """Jobs without a usable objective that could have had one, by why."""
-    return dict(Counter(why for why in unusable_jobs(study, jobs) if why is not None))
 
 
 def taken(counts: Counter[str]) -> dict[str, int]:

@@ -34,7 +34,7 @@ from tunerd.stages.books import Books, Changes
 from tunerd.stages.commands import Desk
 from tunerd.stages.drifting import tell_drift, told
 from tunerd.stages.opening import open_books
-from tunerd.stages.standing import following, outside, scores, standing, taken, unusable
+from tunerd.stages.standing import following, outside, scores, standing, taken
 from tunerd.store import Command, RequestRow, Store, StudyRow, study_lease
 
 __all__ = ["Tune"]
@@ -420,7 +420,7 @@ class Tune:
                 candidates=said.candidates,
                 following=following(changes.judged),
                 outside=outside(books.study, observations),
-                unusable=unusable(books.study, observations),
+                unusable=taken(books.tuner.usability.news),
                 drift=told(changes.drift),
                 introductions=taken(books.tuner.introduced),
             )

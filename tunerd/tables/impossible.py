@@ -5,13 +5,13 @@ failed configuration the best there is.
 """
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from tunerd.core.plausibility import is_mark
 from tunerd.tables.profile import Column
 from tunerd.tables.words import Name
 
@@ -136,7 +136,7 @@ def _improbable(
     if _never_zero(name):
         return True, True
     known = bool(name.measure) and not _ANYTHING & set(name.measure.split())
-    marks = all(_is_round(-value) for value in negative)
+    marks = all(is_mark(-value) for value in negative)
     if negative and not (marks and len(negative) <= 2):
         return False, True
     if known and not negative:
@@ -164,41 +164,13 @@ def _sentinels(counts: dict[float, int]) -> tuple[dict[float, int], dict[float, 
         *_, second, largest = sorted(rest, key=abs)
         times = abs(largest) / abs(second) if second else math.inf
         shared = rest[largest] > 1 and times >= FAR
-        marked = _is_round(abs(largest)) and times >= FAR_ROUND and abs(largest) >= 999
+        marked = is_mark(abs(largest)) and times >= FAR_ROUND and abs(largest) >= 999
         if largest < 0 or not (shared or (marked and (rest[largest] > 1 or times >= FAR))):
             break
         found[largest] = rest.pop(largest)
     if 2 * sum(found.values()) > sum(counts.values()):
         return {}, counts  # what most rows have is no mark
     return dict(sorted(found.items())), rest
-
-
-_LIMITS = frozenset(
-    float(one)
-    for one in (
-        2**15 - 1,
-        2**16 - 1,
-        2**31 - 1,
-        2**31,
-        2**32 - 1,
-        2**32,
-        2**53,
-        2**63 - 1,
-        2**64 - 1,
-        3.4028234663852886e38,
-        sys.float_info.max,
-    )
-)
-
-
-def _is_round(value: float) -> bool:
-    """Whether people choose a number to mark something: 1, 999, 1e20, the largest float."""
-    if value in _LIMITS or value > 1e30:
-        return True
-    digits = f"{value:.15g}".replace(".", "").rstrip("0")
-    if "e" in digits:
-        digits = digits.partition("e")[0].rstrip("0")
-    return digits == "1" or (bool(digits) and set(digits) == {"9"})
 
 
 def _rows(count: int) -> str:

@@ -106,8 +106,11 @@ def decide(
         incumbent = elect(usable)
     else:
         incumbent = next((r for r in usable if r.candidate_id == introduction.incumbent), None)
+    if evidence.constant is not None:
+        prospects = ()  # nothing is to be won where every job gives the same
     careful = introduction if introduction and introduction.established and incumbent else None
     tested = _tested(study, usable, careful) if careful else _to_confirm(study, usable, incumbent)
+    tested = tested if evidence.constant is None else ()
     confirming = [_confirming(study, r, incumbent, overrated, c) for r, c in tested]
     # A former incumbent that has to be run again may be tested already, or lead once more.
     named = {c.candidate_id for c in confirming} | {incumbent and incumbent.candidate_id}
@@ -304,6 +307,8 @@ def _confirming(
     if challenge is not None and incumbent is not None:
         against = incumbent.estimate.mean
         gain = _gain_by(study, challenge.mean, challenge.sd, against, overrated)
+    if gain is not None and incumbent is not None and rival.trial.runs < CONFIRM_RUNS:
+        gain = _no_surer(study, gain, rival.expected, incumbent)
     return Candidate(
         candidate_id=rival.candidate_id,
         rank=1,
@@ -346,6 +351,15 @@ def _gain_by(study: Study, difference: float, sd: float, against: float, overrat
         median=study.gain(against + difference, against),
         low=study.gain(against + difference - Z * sd, against) - overrated,
     )
+
+
+def _no_surer(study: Study, gain: Gain, expected: Estimate | None, incumbent: Rival) -> Gain:
+    """A gain whose low end is no better than that of what is predicted: hardly a run speaks
+    against what lies there."""
+    if expected is None:
+        return gain
+    low = study.gain(expected.mean - Z * expected.sd, incumbent.estimate.mean)
+    return replace(gain, low=min(gain.low, low))
 
 
 def _stated(study: Study, incumbent: Rival | None) -> Incumbent | None:

@@ -72,9 +72,7 @@ def _why(
         what = "a spread-out random start" if wanted.round == 0 else "the best predicted"
         return f"Profiling round {wanted.round}: {runs} still wanted of {what}; {jobs}."
     if not candidates:
-        kept = "" if incumbent is None else "Keep the incumbent: "
-        nothing = "nothing new is worth trying" if kept else "Nothing new is worth trying"
-        return f"{kept}{nothing}; {jobs}."
+        return f"{_nothing(study, evidence, incumbent)}; {jobs}."
     if all(c.predicted is None for c in candidates):
         return f"Random start: nothing to predict from yet; {jobs}."
     if incumbent is None:
@@ -111,6 +109,20 @@ def _why(
         "Keep the incumbent: no gain is certain to be above zero, candidates are there to learn"
         f" from; {'' if best.gain is None else 'the best of them '}{how}; {jobs}."
     )
+
+
+def _nothing(study: Study, evidence: Evidence, incumbent: Rival | None) -> str:
+    """Why nothing is to be tried."""
+    if evidence.constant is not None:
+        value, alike, _ = evidence.alike
+        told = f"{study.metric_value(value):.6g} {study.objective.unit}".strip()
+        return (
+            "Nothing is worth trying, for nothing can be told apart: the latest"
+            f" {_many(alike, 'job')} here all gave {told}, whatever they ran"
+        )
+    if incumbent is None:
+        return "Nothing new is worth trying"
+    return "Keep the incumbent: nothing new is worth trying"
 
 
 def _telling(candidates: Sequence[Candidate]) -> Candidate:

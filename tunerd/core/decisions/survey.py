@@ -70,6 +70,9 @@ class Survey:
 
     def _adjusted(self, names: Sequence[bytes], seen: Outlook) -> Outlook:
         tried = np.array([name in self._tried for name in names], np.bool_)
+        constant = self.state.evidence.constant
+        if constant is not None:
+            return seen.known_at(np.ones(len(names), np.bool_), constant)
         return seen.adjusted([self.key] * len(names), tried, self.bands)
 
     def _noted(self, names: Iterable[bytes], seen: Outlook) -> Outlook:

@@ -53,6 +53,15 @@ MOST_BEGUN = 8
 SOON = 20
 """Runs since a change before which the next alarm is about the same change: it was dated wrongly,
 or went on."""
+ALIKE = 1e-9
+"""Difference of two scores, relative to their size, below which a metric has not changed."""
+MANY_ALIKE = 8
+"""Jobs in a row with one value …"""
+CONFIGS_ALIKE = 3
+"""… of so many configurations, after which a metric is taken for one that never changes …"""
+LONG_ALIKE = 40
+"""… and so many where others were seen before. A coarse metric, in whole milliseconds, is the same
+for some configurations and not for all."""
 Z = 1.2815515655446004
 """Half width of an 80 % band in standard deviations of a normal: Φ⁻¹(0.9)."""
 TINY = 1e-150
@@ -123,6 +132,18 @@ class Trial:
         self.latest, self.older, self.runs = new, (0.0, 0.0), len(new)
         self.mean, self.weight = self._pooled() if new else (mean, 0.0)
         return mean, weight
+
+    def take_back(self, score: float) -> None:
+        """Forget one of the latest runs, which told nothing of the configuration."""
+        scores = [one[0] for one in self.latest]
+        if score not in scores:
+            return
+        place = scores.index(score)
+        self.latest = self.latest[:place] + self.latest[place + 1 :]
+        self.runs -= 1
+        self.mean, self.weight = (0.0, 0.0)
+        if self.latest or self.older[1]:
+            self.mean, self.weight = self._pooled()
 
     def _pooled(self) -> tuple[float, float]:
         """Where the runs lie, and how many they count as."""
@@ -196,6 +217,9 @@ class Evidence:
         self.begun: list[tuple[int, float | None]] = []
         """From which sequences on estimates were begun again, and by how much older ones moved,
         None where they told nothing any more: for who learns history anew, without the watch."""
+        self.alike: tuple[float, int, int] = (0.0, 0, 0)
+        """Score that the latest jobs have in common, how many these are, and the sequence of the
+        first."""
 
     def add(
         self,
@@ -225,6 +249,31 @@ class Evidence:
             away = trial.add_run(score, weight, sequence)
             if away is not None:
                 self.apart = [*self.apart, away][-REPEATS:]
+            value, jobs, since = self.alike
+            same = jobs > 0 and abs(score - value) <= ALIKE * max(abs(value), 1.0)
+            self.alike = (value, jobs + 1, since) if same else (score, 1, sequence)
+
+    @property
+    def constant(self) -> float | None:
+        """The score of a metric that is the same whatever runs; None where it is not."""
+        value, jobs, since = self.alike
+        if jobs < MANY_ALIKE:
+            return None
+        measured = [trial for trial in self.trials.values() if trial.runs]
+        ran = sum(1 for trial in measured if trial.last_sequence >= since)
+        if ran < CONFIGS_ALIKE or (jobs < LONG_ALIKE and ran < len(measured)):
+            return None
+        return value
+
+    def take_back(self, candidate_id: str, score: float) -> None:
+        """Forget a run of a configuration, and how far it lay from those beside it."""
+        trial = self.trials.get(candidate_id)
+        if trial is None:
+            return
+        scores = [one[0] for one in trial.latest]
+        trial.take_back(score)
+        nearest = min((abs(one - score) for one in scores if one != score), default=math.inf)
+        self.apart = [one for one in self.apart if one < nearest / 2.0]
 
     def begin_again(
         self, since: int, moved: float | None, scale: float = 1.0, *, history: bool = False
@@ -316,7 +365,13 @@ class Evidence:
             for key, trial in self.trials.items()
         }
         begun = [list(one) for one in self.begun]
-        return {"jobs": self.jobs, "apart": self.apart, "begun": begun, "trials": trials}
+        return {
+            "jobs": self.jobs,
+            "apart": self.apart,
+            "begun": begun,
+            "alike": list(self.alike),
+            "trials": trials,
+        }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Evidence":
@@ -325,6 +380,8 @@ class Evidence:
         evidence.jobs = state["jobs"]
         evidence.apart = list(state["apart"])
         evidence.begun = [(since, moved) for since, moved in state["begun"]]
+        value, jobs, since = state["alike"]
+        evidence.alike = (value, jobs, since)
         evidence.trials = {key: _trial(trial) for key, trial in state["trials"].items()}
         return evidence
 

@@ -25,7 +25,7 @@ from tunerd.core.study import Study
 
 if TYPE_CHECKING:  # whoever reads rows of a store needs no learners: they take a second to import
     from tunerd.core.features import FeatureMap, Rows
-    from tunerd.core.model.model import Model, Outlook
+    from tunerd.core.model.model import Model
 
 __all__ = [
     "HALF",
@@ -36,7 +36,6 @@ __all__ = [
     "NamedJob",
     "Outcome",
     "Target",
-    "Verdict",
     "judge",
     "nobody",
 ]
@@ -159,14 +158,6 @@ class _Offer(NamedTuple):
     """Config id → rank."""
 
 
-class Verdict(NamedTuple):
-    """What was thought of n jobs."""
-
-    judged: list[Judged]
-    predicted: "Outlook | None"
-    """Of the n jobs, as the model itself saw them; None before there was one."""
-
-
 def judge(
     study: Study,
     features: "FeatureMap",
@@ -176,15 +167,18 @@ def judge(
     rows: "Rows",
     tried: Callable[[str, str], int],
     advises: Advises = nobody,
-) -> Verdict:
+    constant: Callable[[str], float | None] = nobody,
+) -> list[Judged]:
     """Judge jobs that are not learned yet; ``rows`` are theirs. One prediction for all of them.
 
-    What is recommended is looked at as it stood before the first of them. ``tried`` says how many
-    jobs of a configuration a context knows, by context key and config id.
+    Bands learn each job right after it was judged, whether or not there is a model. What is
+    recommended is looked at as it stood before the first of them. ``tried`` says how many jobs of a
+    configuration a context knows, by context key and config id; ``constant`` what every job of a
+    context gives, by its key.
     """
     offers = {key: _offer(study, key, advises(key)) for key in dict.fromkeys(rows.context_key)}
-    seen = _Seen.of(study, features, model, bands, jobs, rows, tried, offers)
-    judged = [
+    seen = _Seen.of(study, features, model, bands, jobs, rows, tried, offers, constant)
+    return [
         Judged(
             sequence=job.observation.sequence,
             finished_at=job.observation.finished_at,
@@ -196,7 +190,6 @@ def judge(
             zip(jobs, rows.context_key, rows.score.tolist(), strict=True)
         )
     ]
-    return Verdict(judged, seen.raw)
 
 
 def _offer(study: Study, key: str, advised: Advised | None) -> _Offer | None:
@@ -268,8 +261,6 @@ class _Seen:
     offers: Mapping[str, "_Offer | None"]
     single: bool
     """Whether all jobs of a context key are of the very same context."""
-    raw: "Outlook | None" = None
-    """Of the jobs, as the model itself sees them."""
 
     @classmethod
     def of(
@@ -282,13 +273,15 @@ class _Seen:
         rows: "Rows",
         tried: Callable[[str, str], int],
         offers: Mapping[str, "_Offer | None"],
+        constant: Callable[[str], float | None],
     ) -> "_Seen":
         single = all(feature.key == "value" for feature in study.context)
         places: dict[tuple[object, str], int] = {}
+        again = [job.tried > 0 for job in jobs]
         if model is None:
+            bands.learn(rows.context_key, None, None, rows.score, np.array(again, np.bool_))
             return cls([], [], [], places, offers, single)
         wanted: list[Observation] = []
-        again = [job.tried > 0 for job in jobs]
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             offer, whose = offers[key], key if single else i
             if offer is None or job.observation.history or (whose, "first") in places:
@@ -310,8 +303,15 @@ class _Seen:
                     again.append(tried(key, config_id) > 0)
         if wanted:
             rows = rows.joined(features.rows(wanted))
-        raw = model.outlook(rows)
-        outlook = raw.adjusted(rows.context_key, np.array(again), bands)
+        n, keys, tried_before = len(jobs), rows.context_key, np.array(again, np.bool_)
+        ended, advised = model.outlook(rows).parted(n)
+        # What was recommended is looked at as it stood before the first of the jobs.
+        advised = advised.adjusted(keys[n:], tried_before[n:], bands)
+        ended = ended.followed(keys[:n], tried_before[:n], bands, rows.score[:n])
+        outlook = ended.joined(advised)
+        for key in dict.fromkeys(keys):
+            if (value := constant(key)) is not None:
+                outlook = outlook.known_at(np.array([one == key for one in keys]), value)
         return cls(
             _shorts(outlook.mean),
             _shorts(outlook.spread),
@@ -319,7 +319,6 @@ class _Seen:
             places,
             offers,
             single,
-            raw.first(len(jobs)),
         )
 
     def job(self, i: int, outcome: Outcome) -> Outcome:

@@ -30,6 +30,8 @@ says more."""
 _RAN = {Ran.YES: (1.0, 1.0), Ran.NO: (0.0, 1.0), Ran.WEAK_NO: (0.0, WEAK), Ran.UNKNOWN: (NAN, 0.0)}
 """What a job teaches → (ran, weight)."""
 
+HELD_BACK = ""
+"""Name under which a dump has :attr:`FeatureMap.held_back`: no category is called so."""
 DESCRIBED = 0.3
 """Standard deviation of the columns of a category's values where lookups describe them. As wide as
 any other they would take more than half of what is due to the lookups, and a new kind of hardware
@@ -45,6 +47,10 @@ class FeatureMap:
 
     def __init__(self, study: Study, vocabulary: Mapping[str, Sequence[str]] | None = None) -> None:
         self.study = study
+        known = dict(vocabulary or {})
+        self.held_back = {int(sequence) for sequence in known.pop(HELD_BACK, ())}
+        """Sequences of observations whose scores no model sees: implausible ones
+        (:mod:`tunerd.core.plausibility`)."""
         columns: list[Column] = []
         self._sources: list[Source] = []
         for source in _sources(study):
@@ -54,7 +60,7 @@ class FeatureMap:
         """What the columns of :attr:`Rows.X` are, in order."""
         categories = [source for source in self._sources if source.type == "category"]
         self._vocabulary = Vocabulary(
-            {s.name: [str(choice) for choice in s.choices] for s in categories}, vocabulary
+            {s.name: [str(choice) for choice in s.choices] for s in categories}, known
         )
 
     @property
@@ -78,8 +84,9 @@ class FeatureMap:
         return weight
 
     def dump(self) -> dict[str, list[str]]:
-        """Vocabulary of the categories as JSON values, for the constructor."""
-        return self._vocabulary.dump()
+        """Vocabulary of the categories, and what is held back, as JSON values, for the
+        constructor."""
+        return self._vocabulary.dump() | {HELD_BACK: [str(one) for one in sorted(self.held_back)]}
 
     def rows(self, observations: Sequence[Observation]) -> Rows:
         """Turn raw observations into rows, values outside the search space included.
@@ -89,7 +96,9 @@ class FeatureMap:
         study, n = self.study, len(observations)
         columns = study.columns([o.context for o in observations], [o.config for o in observations])
         ran = np.array([_RAN[study.ran(o)] for o in observations]).reshape(n, 2)
-        scores = [study.score(o.metrics) for o in observations]
+        scores = [
+            None if o.sequence in self.held_back else study.score(o.metrics) for o in observations
+        ]
         seconds = [STEADY_S if o.measured_s is None else o.measured_s for o in observations]
         return Rows(
             X=self._matrix(columns, n, learn=True),

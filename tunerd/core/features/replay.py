@@ -126,6 +126,14 @@ class Replay:
             newest = [newest[i] for i in np.sort(last).tolist()]
         return _unpack(newest)
 
+    def forget_score(self, sequence: int) -> bool:
+        """Let one of the latest rows have no score any more; says whether it was there."""
+        for kept in self._newest:
+            if kept.sequence == sequence:
+                kept.row[-5] = np.nan
+                return True
+        return False
+
     def since(self, sequence: int) -> Sample:
         """Rows above ``sequence``, as far as they are among the latest."""
         return _unpack([kept for kept in self._newest if kept.sequence > sequence])

@@ -24,6 +24,10 @@ from tunerd.core.study import Study
 __all__ = ["Model", "Outlook"]
 
 
+HARDLY = 1e-6
+"""Spread, relative to a score, of a metric that never changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What is expected of n configurations. ``mean`` and ``spread`` are in score units."""
@@ -46,11 +50,46 @@ class Outlook:
             tried: (n,) whether the configuration ran in its context before.
             bands: of the study.
         """
-        mean, spread = bands.adjusted(keys, self.mean, self.spread, tried)
+        return self._banded(*bands.adjusted(keys, self.mean, self.spread, tried))
+
+    def followed(
+        self, keys: Sequence[str], tried: BoolArray, bands: Bands, score: FloatArray
+    ) -> "Outlook":
+        """Return what is said of n jobs that ended, and let bands learn each of them.
+
+        Args:
+            keys: as for :meth:`adjusted`.
+            tried: likewise.
+            bands: likewise.
+            score: (n,) what came, NaN for none. Each job is told by bands that know what came of
+                those before it.
+        """
+        return self._banded(*bands.learn(keys, self.mean, self.spread, score, tried))
+
+    def _banded(self, mean: FloatArray, spread: FloatArray) -> "Outlook":
         if self.beyond is not None:
             spread = np.hypot(spread, self.beyond)
         wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
         return Outlook(mean, spread, self.feasible, self.uncertainty * wider)
+
+    def known_at(self, where: BoolArray, value: float) -> "Outlook":
+        """The same, with one value (n,) where every job gives it, whatever it runs."""
+        hardly = HARDLY * max(abs(value), HARDLY)
+        return Outlook(
+            np.where(where, value, self.mean),
+            np.where(where, hardly, self.spread),
+            self.feasible,
+            np.where(where, hardly, self.uncertainty),
+        )
+
+    def joined(self, below: "Outlook") -> "Outlook":
+        """Of these configurations and then the others, as far as it is said of them."""
+        return Outlook(
+            np.concatenate([self.mean, below.mean]),
+            np.concatenate([self.spread, below.spread]),
+            np.concatenate([self.feasible, below.feasible]),
+            np.concatenate([self.uncertainty, below.uncertainty]),
+        )
 
     @classmethod
     def of(cls, rows: Iterable[tuple["Outlook", int]]) -> "Outlook":
@@ -58,9 +97,10 @@ class Outlook:
         said = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
         return cls(*np.array(said).reshape(-1, 4).T)
 
-    def first(self, n: int) -> "Outlook":
-        """Of the first n."""
-        return self.take(np.arange(n))
+    def parted(self, n: int) -> tuple["Outlook", "Outlook"]:
+        """Of the first n, and of the others."""
+        places = np.arange(len(self.mean))
+        return self.take(places[:n]), self.take(places[n:])
 
     def take(self, where: IntArray) -> "Outlook":
         """Of those at these places, in this order."""
