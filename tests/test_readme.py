@@ -51,6 +51,8 @@ def test_the_program_measures_such_rows(tmp_path: Path) -> None:
     header, *rows = table.read_text().splitlines()
     assert header == (EXAMPLES / "neighbours.csv").read_text().splitlines()[0]
     assert len(rows) == 4
+    study = parse_study((EXAMPLES / "neighbours.toml").read_text())
+    assert {guard.metric for guard in study.guards} <= set(header.split(","))
 
 
 def test_where_no_daemon_has_been_the_scheduler_says_so(tmp_path: Path) -> None:

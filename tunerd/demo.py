@@ -30,7 +30,7 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import DemoError
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for
-from tunerd.simulation.sweep import HAND_SWEEP_JOBS, Searched, random_search
+from tunerd.simulation.sweep import Searched, hand_sweep, random_search
 
 __all__ = ["Demo", "Progress", "Result", "in_one_sentence", "plot"]
 
@@ -91,6 +91,9 @@ class Result:
     """Of the last :data:`LATELY`."""
     random_failed: int
     """Of as many jobs of random search."""
+    sweep_jobs: int
+    """Of the hand sweep that the baseline comes from."""
+    sweep_failed: int
     n_gpus: int
     """That each job runs on."""
     config: Mapping[str, Value]
@@ -329,6 +332,7 @@ class Demo:
         random: Searched,
         started: float,
     ) -> Result:
+        sweep = hand_sweep(self.simulator, self.context)
         return Result(
             folder=self.folder,
             study=self.study.name,
@@ -346,6 +350,8 @@ class Demo:
             failed=progress.failed,
             failed_lately=progress.failed_lately,
             random_failed=random.failed,
+            sweep_jobs=len(sweep.curve),
+            sweep_failed=sweep.failed,
             n_gpus=int(self.context["n_gpus"] or 0),  # shipped contexts have it
             config=config or self.study.baseline(self.context) or {},
             tunerd_curve=np.array(progress.curve),
@@ -356,11 +362,11 @@ class Demo:
 def in_one_sentence(result: Result) -> str:
     """What was won, against what, and at which cost, for who reads nothing else."""
     jobs, gain = result.jobs, result.gain_over_baseline
-    people = f"what a person found in a sweep of {HAND_SWEEP_JOBS} jobs"
+    people = f"what a person found in a sweep of {result.sweep_jobs} jobs"
     if not gain > 0:
         return (
-            f"In {jobs} jobs tunerd found nothing that beats {people}; {result.failed} of the jobs "
-            "did not run while it looked."
+            f"In {jobs} jobs tunerd found nothing that beats {people}; {result.failed or 'none'} of "
+            "the jobs failed while it looked."
         )
     more = round(gain * result.n_gpus)
     worth = f", worth {more} more of {result.n_gpus} GPUs," if more else ""

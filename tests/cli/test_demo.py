@@ -29,6 +29,8 @@ RESULT = Result(
     failed=82,
     failed_lately=9,
     random_failed=195,
+    sweep_jobs=20,
+    sweep_failed=4,
     n_gpus=256,
     config={},
     tunerd_curve=np.zeros(1),
@@ -49,7 +51,7 @@ def test_the_sentence_says_what_was_won_against_what_and_at_which_cost() -> None
 def test_nothing_that_was_won_is_said_too(gain: float, says: str) -> None:
     said = in_one_sentence(replace(RESULT, gain_over_baseline=gain))
     assert says in said
-    assert "82 of the jobs did not run" in said
+    assert "82 of the jobs failed" in said
 
 
 def test_it_explains_its_columns_and_ends_with_the_sentence(

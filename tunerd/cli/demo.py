@@ -168,10 +168,21 @@ def _tell(result: "Result", console: "Console") -> None:
     table.add_column(f"{result.metric} ({result.unit})", justify="right")
     table.add_column("tunerd against it", justify="right")
     table.add_column("failed", justify="right")
-    lately = f"{result.failed}, {result.failed_lately} of the last {min(LATELY, result.jobs)}"
+    of = f"of {result.jobs}"
+    lately = f", {result.failed_lately} of the last {LATELY}" if result.jobs > LATELY else ""
     for name, value, gain, failed in (
-        ("hand sweep", result.baseline, result.gain_over_baseline, ""),
-        ("random search", result.random, result.gain_over_random, f"{result.random_failed}"),
+        (
+            "hand sweep",
+            result.baseline,
+            result.gain_over_baseline,
+            f"{result.sweep_failed} of {result.sweep_jobs}",
+        ),
+        (
+            "random search",
+            result.random,
+            result.gain_over_random,
+            f"{result.random_failed} of {result.jobs}",
+        ),
         ("tunerd", result.tunerd, None, lately),
     ):
         against = "" if gain is None else f"{gain:+.1%}"
