@@ -365,8 +365,8 @@ def in_one_sentence(result: Result) -> str:
     people = f"what a person found in a sweep of {result.sweep_jobs} jobs"
     if not gain > 0:
         return (
-            f"In {jobs} jobs tunerd found nothing that beats {people}; {result.failed or 'none'} of "
-            "the jobs failed while it looked."
+            f"In {jobs} jobs tunerd found nothing that beats {people}; "
+            f"{result.failed or 'none'} of the jobs failed while it looked."
         )
     more = round(gain * result.n_gpus)
     worth = f", worth {more} more of {result.n_gpus} GPUs," if more else ""

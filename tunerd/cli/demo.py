@@ -170,20 +170,11 @@ def _tell(result: "Result", console: "Console") -> None:
     table.add_column("failed", justify="right")
     of = f"of {result.jobs}"
     lately = f", {result.failed_lately} of the last {LATELY}" if result.jobs > LATELY else ""
+    sweep = f"{result.sweep_failed} of {result.sweep_jobs}"
     for name, value, gain, failed in (
-        (
-            "hand sweep",
-            result.baseline,
-            result.gain_over_baseline,
-            f"{result.sweep_failed} of {result.sweep_jobs}",
-        ),
-        (
-            "random search",
-            result.random,
-            result.gain_over_random,
-            f"{result.random_failed} of {result.jobs}",
-        ),
-        ("tunerd", result.tunerd, None, lately),
+        ("hand sweep", result.baseline, result.gain_over_baseline, sweep),
+        ("random search", result.random, result.gain_over_random, f"{result.random_failed} {of}"),
+        ("tunerd", result.tunerd, None, f"{result.failed} {of}{lately}"),
     ):
         against = "" if gain is None else f"{gain:+.1%}"
         table.add_row(name, f"{value:,.6g}", against, failed, style="" if against else "bold")
