@@ -55,6 +55,9 @@ TROUBLE_S = 1.0
 STOP_S = 4.0
 """How long the stages may take to end their steps: of the five seconds that the daemon has."""
 SUPERVISE_S = 0.1
+LATEST_S = 4.6
+"""When the process ends after a signal, whatever it is at: where others want the cores too, freeing
+its memory and joining its threads took up to six seconds more."""
 GIVES_BACK_S = 0.5
 """What giving the store back may take where that has passed."""
 GAUGES_S = 2.0
@@ -98,6 +101,8 @@ class _Daemon:
     crashed: bool = False
     left_behind: bool = False
     stop_by: float = 0.0
+    asked_at: float = 0.0
+    """When a signal came."""
 
     def run(self) -> int:
         settings, started = self.settings, time.monotonic()
@@ -142,7 +147,7 @@ class _Daemon:
             self._supervise(store, tuner)
             self.systemd.stopping()
             self.log.info("stopping")
-            self.stop_by = time.monotonic() + STOP_S
+            self.stop_by = (self.asked_at or time.monotonic()) + STOP_S
             if tuner is not None:
                 tuner.ask_to_stop()  # it ends its step while the others end theirs
         self.log.info("stopped")
@@ -166,8 +171,26 @@ class _Daemon:
             last.join(max(GIVES_BACK_S, self.stop_by - time.monotonic()))
             self.left_behind = last.is_alive()
         if self.left_behind:
-            self.log.info("stopped")
-            os._exit(self._code)
+            self._leave()
+
+    def _leave(self) -> None:
+        """End this very moment. What is committed is committed."""
+        self.log.info("stopped")
+        self._end()
+
+    def _end(self) -> None:
+        os._exit(self._code)
+
+    def _asked(self) -> None:
+        """Somebody wants it to stop: it does so in order, and in time whatever happens."""
+        if not self.stop.is_set():
+            self.stop.set()
+            self.asked_at = time.monotonic()
+            # The second one where even the log stands still.
+            for after_s, end in ((LATEST_S, self._leave), (LATEST_S + 0.2, self._end)):
+                latest = threading.Timer(after_s, end)
+                latest.daemon = True
+                latest.start()
 
     def _release(self, guard: InstanceGuard) -> None:
         with suppress(StoreUnavailableError):  # the lock goes with the connection
@@ -392,8 +415,8 @@ class _Daemon:
             yield  # a test that runs the daemon in a thread stops it by its event
             return
         wanted: dict[int, Callable[..., None]] = {
-            signal.SIGTERM: lambda *_: self.stop.set(),
-            signal.SIGINT: lambda *_: self.stop.set(),
+            signal.SIGTERM: lambda *_: self._asked(),
+            signal.SIGINT: lambda *_: self._asked(),
             signal.SIGHUP: lambda *_: self.reload.set(),
         }
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}

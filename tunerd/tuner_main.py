@@ -123,4 +123,6 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # a fit in the background would be waited for, and all memory be freed

@@ -437,6 +437,18 @@ def test_a_store_that_is_gone_is_noticed_and_nothing_is_acknowledged(make: Make)
     assert daemon.study().last_sequence == 10
 
 
+def test_it_stops_in_time_in_the_middle_of_a_step_that_takes_minutes(make: Make) -> None:
+    daemon = make(studies={"slow": SLOW})
+    daemon.start()
+    daemon.send(events(30, study="slow"))
+    daemon.until(lambda: daemon.study("slow").last_sequence == 30, "the jobs are there")
+    code, seconds = daemon.stop()
+    assert code == 0
+    assert seconds < STOPS_S
+    assert daemon.lines("stopped")
+    assert daemon.study("slow").last_sequence == 30
+
+
 # -- exit codes -----------------------------------------------------------------------------
 
 
