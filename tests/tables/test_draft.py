@@ -23,6 +23,7 @@ from tunerd.tables.files import Row, TableFile, open_table
 from tunerd.tables.guess import Given, guess
 from tunerd.tables.mapping import TableReader, Unusable
 from tunerd.tables.profile import profile
+from tunerd.tables.values import status_in
 
 NOTHING = Given()
 
@@ -422,3 +423,52 @@ def test_a_large_table_takes_bounded_memory_and_little_time(tmp_path: Path) -> N
     assert {row.number for row in open_table(path).rows() if isinstance(row, Row)} == set(
         range(1, 60_001)
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("CANCELLED by 10000", "cancelled"),
+        ("CANCELLED by alice", "cancelled"),
+        ("COMPLETED (0:0)", "succeeded"),
+        ("FAILED (exit code 137)", "failed"),
+        ("Failed: exit 1", "failed"),
+        ("failed - CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
+        ("OOM on node17", "out_of_memory"),
+        ("TIMEOUT after 3600 s", "timeout"),
+        ("NODE_FAIL on n-17", "node_failure"),
+        ("Preempted by job 4711", "preempted"),
+        ("ERROR 42", "failed"),
+        ("completed with errors", None),
+        ("not completed", None),
+    ],
+)
+def test_details_do_not_count_in_how_a_job_ended(word: str, status: str | None) -> None:
+    assert status_in(word) == status
+
+
+def test_meanings_are_counted_and_not_words(tmp_path: Path) -> None:
+    ends = ["COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"]
+    rows = [
+        {"threads": 1 << n % 4, "State": ends[n // 4 % 4] if n % 3 else f"CANCELLED by {10_000 + n}"}
+        | {"throughput": 16.8 + 0.37 * n if n % 3 and n // 4 % 4 == 0 else ""}
+        for n in range(160)
+    ]
+    text, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert 'status = "State"  # how jobs ended; its 5 words are known' in text
+    assert [one.name for one in study.parameters] == ["threads"]
+    assert study.context == ()
+    assert set(outcomes(study, table)) == {
+        *("succeeded", "failed", "timeout", "out_of_memory", "cancelled")
+    }
+
+
+def test_words_that_differ_in_details_have_one_line(tmp_path: Path) -> None:
+    rows = [
+        {"threads": 1 << n % 4, "State": "ok" if n % 2 else f"evaporated on node{n}"}
+        | {"throughput": 16.8 + 0.37 * n if n % 2 else ""}
+        for n in range(60)
+    ]
+    text, study, table = drafted(written(tmp_path / "jobs.csv", rows))
+    assert 'values = { evaporated = "failed" }' in text
+    assert outcomes(study, table) == {"succeeded": 30, "failed": 30}

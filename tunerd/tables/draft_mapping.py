@@ -9,11 +9,13 @@ from tunerd.tables.oddities import bad_when_true, is_of_events, meaning
 from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.roles import Guess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
-from tunerd.tables.values import status_in
+from tunerd.tables.values import gist, status_in
 from tunerd.tables.words import identifier
 
 __all__ = ["NEVER", "Names", "guessed_words", "mapping_lines"]
 
+SEVERAL = 3
+"""Words that differ in details alone, from which on their gist stands for them."""
 NEVER = -10.0
 """Rank of what is not worth keeping as a metric: the spread of others."""
 
@@ -108,22 +110,26 @@ def _status(guesses: Guesses) -> list[str]:
     if not those:
         return _status_in_objective(guesses)
     one = those[0]
+    words = one.column.spelled or {str(value): value for value in one.column.counts}
+    alike: dict[str, dict[str, tuple[JobStatus, bool]]] = {}
+    for word, value in words.items():
+        if value is not None:  # a way to write that it is missing
+            alike.setdefault(gist(word), {})[word] = _meaning(one, word, value, guesses)
     values: dict[str, str] = {}
     guessed: list[str] = []
-    for word, value in one.column.spelled.items():
-        if value is None:  # a way to write that it is missing
-            continue
-        status, sure = _meaning(one, word, value, guesses)
-        if status_in(word) != status:
-            values[word] = status
-        guessed += [] if sure else [word]
-    if not values and len(one.column.spelled) == one.column.distinct:
-        return entry("status", one.column.name, "how jobs ended; its words are known")
+    for short, those_alike in alike.items():
+        if len(those_alike) >= SEVERAL and len(set(those_alike.values())) == 1:
+            those_alike = {short: next(iter(those_alike.values()))}  # noqa: PLW2901
+        values |= {w: found for w, (found, _) in those_alike.items() if status_in(w) != found}
+        guessed += [word for word, (_, sure) in those_alike.items() if not sure]
+    if not values and len(words) >= one.column.distinct:
+        how = f"how jobs ended; its {len(alike)} words are known"
+        return entry("status", one.column.name, how)
     lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
     if guessed:
         shown = ", ".join(guessed[:12])
         lines += comment(f"{A_GUESS}, from whether there is a result: {shown}.")
-    strange = [word for word in one.column.spelled if status_in(word) is None]
+    strange = [short for short in alike if status_in(short) is None]
     other = {} if len(strange) < 12 else {"other": "failed"}
     table = {"column": one.column.name, "values": values} | other
     return [*lines, f"status = {value_of(table)}"]

@@ -12,7 +12,7 @@ from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.quantities import PLAIN, Notation
 from tunerd.tables.times import read_time, time_zone, zone_problem
-from tunerd.tables.values import listed, status_in, typed, value_name
+from tunerd.tables.values import gist, listed, status_in, typed, value_name
 
 __all__ = ["Field", "Layout", "StatusField", "TimeField", "lay_out"]
 
@@ -99,7 +99,7 @@ class StatusField:
         if raw is None:
             return Status(self.table.default) if self.table.default else None
         word = "" if isinstance(raw, list) else value_name(raw)
-        listed_as = self.table.values.get(word)
+        listed_as = self.table.values.get(word) or self.table.values.get(gist(word))
         status = Status(listed_as) if listed_as else status_in(word)
         if status is None and self.table.other is None:
             raise ValueError(f"nothing says what {word[:40]!r} means: list it in status.values")

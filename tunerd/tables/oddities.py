@@ -8,7 +8,7 @@ from tunerd.events.job import JOB_SCHEMA
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.roles import Guess, Role
 from tunerd.tables.times import read_time
-from tunerd.tables.values import status_in
+from tunerd.tables.values import gist, status_in
 from tunerd.tables.vocabulary import TIMES, USERS
 from tunerd.tables.words import Name
 
@@ -35,7 +35,8 @@ def meaning(word: str) -> JobStatus | None:
     found = status_in(word)
     if found is not None:
         return found.value
-    return _WORDS.get(word.strip().lower().replace(" ", "_").replace("-", "_"))
+    whole = word.strip().lower().replace(" ", "_").replace("-", "_")
+    return _WORDS.get(whole) or _WORDS.get(gist(word).replace("-", "_"))
 
 
 def bad_when_true(name: Name) -> JobStatus | None:
@@ -135,7 +136,7 @@ MOST_MEANINGS = 30
 def _meanings(column: Column) -> int:
     """How many meanings a column has: "CANCELLED by 10000" and "by 10001" are one."""
     texts = (str(value) for value in column.counts)
-    return len({meaning(text) or text for text in texts})
+    return len({meaning(text) or gist(text) for text in texts})
 
 
 def _status_weight(column: Column, name: Name) -> float:

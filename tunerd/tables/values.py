@@ -2,12 +2,13 @@
 
 import json
 import math
+import re
 
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, clean_value, value_text
 from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
-__all__ = ["is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
+__all__ = ["gist", "is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
 
 _NOTHING = frozenset(
     {"", "-", "--", "–", "—", "?", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "#n/a"}
@@ -162,9 +163,34 @@ def value_name(value: Scalar) -> str:
     return "" if value is None else value_text(value)
 
 
+_DETAIL = re.compile(
+    r"\s*[:;,(\[{|/].*|\s+-+\s.*|\s+(by|on|at|after|with|due|because|in|for|from|exit|code|rc|signal)"
+    r"\b.*|[\s_#-]*[0-9][\s0-9._-]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What follows a word for how a job ended: by whom, where, with which exit code."""
+_MEMORY = re.compile(r"out[ _-]?of[ _-]?memory|\boom\b|cannot allocate memory", re.IGNORECASE)
+
+
+def gist(text: str) -> str:
+    """A word for how a job ended without its details: ``cancelled`` of "CANCELLED by 10000"."""
+    bare = " ".join(text.split())[:200]
+    return (_DETAIL.split(bare, maxsplit=1)[0] or bare).strip().lower().replace(" ", "_")
+
+
 def status_in(value: Scalar) -> Status | None:
-    """What a word for how a job ended means, whatever its case; ``None`` if nobody knows."""
-    word = value_name(value).lower().replace(" ", "_").replace("-", "_")
-    if word.startswith("cancelled_by_"):
-        return Status.CANCELLED
-    return _STATUS.get(word)
+    """What a word for how a job ended means, whatever its case; ``None`` if nobody knows.
+
+    Details do not count: "CANCELLED by 10000" and "FAILED (exit code 137)" are known.
+    """
+    name = value_name(value)
+    word = name.lower().replace(" ", "_").replace("-", "_")
+    found = _STATUS.get(word)
+    if found is not None or not isinstance(value, str):
+        return found
+    if _MEMORY.search(name) and not word.startswith(("no_", "not_", "completed", "succe")):
+        return Status.OUT_OF_MEMORY
+    short = gist(name).replace("-", "_")
+    # "completed with errors" did not simply complete.
+    doubtful = _STATUS.get(short) is Status.SUCCEEDED and re.search("err|fail|warn", word)
+    return None if doubtful else _STATUS.get(short)
