@@ -785,6 +785,8 @@ def _power(factor: float, exponent: int) -> float:
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
+_FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -794,7 +796,10 @@ def _clean(value: Any, kind: str) -> bool | int | float | str | None:
         return _category(value)
     if kind == "bool":
         if isinstance(value, str):
-            return {"true": True, "false": False}.get(value)
+            text = value.strip().lower()
+            if text in _TRUE or text in _FALSE:
+                return text in _TRUE
+            value = _float(text)
         return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
     if isinstance(value, bool):
         return None
@@ -804,21 +809,26 @@ def _clean(value: Any, kind: str) -> bool | int | float | str | None:
 def _category(value: Any) -> str | None:
     if isinstance(value, str):
         return value if value.isascii() or not re.search("[\ud800-\udfff]", value) else None
-    if isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, float) and math.isfinite(value):
+        # Six digits, as in keys of floats, would make one of two builds 20231001 and 20231002.
+        whole = value.is_integer() and abs(value) < 2.0**53
+        return str(int(value)) if whole else f"{value:.15g}"
+    if isinstance(value, bool):
         return _number_text(value)
     return str(value) if isinstance(value, int) and value in _INT64 else None
 
 
 def _int(value: Any) -> int | None:
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        value = int(value)
+    if isinstance(value, str):
+        text = value.strip()
+        value = int(text) if _INTEGER.fullmatch(text) else _float(text)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and value in _INT64 else None
 
 
 def _float(value: Any) -> float | None:
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
         return None
     if not isinstance(value, int | float | str):
         return None

@@ -183,6 +183,25 @@ class TestHistory:
         assert added.fresh == (late,)
         assert [one.event_id for one in store.observations(STUDY)] == ["a", "b"]
 
+    def test_a_job_that_comes_again_is_another_attempt(self, store: Store) -> None:
+        add_study(store)
+        began = {"started_at": "2026-11-20T08:00:00Z"}
+        first = observation("a", extra=began)
+        second = observation("a", attempt=2, extra=began, content_hash="sha256:second")
+        later = {"started_at": "2026-11-20T09:00:00Z"}
+        third = observation("a", extra=later, content_hash="sha256:third")
+        with store.transaction() as tx:
+            added = tx.add_observations(STUDY, [first, second], NOW)
+        assert (len(added.fresh), added.conflicts) == (2, ())
+        changed = observation("a", attempt=2, extra=began, content_hash="sha256:changed")
+        other_job = observation("a", job_id="x", attempt=3, content_hash="sha256:job")
+        with store.transaction() as tx:
+            added = tx.add_observations(STUDY, [second, third, changed, other_job], NOW)
+        assert (len(added.fresh), added.duplicates) == (1, 1)
+        assert added.conflicts == (changed, other_job)
+        assert [one.attempt for one in store.observations(STUDY)] == [1, 2, 1]
+        assert [one.extra for one in store.observations(STUDY)] == [began, began, later]
+
     def test_an_id_belongs_to_its_source_and_to_one_study(self, store: Store) -> None:
         add_study(store)
         add_study(store, "other")

@@ -284,7 +284,8 @@ def test_an_unknown_study_gets_a_hint() -> None:
 
 def test_a_conflict_names_the_id() -> None:
     assert conflict("e-1", "slurm/a").reason == (
-        "event_id: the text 'e-1' from source 'slurm/a' was accepted before with other content"
+        "event_id: the text 'e-1' from source 'slurm/a' was accepted before with other content;"
+        " another attempt of the job says so in attempt or started_at"
     )
 
 

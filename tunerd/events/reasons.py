@@ -195,7 +195,8 @@ def conflict(event_id: str, source: str) -> Rejection:
     """The rejection of an event whose id was already accepted with other content."""
     return Rejection(
         "event_id",
-        f"{describe(event_id)} from source {source[:63]!r} was accepted before with other content",
+        f"{describe(event_id)} from source {source[:63]!r} was accepted before with other content;"
+        " another attempt of the job says so in attempt or started_at",
     )
 
 

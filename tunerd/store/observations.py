@@ -4,6 +4,7 @@ Batches of 500 go around SQLAlchemy's statement objects: with them the insert ta
 twice as long, and ingest is what a backlog of a million events waits for (`benchmarks.ingest`).
 """
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ __all__ = ["Added", "ObservationReads", "ObservationWrites"]
 
 log = logging.getLogger(__name__)
 
+MAX_ID = 256
+"""Characters of an event's id."""
 _CHUNK = 1000
 """Values in one statement; SQLite takes at most 32,766 parameters."""
 
@@ -50,6 +53,30 @@ _COLUMNS = (
     observations.c.content_hash,
 )
 """In the order of the fields of Observation."""
+
+
+def attempt_of(one: Observation) -> str:
+    """Which attempt of its job this is: its number and when it started."""
+    return _attempt(one.attempt, one.extra.get("started_at"))
+
+
+def _attempt(number: int, started_at: object) -> str:
+    return f"{number}@{started_at if isinstance(started_at, str) else ''}"
+
+
+def is_another(known: str, attempt: str) -> bool:
+    """Whether two attempts of a job with the same id differ: by their numbers, or by their starts
+    where both say theirs."""
+    (number, _, began), (other, _, start) = known.partition("@"), attempt.partition("@")
+    return bool(known) and (number != other or (bool(began and start) and began != start))
+
+
+def named_apart(event_id: str, attempt: str) -> str:
+    """The id of another attempt, the same one whenever it is told again."""
+    named = f"{event_id}#{attempt}"
+    if len(named) <= MAX_ID:
+        return named
+    return hashlib.sha256(named.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +192,16 @@ class ObservationWrites(ObservationReads, Writes):
             raise LookupError(f"study {study!r} is not in the store; publish it first")
         last = int(row.last_sequence)
         fresh, duplicates, conflicts = self._sort_out(batch)
+        if conflicts:
+            attempts = self._other_attempts(study, conflicts, fresh)
+            more, twice, still = self._sort_out(list(attempts.values()))
+            turned_down = {id(one) for one in still}
+            fresh, duplicates = [*fresh, *more], duplicates + twice
+            conflicts = [
+                one
+                for place, one in enumerate(conflicts)
+                if place not in attempts or id(attempts[place]) in turned_down
+            ]
         if fresh:
             self._insert(study, fresh, last + 1, now)
             self._connection.execute(
@@ -194,6 +231,45 @@ class ObservationWrites(ObservationReads, Writes):
             else:
                 conflicts.append(observation)
         return fresh, duplicates, conflicts
+
+    def _other_attempts(
+        self, study: str, conflicts: Sequence[Observation], fresh: Sequence[Observation]
+    ) -> dict[int, Observation]:
+        """By place among the conflicts, those that are another attempt of their job, under an id
+        of its own: some senders name an event after its job alone, and jobs come again."""
+        before = {
+            (one.source, one.event_id): ((one.study, one.job_id), attempt_of(one)) for one in fresh
+        }
+        unknown = [one for one in conflicts if (one.source, one.event_id) not in before]
+        for start in range(0, len(unknown), _CHUNK):
+            before |= self._attempts(unknown[start : start + _CHUNK])
+        found: dict[int, Observation] = {}
+        for place, one in enumerate(conflicts):
+            job, known = before.get((one.source, one.event_id), (("", ""), ""))
+            attempt = attempt_of(one)
+            if job == (study, one.job_id) and is_another(known, attempt):
+                event_id = named_apart(one.event_id, attempt)
+                found[place] = msgspec.structs.replace(one, event_id=event_id)
+        return found
+
+    def _attempts(
+        self, batch: Sequence[Observation]
+    ) -> dict[tuple[str, str], tuple[tuple[str, str], str]]:
+        """Study, job and attempt of what history has under these ids."""
+        mark = self._database.placeholder
+        values = ",".join([f"({mark},{mark})"] * len(batch))
+        statement = (
+            f"WITH asked(source, event_id) AS (VALUES {values}) "  # noqa: S608 - marks only
+            "SELECT o.source, o.event_id, o.study, o.job_id, o.attempt, o.extra FROM asked "
+            "JOIN observations o ON o.source = asked.source AND o.event_id = asked.event_id"
+        )
+        asked = tuple(text for one in batch for text in (one.source, one.event_id))
+        rows = self._connection.exec_driver_sql(statement, asked)
+        found = {}
+        for source, event_id, study, job_id, attempt, extra in rows:
+            began = whole_json(extra, "an event's other fields", {}).get("started_at")
+            found[source, event_id] = ((study, job_id), _attempt(attempt, began))
+        return found
 
     def _known(self, batch: Sequence[Observation]) -> Iterable[tuple[tuple[str, str], str]]:
         """Identity and content of those that history has.

@@ -5,7 +5,7 @@ import math
 import re
 
 from tunerd.core.observation import Scalar, Status, Value
-from tunerd.core.study.context_key import ValueType, clean_value, value_text
+from tunerd.core.study.context_key import ValueType, category_text, clean_value
 from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
 __all__ = ["gist", "is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
@@ -160,7 +160,7 @@ def value_name(value: Scalar) -> str:
         return value.strip()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return "" if value is None else value_text(value)
+    return "" if value is None else category_text(value)
 
 
 _DETAIL = re.compile(

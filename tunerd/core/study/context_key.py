@@ -21,6 +21,7 @@ __all__ = [
     "ValueType",
     "bucket_edge",
     "canonical_context_key",
+    "category_text",
     "clean_value",
     "value_text",
     "written",
@@ -32,6 +33,10 @@ ValueType = Literal["int", "float", "category", "bool"]
 MISSING = "~"
 """How a missing value is written. Inside a value ``~`` becomes ``%7E``, so the two never meet."""
 
+EXACT = 2.0**53
+"""Up to here floats are exact integers."""
+_TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
+_FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 INT64 = range(-(2**63), 2**63)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
@@ -80,6 +85,16 @@ def value_text(value: bool | int | float | str) -> str:
     return str(value)
 
 
+def category_text(value: bool | int | float) -> str:
+    """Write a number as the text of a category, so that no two numbers share one: whole ones
+    decimal, others with 15 significant digits (``%.15g``), which hides rounding and no more."""
+    if isinstance(value, float):
+        number = value or 0.0
+        whole = number.is_integer() and abs(number) < EXACT
+        return str(int(number)) if whole else f"{number:.15g}"
+    return value_text(value)
+
+
 def written(value: Value) -> str:
     """Write one value as orders take it: true/false, and ``~`` for a missing one; a list as runs of
     equal values: ``FULL_SHARD×6,NO_SHARD×2``."""
@@ -121,8 +136,8 @@ def clean_value(value: object, kind: ValueType) -> Scalar:
     """Bring a raw value into a type; ``None`` when it is missing or cannot be used.
 
     Integral floats count as integers, numbers as the text of a category, and numbers and booleans
-    may arrive as text (labels and environment variables carry nothing else). Numbers that are not
-    finite, integers beyond 64 bits, lists and text that is not Unicode cannot be used.
+    may arrive as text (labels and environment variables carry nothing else): "4.0" is 4, "yes" and
+    "1" are true. Numbers that are not finite, integers beyond 64 bits, lists and text that is not Unicode cannot be used.
     """
     if kind == "category":
         return _clean_text(value)
@@ -139,28 +154,32 @@ def _clean_text(value: object) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, int | float):
-        return value_text(value) if isinstance(value, bool | float) or value in INT64 else None
+        return category_text(value) if isinstance(value, bool | float) or value in INT64 else None
     return None
 
 
 def _clean_bool(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
-    if isinstance(value, int | float) and value in (0, 1):
-        return bool(value)
-    return {"true": True, "false": False}.get(value) if isinstance(value, str) else None
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+        value = _clean_float(text)  # 1.0, as what passed through floats is written
+    return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
 
 
 def _clean_int(value: object) -> int | None:
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        value = int(value)
+    if isinstance(value, str):
+        text = value.strip()
+        value = int(text) if _INTEGER.fullmatch(text) else _clean_float(text)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and value in INT64 else None
 
 
 def _clean_float(value: object) -> float | None:
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
         return None
     if not isinstance(value, int | float | str):
         return None
