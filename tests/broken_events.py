@@ -265,7 +265,7 @@ def _wrong_entries(now: datetime) -> Iterator[BrokenEvent]:
             yield BrokenEvent(
                 f"{kind} in {field}", f"{field}.x", _json(now, **{field: {"x": value}})
             )
-    for value in ("fast", "412.7", "", "NaN", "inf", True, False, [412.7], [], {"mean": 1.0}):
+    for value in ("fast", "412.7", "", True, False, [412.7], [], {"mean": 1.0}):
         kind = f"metric {json.dumps(value)}"
         yield BrokenEvent(kind, "metrics.x", _json(now, metrics={"x": value}))
     yield BrokenEvent(
@@ -307,8 +307,12 @@ def _wrong_numbers(now: datetime) -> Iterator[BrokenEvent]:
         "cost_center": lambda raw: _spliced(now, "cost_center", raw),
         "config.x[1]": lambda raw: _entry(now, "config", b"[1, " + raw + b"]"),
     }
+    # A metric that is no number is missing: the run diverged.
+    diverged = {"NaN", "Infinity", "-Infinity", "1e999", "-1e999", "400 digits and a fraction"}
     for field, place in places.items():
         for kind, raw in numbers.items():
+            if field == "metrics.x" and kind in diverged:
+                continue
             yield BrokenEvent(f"{kind} in {field}", field, place(raw))
     for field in ("context.x", "config.x", "labels.x", "cost_center"):
         yield BrokenEvent(f"an integer of 20 digits in {field}", field, places[field](b"9" * 20))

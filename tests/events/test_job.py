@@ -93,6 +93,14 @@ def test_a_null_metric_is_missing_and_an_integer_is_a_number() -> None:
     assert type(metrics["tokens"]) is float
 
 
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"', '"-inf"'])
+def test_a_metric_that_is_no_number_is_missing(text: str) -> None:
+    event = good_event("e") | {"metrics": {"loss": "here", "speed": 3.5}}
+    found = read_job(json.dumps(event).replace('"here"', text).encode(), (), NOW)
+    assert isinstance(found, Observation)
+    assert found.metrics == {"speed": 3.5}
+
+
 def test_empty_ids_of_a_template_count_as_none() -> None:
     seen = read(recommendation_id="", candidate_id="", user="")
     assert (seen.recommendation_id, seen.candidate_id, seen.user) == (None, None, None)

@@ -214,7 +214,7 @@ def test_records_in_json_lines_are_flattened(tmp_path: Path) -> None:
     assert row == {
         "config.tp": 4,
         "config.shards": ["a", "b"],
-        "x": None,
+        "x": "NaN",
         "odd": "[[1]]",
         "none": None,
     }

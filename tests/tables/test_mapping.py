@@ -497,3 +497,24 @@ def test_mistakes_of_several_tables_are_said_together(tmp_path: Path) -> None:
     with pytest.raises(MisconfiguredError) as caught:
         read_observations(study(), None, files)
     assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize("text", ["NaN", "nan", "inf", "-Infinity"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_an_objective_that_is_no_number_is_a_job_without_one(
+    tmp_path: Path, text: str, suffix: str
+) -> None:
+    """What such a job means, the study says; nobody may lose it."""
+    path = tmp_path / f"jobs.{suffix}"
+    if suffix == "csv":
+        path.write_text(f"gpu,tp,qps\nA,1,{text}\nA,2,\nA,4,7.5\n")
+    else:
+        literal = {"nan": "NaN", "inf": "Infinity"}.get(text, text)
+        lines = [f'{{"gpu": "A", "tp": {tp}, "qps": {q}}}' for tp, q in ((1, literal), (2, "null"))]
+        path.write_text("\n".join(lines) + '\n{"gpu": "A", "tp": 4, "qps": 7.5}\n')
+    history = read_observations(study(), None, [open_table(path)])
+    assert [(job.config["tp"], dict(job.metrics)) for job in history.observations] == [
+        (1, {}),
+        (4, {"qps": 7.5}),
+    ]
+    assert history.unusable == {"metrics.qps: is missing, and so is a status": 1}

@@ -156,7 +156,8 @@ def read_content(
     try:
         event = msgspec.convert(content, JobEvent)
     except (msgspec.ValidationError, RecursionError) as error:
-        return why_invalid(content, str(error))
+        finite = _finite(content)
+        return why_invalid(content, str(error)) if finite is None else read_content(finite, now, limits)
     extra: dict[str, Any] = {}
     if not content.keys() <= _WITH_A_HOME:
         extra = {name: content[name] for name in content.keys() - _WITH_A_HOME}
@@ -187,6 +188,24 @@ def read_content(
         extra=extra,
         content_hash=content_hash(content),
     )
+
+
+_NO_NUMBERS = frozenset({"nan", "inf", "+inf", "-inf", "infinity", "-infinity"})
+
+
+def _finite(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The event with metrics that are the word NaN or inf as missing; ``None`` if none is."""
+    metrics = content.get("metrics")
+    if not isinstance(metrics, dict):
+        return None
+    words = {
+        name for name, value in metrics.items()
+        if isinstance(value, str) and value.strip().lower() in _NO_NUMBERS
+    }
+    if not words:
+        return None
+    kept = {name: None if name in words else value for name, value in metrics.items()}
+    return {**content, "metrics": kept}
 
 
 def content_hash(content: Mapping[str, Any]) -> str:

@@ -38,8 +38,10 @@ _decode = msgspec.json.Decoder().decode
 class _Unreadable:
     """Stands in for a number that JSON or a float cannot hold."""
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, *, infinite: bool = False) -> None:
         self.problem = problem
+        self.infinite = infinite
+        """Whether it is NaN or beyond all floats, as what a run that diverged measured."""
 
 
 def decode_object(value: bytes) -> dict[str, Any] | Rejection:
@@ -59,7 +61,8 @@ def decode_object(value: bytes) -> dict[str, Any] | Rejection:
     return content
 
 
-def _why_not_json(value: bytes) -> Rejection:
+def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
+    """The object in `value` whose metrics were NaN or infinite, or why there is none."""
     if value.startswith(b"\xef\xbb\xbf"):
         return Rejection("value", "starts with a byte-order mark; send plain UTF-8")
     if value.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in value[:4]:
@@ -71,7 +74,9 @@ def _why_not_json(value: bytes) -> Rejection:
             value.decode("utf-8", "surrogateescape"),
             parse_int=_integer,
             parse_float=_float,
-            parse_constant=lambda name: _Unreadable(f"{name} is not JSON; send null"),
+            parse_constant=lambda name: _Unreadable(
+                f"{name} is not JSON; send null", infinite=True
+            ),
         )
     except RecursionError:
         return Rejection("value", f"is nested more than {MAX_DEPTH} levels deep")
@@ -82,9 +87,23 @@ def _why_not_json(value: bytes) -> Rejection:
         return Rejection("value", f"is not JSON: {what} at character {error.pos + 1}")
     if not isinstance(content, dict | _Unreadable):
         return Rejection("value", f"expected a JSON object, got {describe(content)}")
+    if isinstance(content, dict) and _measured_nothing(content):
+        return first_unstorable(content) or content
     if (fault := first_unstorable(content)) is not None:
         return fault
     return Rejection("value", "is not JSON")
+
+
+def _measured_nothing(content: dict[str, Any]) -> bool:
+    """Whether metrics were NaN or infinite; they are null then: Python's own writer sends NaN."""
+    found = False
+    for part in (content, content.get("data")):  # of a CloudEvent
+        metrics = part.get("metrics") if isinstance(part, dict) else None
+        for name, value in metrics.items() if isinstance(metrics, dict) else ():
+            if isinstance(value, _Unreadable) and value.infinite:
+                metrics[name] = None  # type: ignore[index]
+                found = True
+    return found
 
 
 def _first_foreign_byte(value: bytes) -> int | None:
@@ -93,6 +112,9 @@ def _first_foreign_byte(value: bytes) -> int | None:
     except UnicodeDecodeError as error:
         return error.start
     return None
+
+
+_TOO_LARGE = _Unreadable("the number is too large", infinite=True)
 
 
 def _integer(digits: str) -> int | _Unreadable:
@@ -104,7 +126,7 @@ def _integer(digits: str) -> int | _Unreadable:
 
 def _float(digits: str) -> float | _Unreadable:
     number = float(digits)
-    return number if abs(number) != float("inf") else _Unreadable("the number is too large")
+    return number if abs(number) != float("inf") else _TOO_LARGE
 
 
 def first_unstorable(content: object) -> Rejection | None:

@@ -12,7 +12,7 @@ from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.tables.quantities import PLAIN, Notation
 from tunerd.tables.times import read_time, time_zone, zone_problem
-from tunerd.tables.values import gist, listed, status_in, typed, value_name
+from tunerd.tables.values import gist, is_nan, listed, status_in, typed, value_name
 
 __all__ = ["Field", "Layout", "StatusField", "TimeField", "lay_out"]
 
@@ -64,6 +64,8 @@ class Field:
         key = (raw.__class__, raw)  # 1, 1.0 and True are equal, but not to every type
         if key in self.known:
             return self.known[key]
+        if self.kind is None and is_nan(raw):
+            return None
         value = self.values.get(value_name(raw), raw) if self.values else raw
         found = value if self.kind is None else typed(value, self.kind, self.factor, self.notation)
         if len(self.known) < MOST_KNOWN:

@@ -28,6 +28,7 @@ from tunerd.files import read_text
 from tunerd.tables.files import Reading, Row, TableFile, Unreadable
 from tunerd.tables.layout import Field, lay_out
 from tunerd.tables.times import UNDATED
+from tunerd.tables.values import is_nan, is_no_number
 
 __all__ = [
     "History",
@@ -138,12 +139,13 @@ class TableReader:
 
     def _event(self, row: Mapping[str, Value]) -> dict[str, Any]:
         layout = self.layout
-        metrics = {f.name: _read(f, row) for f in layout.metrics}
+        metrics = {f.name: _measured(f, row) for f in layout.metrics}
         job = {f.name: _read(f, row) for f in layout.job}
         finished = _guarded("finished_at", layout.finished_at, row, layout.finished_at.column)
         if finished is None and layout.dated:
             raise _UnusableError(Unusable("finished_at", "is missing"))
-        name = hashlib.sha256(_encode({k: v for k, v in row.items() if v is not None}))
+        there = {k: v for k, v in row.items() if v is not None and v not in ("NaN", "nan")}
+        name = hashlib.sha256(_encode(there))
         event_id = job.get("event_id") or name.hexdigest()[:32]
         event = {
             "schema": JOB_SCHEMA,
@@ -166,7 +168,7 @@ class TableReader:
             for name in ("attempt", "measured_s", "gpus", "user")
             if job.get(name) is not None
         }
-        labels = {f.name: f.raw(row) for f in layout.labels}
+        labels = {f.name: None if is_nan(raw := f.raw(row)) else raw for f in layout.labels}
         return event | {"labels": labels} if labels else event
 
     def _status(self, row: Mapping[str, Value], metrics: Mapping[str, Value]) -> Status:
@@ -177,9 +179,18 @@ class TableReader:
             return status
         metric = self.study.objective.metric
         value = metrics.get(metric)
-        if value is None:
+        if value is None and not self._diverged(row):
             raise _UnusableError(Unusable(f"metrics.{metric}", "is missing, and so is a status"))
         return Status.SUCCEEDED
+
+
+    def _diverged(self, row: Mapping[str, Value]) -> bool:
+        """Whether the objective is NaN or infinite: a job without a value, as an event with NaN."""
+        metric = self.study.objective.metric
+        return any(
+            f.name == metric and len(f.columns) == 1 and is_no_number(f.raw(row))
+            for f in self.layout.metrics
+        )
 
 
 def _unstorable(event: Mapping[str, Any]) -> Rejection | None:
@@ -199,6 +210,13 @@ def _read(one: Field, row: Mapping[str, Value]) -> Value:
     except ValueError as error:
         found = describe(one.raw(row)) if len(one.columns) == 1 else ""
         raise _UnusableError(Unusable(one.where, str(error), found)) from None
+
+
+def _measured(one: Field, row: Mapping[str, Value]) -> Value:
+    """A metric; NaN and infinite ones are missing, as in events."""
+    if len(one.columns) == 1 and is_no_number(one.raw(row)):
+        return None
+    return _read(one, row)
 
 
 def _guarded(name: str, one: Any, row: Mapping[str, Value], column: str | None) -> Any:

@@ -49,7 +49,7 @@ SAMPLE = 64 << 10
 COMMENTS = ("#", "//")
 """What lines begin with that are for people."""
 DELIMITERS = ",\t;|"
-MISSING = frozenset({"", "NaN", "nan", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
+MISSING = frozenset({"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
 categories too; where numbers belong those cannot be used either."""
 
@@ -448,7 +448,7 @@ def _object(line: str) -> dict[str, Any]:
         raise ValueError("is not UTF-8") from None
     except msgspec.DecodeError as error:
         try:  # Python's own writer puts NaN where a number is missing
-            found = json.loads(line, parse_constant=lambda _: None)
+            found = json.loads(line, parse_constant=str)
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("has half of a surrogate pair") from None

@@ -8,7 +8,7 @@ from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, category_text, clean_value
 from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
-__all__ = ["gist", "is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
+__all__ = ["gist", "is_nan", "is_no_number", "is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
 
 _NOTHING = frozenset(
     {"", "-", "--", "–", "—", "?", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "#n/a"}
@@ -68,6 +68,19 @@ def typed(
         number = number_in(value)
         return None if number is None else float(number) * factor
     return _whole(value, factor)
+
+
+def is_no_number(value: Value) -> bool:
+    """Whether a value is the word NaN or inf: what a run that diverged measured."""
+    return isinstance(value, str) and value.strip().lower() in _NO_NUMBERS
+
+
+def is_nan(value: Value) -> bool:
+    """Whether a value is the word NaN, which programs write for what is missing too."""
+    return isinstance(value, str) and value in ("NaN", "nan")
+
+
+_NO_NUMBERS = frozenset({"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 
 
 def is_nothing(text: str) -> bool:
