@@ -93,7 +93,9 @@ def test_a_null_metric_is_missing_and_an_integer_is_a_number() -> None:
     assert type(metrics["tokens"]) is float
 
 
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"', '"-inf"'])
+@pytest.mark.parametrize(
+    "text", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"', '"-inf"']
+)
 def test_a_metric_that_is_no_number_is_missing(text: str) -> None:
     event = good_event("e") | {"metrics": {"loss": "here", "speed": 3.5}}
     found = read_job(json.dumps(event).replace('"here"', text).encode(), (), NOW)

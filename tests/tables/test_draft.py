@@ -450,7 +450,10 @@ def test_details_do_not_count_in_how_a_job_ended(word: str, status: str | None) 
 def test_meanings_are_counted_and_not_words(tmp_path: Path) -> None:
     ends = ["COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"]
     rows = [
-        {"threads": 1 << n % 4, "State": ends[n // 4 % 4] if n % 3 else f"CANCELLED by {10_000 + n}"}
+        {
+            "threads": 1 << n % 4,
+            "State": ends[n // 4 % 4] if n % 3 else f"CANCELLED by {10_000 + n}",
+        }
         | {"throughput": 16.8 + 0.37 * n if n % 3 and n // 4 % 4 == 0 else ""}
         for n in range(160)
     ]

@@ -157,7 +157,11 @@ def read_content(
         event = msgspec.convert(content, JobEvent)
     except (msgspec.ValidationError, RecursionError) as error:
         finite = _finite(content)
-        return why_invalid(content, str(error)) if finite is None else read_content(finite, now, limits)
+        return (
+            why_invalid(content, str(error))
+            if finite is None
+            else read_content(finite, now, limits)
+        )
     extra: dict[str, Any] = {}
     if not content.keys() <= _WITH_A_HOME:
         extra = {name: content[name] for name in content.keys() - _WITH_A_HOME}
@@ -199,7 +203,8 @@ def _finite(content: Mapping[str, Any]) -> dict[str, Any] | None:
     if not isinstance(metrics, dict):
         return None
     words = {
-        name for name, value in metrics.items()
+        name
+        for name, value in metrics.items()
         if isinstance(value, str) and value.strip().lower() in _NO_NUMBERS
     }
     if not words:

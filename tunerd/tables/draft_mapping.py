@@ -1,6 +1,6 @@
 """The ``[mapping]`` of a drafted study: what ``tunerd import`` has to know about the table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tunerd.core.study.mapping import JobStatus
@@ -110,18 +110,20 @@ def _status(guesses: Guesses) -> list[str]:
     if not those:
         return _status_in_objective(guesses)
     one = those[0]
-    words = one.column.spelled or {str(value): value for value in one.column.counts}
+    words: Mapping[str, object] = one.column.spelled or {
+        str(value): value for value in one.column.counts
+    }
     alike: dict[str, dict[str, tuple[JobStatus, bool]]] = {}
     for word, value in words.items():
         if value is not None:  # a way to write that it is missing
             alike.setdefault(gist(word), {})[word] = _meaning(one, word, value, guesses)
     values: dict[str, str] = {}
     guessed: list[str] = []
-    for short, those_alike in alike.items():
-        if len(those_alike) >= SEVERAL and len(set(those_alike.values())) == 1:
-            those_alike = {short: next(iter(those_alike.values()))}  # noqa: PLW2901
-        values |= {w: found for w, (found, _) in those_alike.items() if status_in(w) != found}
-        guessed += [word for word, (_, sure) in those_alike.items() if not sure]
+    for short, several in alike.items():
+        one_line = len(several) >= SEVERAL and len(set(several.values())) == 1
+        lines_of = {short: next(iter(several.values()))} if one_line else several
+        values |= {w: found for w, (found, _) in lines_of.items() if status_in(w) != found}
+        guessed += [word for word, (_, sure) in lines_of.items() if not sure]
     if not values and len(words) >= one.column.distinct:
         how = f"how jobs ended; its {len(alike)} words are known"
         return entry("status", one.column.name, how)

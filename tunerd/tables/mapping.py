@@ -183,7 +183,6 @@ class TableReader:
             raise _UnusableError(Unusable(f"metrics.{metric}", "is missing, and so is a status"))
         return Status.SUCCEEDED
 
-
     def _diverged(self, row: Mapping[str, Value]) -> bool:
         """Whether the objective is NaN or infinite: a job without a value, as an event with NaN."""
         metric = self.study.objective.metric

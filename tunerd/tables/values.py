@@ -8,7 +8,17 @@ from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, category_text, clean_value
 from tunerd.tables.quantities import PLAIN, Notation, read_quantity
 
-__all__ = ["gist", "is_nan", "is_no_number", "is_nothing", "number_in", "status_in", "truth_in", "typed", "value_name"]
+__all__ = [
+    "gist",
+    "is_nan",
+    "is_no_number",
+    "is_nothing",
+    "number_in",
+    "status_in",
+    "truth_in",
+    "typed",
+    "value_name",
+]
 
 _NOTHING = frozenset(
     {"", "-", "--", "–", "—", "?", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "#n/a"}

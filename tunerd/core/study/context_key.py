@@ -137,7 +137,8 @@ def clean_value(value: object, kind: ValueType) -> Scalar:
 
     Integral floats count as integers, numbers as the text of a category, and numbers and booleans
     may arrive as text (labels and environment variables carry nothing else): "4.0" is 4, "yes" and
-    "1" are true. Numbers that are not finite, integers beyond 64 bits, lists and text that is not Unicode cannot be used.
+    "1" are true. Numbers that are not finite, integers beyond 64 bits, lists and text that is not
+    Unicode cannot be used.
     """
     if kind == "category":
         return _clean_text(value)
