@@ -97,6 +97,12 @@ def test_wrong_use_is_misconfigured(tunerd: Tunerd, arguments: list[str]) -> Non
         ("import lmm jobs.csv", "did you mean 'llm'?"),
         ("cluster ads-fspd", "did you mean 'ads-fsdp'?"),
         ("pause llm --context n_gpu=8", "did you mean n_gpus?"),
+        ("check studies/lmm.toml", "did you mean 'llm.toml'?"),
+        ("import llm job.csv", "did you mean 'jobs.csv'?"),
+        ("init job.csv", "did you mean 'jobs.csv'?"),
+        ("backtest llm job.csv", "did you mean 'jobs.csv'?"),
+        ("simulate llm job.csv", "did you mean 'jobs.csv'?"),
+        ("status --settings tunerd.tml", "did you mean 'tunerd.toml'?"),
     ],
 )
 def test_what_is_mistyped_gets_the_nearest(
@@ -107,6 +113,7 @@ def test_what_is_mistyped_gets_the_nearest(
     meant: str,
 ) -> None:
     monkeypatch.chdir(installation.folder)
+    Path("jobs.csv").write_text("gpu,n_gpus,tp,pp,speed\nA,8,1,1,3.2\n")
     said = tunerd(*typed.split())
     assert said.code == 2
     assert meant in said.err
@@ -130,7 +137,7 @@ def test_an_empty_folder_is_told_what_to_do_first_and_left_empty(
 
 NO_JSON = {
     "run": "never ends by itself; log.format = json has its log in lines of JSON",
-    "schema": "prints nothing but JSON",
+    "schema": "prints contracts and other programs' files as they are",
 }
 
 

@@ -126,8 +126,9 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("tunerd: interrupted", err=True)
         return CRASHED
     except MisconfiguredError as error:
-        for problem in error.problems:
-            click.echo(str(problem), err=True)
+        from tunerd.cli.options import tell_problems
+
+        tell_problems(error.problems)
         return MISCONFIGURED
     except AlreadyRunningError as error:
         click.echo(f"tunerd: {error}", err=True)

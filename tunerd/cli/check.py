@@ -12,6 +12,7 @@ from tunerd.cli.options import (
     read_settings,
     settings_option,
     tell_json,
+    tell_problems,
 )
 from tunerd.errors import MisconfiguredError, NothingFeasibleError, Problem
 
@@ -84,8 +85,7 @@ def check(
         }
         tell_json(report)
     else:
-        for problem in problems:
-            click.echo(str(problem), err=True)
+        tell_problems(problems)
         for summary in summaries:
             click.echo(_told(summary) if not diff or problems else f"{summary['name']}:")
             if "diff" in summary:

@@ -5,8 +5,9 @@ import json
 import math
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
     from tunerd.core.study import Study
+    from tunerd.errors import Problem
     from tunerd.settings import Settings
     from tunerd.store import Store
 
@@ -29,6 +31,7 @@ __all__ = [
     "study_argument",
     "study_names",
     "tell_json",
+    "tell_problems",
     "unknown_study",
     "who",
     "why_option",
@@ -36,6 +39,8 @@ __all__ = [
 ]
 
 
+MOST_FILES = 1_000
+"""Of a folder, among which the one is looked for that a mistyped name means."""
 MOST_NAMED = 20
 """Studies that are named to who mistyped one."""
 
@@ -207,3 +212,23 @@ def who() -> str:
     except (OSError, KeyError):  # a container's user without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def tell_problems(problems: "Sequence[Problem]") -> None:
+    """Print what is wrong, a line each, on standard error."""
+    for problem in problems:
+        click.echo(f"{problem}{_nearest(problem)}", err=True)
+
+
+def _nearest(problem: "Problem") -> str:
+    """The file that may be meant by one that is not there."""
+    path = Path(problem.where)
+    if "no such file" not in problem.message.lower() or not path.name:
+        return ""
+    from tunerd.core.expressions import suggestion
+
+    try:
+        names = sorted(islice((one.name for one in path.parent.iterdir()), MOST_FILES))
+    except (OSError, ValueError):
+        return ""
+    return suggestion(path.name, names)

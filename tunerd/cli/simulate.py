@@ -27,7 +27,7 @@ __all__ = ["simulate"]
 SHOWN = (1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000)
 """Numbers of jobs in the table on the terminal."""
 
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+_file = click.Path(path_type=Path)
 
 
 @click.command()
