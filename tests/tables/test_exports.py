@@ -389,6 +389,24 @@ def test_reports_of_a_run_are_one_job(tmp_path: Path) -> None:
     assert Counter(str(row["epoch"]) for row in found) == {"4": 9}
 
 
+def test_runs_without_a_name_end_where_their_epochs_begin_anew(tmp_path: Path) -> None:
+    lines = ["Epoch,lr,batch,loss"]
+    for run in range(8):
+        lr, batch = [0.1, 0.01][run % 2], 8 << run % 3
+        lines += [f"{e},{lr},{batch},{1 / e + run / 100:.4f}" for e in range(1, 6 - run % 2)]
+    rows, told = read(tmp_path / "jobs.csv", "\n".join(lines))
+    assert [row["Epoch"] for row in rows] == ["5", "4"] * 4
+    assert "28 rows are no jobs: an earlier report of a run" in told
+
+
+def test_repeats_of_a_configuration_are_jobs(tmp_path: Path) -> None:
+    """A benchmark that counts its repeats has measured each of them."""
+    lines = ["block,iteration,time_ms"]
+    lines += [f"{16 << n // 5 % 3},{n % 5},{n * 7 % 31}.5" for n in range(45)]
+    rows, told = read(tmp_path / "jobs.csv", "\n".join(lines))
+    assert (len(rows), told) == (45, [])
+
+
 def test_one_trial_alone_is_no_study(tmp_path: Path) -> None:
     first = (FILES / "ray_results.jsonl").read_text().splitlines()[:5]
     path = tmp_path / "result.json"

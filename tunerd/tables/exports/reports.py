@@ -14,6 +14,7 @@ from tunerd.tables.exports.base import (
     Reshape,
     Rows,
     is_numeric,
+    names,
 )
 from tunerd.tables.rows import NotJobs, Row
 
@@ -22,10 +23,16 @@ __all__ = ["EXPORTER", "one_row_per_run"]
 MOST_OPEN = 20_000
 """Runs whose reports may come mixed. Of more, the one that began first counts as ended."""
 
-_RUNS = ("trial_id", "run_id", "run", "run_name", "trial", "job_id", "jobid", "experiment_id",
-         "exp_id", "task_id", "experiment", "run_uuid", "uuid")  # fmt: skip
-_PROGRESS = ("training_iteration", "global_step", "step", "_step", "iteration", "iter", "epoch",
-             "steps", "epochs", "round", "batch_idx", "num_steps", "timestep")  # fmt: skip
+_RUNS = names("""
+    trial_id run_id run run_name run_uuid trial trial_name job_id jobid experiment_id exp_id
+    exp_name task_id experiment uuid wandb_run
+""")
+_PROGRESS = names("""
+    training_iteration global_step step _step train_step training_step iteration iter epoch steps
+    epochs round batch_idx num_steps timestep timesteps
+""")
+_EPOCHS = names("epoch global_step training_iteration train_step training_step")
+"""What counts reports even where runs have no name: other counts may be of repeats."""
 
 
 def one_row_per_run(run: str | None, progress: str, thing: str) -> Reshape:
@@ -109,9 +116,9 @@ def _number(value: Value) -> float | None:
 def _recognise(head: Head) -> Export | None:
     """Any table in which what runs comes again, and only what is measured differs."""
     run, progress = _columns(head)
-    if run is None or progress is None:
+    if progress is None or (run is None and _plain(progress) not in _EPOCHS):
         return None
-    runs = _by_run(head, run)
+    runs = _by_run(head, run) if run is not None else _by_resets(head, progress)
     if not _is_of_reports(head, runs, progress, run):
         return None
     return _export(run, progress, f"reports of {len(runs)} or more runs")
@@ -120,18 +127,19 @@ def _recognise(head: Head) -> Export | None:
 def _asked(head: Head) -> Export | None:
     """The same where a mapping says so: one run is enough."""
     run, progress = _columns(head)
-    return None if run is None or progress is None else _export(run, progress, "reports of runs")
+    return None if progress is None else _export(run, progress, "reports of runs")
 
 
-def _export(run: str, progress: str, title: str) -> Export:
+def _export(run: str | None, progress: str, title: str) -> Export:
+    again = f"{run} that comes again" if run is not None else f"{progress} that begins anew"
+    hints = {progress: Hint("ignored", f"counts the reports of a {run or 'run'}")}
+    if run is not None:
+        hints[run] = Hint("job_id", "names the run")
     return Export(
         "reports",
         title,
-        (f"{run} that comes again", f"{progress} that rises"),
-        {
-            run: Hint("job_id", "names the run"),
-            progress: Hint("ignored", f"counts the reports of a {run}"),
-        },
+        (again, f"{progress} that rises"),
+        hints,
         reshape=one_row_per_run(run, progress, "run"),
         reported="run",
     )
@@ -139,13 +147,17 @@ def _export(run: str, progress: str, title: str) -> Export:
 
 def _columns(head: Head) -> tuple[str | None, str | None]:
     """The column that names runs, and the one that counts their reports."""
-    lower = {column.lower(): column for column in head.columns}
+    lower = {_plain(column): column for column in reversed(head.columns)}
     run = next((lower[name] for name in _RUNS if name in lower), None)
     progress = next((lower[name] for name in _PROGRESS if name in lower), None)
     return run, progress if progress and is_numeric(head.values(progress)) else None
 
 
-def _is_of_reports(head: Head, runs: dict[str, list[Row]], progress: str, run: str) -> bool:
+def _plain(column: str) -> str:
+    return column.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _is_of_reports(head: Head, runs: dict[str, list[Row]], progress: str, run: str | None) -> bool:
     several = [rows for rows in runs.values() if len(rows) > 1]
     if len(runs) < 2 or 2 * len(several) < len(runs):
         return False
@@ -163,6 +175,19 @@ def _by_run(head: Head, run: str) -> dict[str, list[Row]]:
     for row in head.rows:
         if (name := row.values.get(run)) is not None:
             runs.setdefault(str(name), []).append(row)
+    return runs
+
+
+def _by_resets(head: Head, progress: str) -> dict[str, list[Row]]:
+    """Runs that have no name: one ends where its progress does not rise."""
+    runs: dict[str, list[Row]] = {}
+    before: float | None = None
+    for row in head.rows:
+        place = _number(row.values.get(progress))
+        if before is None or (place is not None and place <= before):
+            runs[str(len(runs))] = []
+        runs[str(len(runs) - 1)].append(row)
+        before = place if place is not None else before
     return runs
 
 
