@@ -188,9 +188,9 @@ def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
     )
     if count := told["impossible"]:
         counts = study.objective.impossible == "failed"
-        says = "it counts against its configuration" if counts else "the value is left out"
+        says = "each counts against its configuration" if counts else "these are left out"
         click.echo(
-            f"  {count:,} of them with a {metric} that it cannot have, such as 0: {says} "
+            f"  {count:,} of them with a value that {metric} cannot have: {says} "
             f'([objective] impossible = "{study.objective.impossible}").'
         )
     if told["repeated"]:

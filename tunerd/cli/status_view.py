@@ -207,9 +207,8 @@ def _unusable(seen: Mapping[str, Any] | None) -> str:
     alone = ""
     if waits := seen["implausible"]:
         alone = (
-            f"{plural(waits, 'job')} reported a {seen['metric']} that no other job comes near, the "
-            f"last {seen['held_back']:.6g}: such a value waits, and counts for nothing until "
-            "another job comes near it. "
+            f"{plural(waits, 'job')} reported a value of {seen['metric']} that no other job comes "
+            f"near, the last {seen['held_back']:.6g}: it counts for nothing until it is repeated. "
         )
     if not count:
         return alone.strip()
