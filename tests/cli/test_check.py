@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
+from tests.contracts.store_data import observation
 from tunerd.core.study_file import parse_study
 
 Tunerd = Callable[..., Said]
@@ -21,6 +23,42 @@ def test_all_well(tunerd: Tunerd, installation: Installation) -> None:
     assert "gpu, n_gpus" in said.out
     assert "6 before constraints" in said.out
     assert "nothing wrong" in said.out
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"never": "tp > 9"}, {"odd": "tp % 3 == 0 and pp == 2"}, {"a": "tp > pp", "b": "pp > tp"}],
+)
+def test_constraints_that_no_configuration_keeps(
+    tunerd: Tunerd, installation: Installation, rules: dict[str, str]
+) -> None:
+    text = "".join(f'{name} = "{rule}"\n' for name, rule in rules.items())
+    installation.study_file.write_text(STUDY + text)
+    said = tunerd("check", "--settings", installation.file)
+    assert said.code == 2
+    assert f"llm: constraints: constraint '{next(iter(rules))}'" in said.err
+    assert "nothing could be recommended" in said.err
+    assert tunerd("check", installation.study_file).code == 2
+
+
+def test_a_constraint_that_no_job_keeps(tunerd: Tunerd, installation: Installation) -> None:
+    installation.study_file.write_text(STUDY + 'seldom = "n_gpus > 4096"\n')
+    now = datetime.now(UTC)
+    jobs = [
+        observation(
+            f"e{n}",
+            study="llm",
+            context={"gpu": "A", "n_gpus": 8},
+            config={"tp": 1 + n % 2, "pp": 1},
+        )
+        for n in range(30)
+    ]
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.add_observations("llm", jobs, now)
+    said = tunerd("check", "--settings", installation.file)
+    assert said.code == 0
+    assert "never true      seldom (n_gpus > 4096) holds in none of the latest 30 jobs" in said.out
+    assert "fits (" not in said.out
 
 
 def test_as_json(tunerd: Tunerd, installation: Installation) -> None:

@@ -575,3 +575,49 @@ def test_what_is_set_is_not_taken_for_measured(name: str, tmp_path: Path) -> Non
         for n in range(40)
     ]
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("parameter", "context")
+
+
+NOTHING_TO_TUNE_BY: dict[str, Callable[[int], Any]] = {
+    "pid": lambda n: 4_000 + n % 5,
+    "hostname": lambda n: f"n{n % 3}",
+    "node": lambda n: f"gpu-node-{n % 3:02}",
+    "node_ip": lambda n: f"10.0.0.{n % 3}",
+    "endpoint_url": lambda n: f"http://10.0.0.{n % 3}:8000/v1",
+    "run_uuid": lambda n: f"6f9619ff-8b86-d011-b42d-00c04fc9{n % 4:04}",
+    "artifact": lambda n: f"/scratch/run-{n % 3}/out.bin",
+    "start": lambda n: f"{n % 24:02}:13:07",
+    "logdir": lambda n: f"runs/{n % 3}",
+    "digest": lambda n: f"9f86d081884c7d659a2feaa0c55ad01{n % 4}",
+    "owner_email": lambda n: f"user{n % 3}@example.org",
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_TO_TUNE_BY)
+def test_what_machines_call_things_by_is_nothing(name: str, tmp_path: Path) -> None:
+    rows = [
+        {"gpu": "ab"[n % 2], "tp": 1 << n % 4, name: NOTHING_TO_TUNE_BY[name](n), "tok_s": 9.5 + n}
+        for n in range(48)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found[name] in ("label", "ignored", "time", "user", "finished_at"), found
+    assert found["gpu"] == "context"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "role"),
+    [
+        ("model_id", lambda n: ("small", "large")[n % 2], "context"),
+        ("dataset_id", lambda n: n % 3, "context"),
+        ("dataset_path", lambda n: f"/data/{('a', 'b')[n % 2]}/train", "context"),
+        ("run_id", lambda n: 1_000 + n * 7919 % 997, "job_id"),
+        ("sample_id", lambda n: f"s{n * 7919 % 1000}", "label"),
+    ],
+)
+def test_ids_of_what_was_run_and_ids_of_rows(
+    name: str, value: Callable[[int], Any], role: str, tmp_path: Path
+) -> None:
+    rows = [
+        {"gpu": "A", name: value(n), "tp": 1 << n // 3 % 4, "tokens_per_second": 9.5 + 1.37 * n}
+        for n in range(48)
+    ]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] == role

@@ -70,6 +70,7 @@ def check(
     problems: list[Problem] = []
     settings, found = _read(file, studies, problems)
     summaries = [_summary(study) for study in found]
+    _judge_constraints(settings, found, summaries, problems)
     if context and found:
         summaries[0]["feasible"] = _feasible(found[0], context)
     if diff and not problems:
@@ -95,6 +96,23 @@ def check(
         if not problems:
             click.echo(_all_well(settings, len(found)))
     return 2 if problems else 0
+
+
+def _judge_constraints(
+    settings: "Settings | None",
+    found: "Sequence[Study]",
+    summaries: Sequence[dict[str, Any]],
+    problems: list[Problem],
+) -> None:
+    """Add what is to be said of constraints that can never hold."""
+    if not any(study.constraints for study in found):
+        return
+    from tunerd.cli.never import impossible, latest_jobs, never_true
+
+    for study, summary in zip(found, summaries, strict=True):
+        problems += impossible(study)
+        jobs = [] if settings is None else latest_jobs(settings, study.name)
+        summary["never_true"] = list(never_true(study, jobs))
 
 
 def _read(
@@ -137,6 +155,7 @@ def _summary(study: "Study") -> dict[str, Any]:
             len(parameter.choices) ** parameter.repeat for parameter in study.parameters
         ),
         "constraints": [constraint.name for constraint in study.constraints],
+        "never_true": [],
         "guards": [guard.metric for guard in study.guards],
         "baselines": len(study.baselines),
         "search": _way(study, None),
@@ -195,6 +214,7 @@ def _told(summary: dict[str, Any]) -> str:
         f"  baselines       {summary['baselines'] or 'none: what unasked jobs most often use'}",
         f"  search          {summary['search']}",
     ]
+    lines += [f"  never true      {told}" for told in summary["never_true"]]
     feasible = summary.get("feasible")
     if feasible:
         count = feasible["configurations"]

@@ -1,5 +1,6 @@
 """Columns that are no part of a configuration and were not measured: times, status, names."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -234,6 +235,8 @@ def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, st
         return "ignored", "numbers the rows"
     if column.kind == "float" or (column.kind == "bool" and said < 5):
         return None
+    if column.kind in ("category", "text") and (what := _of_machines(column, name)):
+        return "label", f"its values are {what}"
     if said > others and said >= (4.5 if column.numeric else 2.5):
         if set(name.words) & USERS and column.kind in ("category", "text"):
             return "user", "says whose job it was"
@@ -246,9 +249,42 @@ def _why_no_part(column: Column, name: Name, profile: Profile) -> tuple[Role, st
     return None
 
 
+_MADE_FOR_MACHINES = {
+    "addresses in the network": re.compile(
+        r"[a-z][a-z0-9+.-]{1,12}://\S+|([0-9]{1,3}\.){3}[0-9]{1,3}(:[0-9]+)?|\S+@\S+\.\w+",
+        re.IGNORECASE,
+    ),
+    "ids": re.compile(
+        r"\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*[0-9])(?=.*[a-f])[0-9a-f]{16,64}",
+        re.IGNORECASE,
+    ),
+    "paths": re.compile(r"(/|~/|\./|\.\./|[A-Za-z]:\\)[^\s]*[/\\][^\s]*"),
+    "times of the day": re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"),
+}
+_HOST = re.compile(r"(?=.*[0-9])[a-z][a-z0-9-]*([._][a-z0-9-]+)*", re.IGNORECASE)
+_HOSTS = {"host", "hostname", "node", "server", "worker", "executor"}
+
+
+def _of_machines(column: Column, name: Name) -> str:
+    """What machines call things by, in nearly all values of a column; "" for anything else.
+
+    A path of a data set or a model is its name, and stays one.
+    """
+    texts = [str(value) for value in column.values[:200]]
+    for what, pattern in _MADE_FOR_MACHINES.items():
+        if what == "paths" and max(name.weight("context"), name.weight("parameter")) >= 1.5:
+            continue
+        if 10 * sum(bool(pattern.fullmatch(text)) for text in texts) >= 9 * len(texts) > 0:
+            return what
+    hosts = set(name.words) & _HOSTS and not {"type", "kind", "model", "class"} & set(name.words)
+    if hosts and name.weight("parameter") < 3 and all(map(_HOST.fullmatch, texts)):
+        return "names of hosts"
+    return ""
+
+
 def _named(column: Column, name: Name) -> tuple[Role, str] | None:
     """What a column is whose name is of names."""
-    if not {"id", "uuid", "name"} & set(name.words):
+    if not {"id", "uuid", "name", "path", "dir", "file"} & set(name.words):
         return "label", f'its name ("{name.said[0]}") says nothing about how a job was configured'
     if 2 * column.distinct <= column.present and name.weight("context") >= 1.5:
         # The id of a model or a data set, not of a job.
