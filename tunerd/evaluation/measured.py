@@ -174,7 +174,8 @@ def _measured(study: Study, key: str, rows: Sequence[Observation]) -> Measured:
         configs[name] = config
         by_config.setdefault(name, []).append(row)
     try:
-        space = Space(study, context, only=list(configs.values()))
+        tried = list(configs.values())
+        space = Space(study.with_choices(tried), context, only=tried)
     except NothingFeasibleError:
         return Measured(study, context, key, (), ())
     allowed = [name for name, config in configs.items() if space.encode(config) is not None]

@@ -62,6 +62,7 @@ class Advisor:
         self.orders = orders
         self._limited = Spaces(self.study, orders, self.only)
         self._reach: dict[str, tuple[object, Space]] = {}
+        self._with_best: dict[str, tuple[object, Space, Space]] = {}
 
     def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
         """The space of a context, as operators' limits leave it.
@@ -79,10 +80,40 @@ class Advisor:
         bands: Bands,
         features: FeatureMap,
     ) -> Survey:
-        space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
+        space, whole = self._searched(key, state)
         return Survey(
             self.study, key, state, space, space, whole, self.orders, model, bands, features
         )
+
+    def _searched(self, key: str, state: ContextState) -> tuple[Space, Space]:
+        """The space of a context as operators' limits leave it, and as the study file does.
+
+        Both have the same choices: what is pinned and what the best so far uses are among those of
+        a continuous range, so that a search may combine them with anything else.
+        """
+        space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
+        if not any(one.continuous for one in self.study.parameters):
+            return space, whole
+        best = state.evidence.trials.get(state.introduction.incumbent or "") or max(
+            (trial for _, trial in state.evidence.measured()),
+            key=lambda trial: trial.mean,
+            default=None,
+        )
+        study = space.study.with_choices([best.config] if best else [])
+        if study.parameters == whole.study.parameters:
+            return space, whole
+        made_of = (study.parameters, space, whole)
+        known = self._with_best.pop(key, None)
+        if known is None or known[0] != made_of:
+            only = self.only.get(key)
+            searched = Space(study, state.context, only)
+            file = replace(study, constraints=self.study.constraints)
+            both = searched if space is whole else Space(file, state.context, only)
+            known = (made_of, searched, both)
+        self._with_best[key] = known
+        if len(self._with_best) > Spaces.MOST:
+            del self._with_best[next(iter(self._with_best))]
+        return known[1], known[2]
 
     def _settle(
         self,
@@ -172,6 +203,8 @@ class Advisor:
             whole, survey = survey, self._stepping(key, state, survey)
             self._settle(state, survey, sequence, profiling=profiling)
             # They are counted from what is the incumbent by now.
+            if any(one.continuous for one in self.study.parameters):
+                whole = self._survey(key, state, model, bands, features)
             space = self._near(key, state, whole.space)
             survey = survey if survey.space is space else replace(whole, space=space)
         rng = np.random.default_rng([*self.study.search.seeds, sequence, *key.encode()])

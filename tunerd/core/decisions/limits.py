@@ -59,6 +59,7 @@ def reachable(
     origin = space.nearest(serves, rng)
     if origin is None:
         return None
+    origin = space.repair(space.on_choices(origin[None]), rng)[0]
     table = space.table(LISTED)
     if table is not None:
         found = table[near(space, limits, origin, table)]
@@ -102,10 +103,11 @@ def _around(space: Space, limits: LimitOptions, origin: Codes, rng: np.random.Ge
 
 def _ranks(space: Space, codes: Codes) -> IntArray:
     """(…, D) codes, numbers by their place in ascending order, however they are listed: from 4 of
-    ``values = [4, 1, 2, 8]`` it is one step to 2."""
-    ranks = codes.astype(np.int64)
+    ``values = [4, 1, 2, 8]`` it is one step to 2. A number between choices has the place of the
+    nearest."""
+    ranks = space.on_choices(np.atleast_2d(codes)).reshape(codes.shape).astype(np.int64)
     for column, rank in _shuffled(space):
-        ranks[..., column] = rank[codes[..., column]]
+        ranks[..., column] = rank[ranks[..., column]]
     return ranks
 
 

@@ -153,9 +153,14 @@ class Orders:
             return self.study
         if numbers not in self._studies:
             added = tuple(self._constraints[number] for number in numbers)
-            self._studies[numbers] = replace(
-                self.study, constraints=(*self.study.constraints, *added)
+            # A number that is pinned may lie between those that are searched.
+            study = self.study.with_choices(
+                {entry.partition("[")[0]: value}
+                for order in self.limits(key)
+                if order.kind == "pin"
+                for entry, value in order.config.items()
             )
+            self._studies[numbers] = replace(study, constraints=(*study.constraints, *added))
         return self._studies[numbers]
 
     def broken(self, key: str, config: Mapping[str, Value]) -> Order | None:
@@ -278,7 +283,7 @@ class Orders:
         assert place is not None
         name = Name(parameter.name, 0)
         left = Index(name, Constant(position, 0), 0) if isinstance(position, int) else name
-        same = Compare((left, Constant(parameter.choices[place], 0)), ("==",), 0)
+        same = Compare((left, Constant(parameter.value(place), 0)), ("==",), 0)
         if isinstance(position, int) or not parameter.repeated:
             return same
         return Call("any" if position == "any" else "all", (same,), 0)

@@ -82,6 +82,11 @@ def _why(
                 "Nothing is known that runs here, and something must be tried: the likeliest to, at"
                 f" best with a probability of {likeliest:.0%}; {jobs}."
             )
+        if evidence.jobs:
+            return (
+                f"First guesses: of {jobs} none ran, well enough to go by, in a configuration that"
+                " may be recommended."
+            )
         return f"First guesses from what other contexts showed; {jobs}."
     best = _telling(candidates)
     if best.candidate_id in fallen:

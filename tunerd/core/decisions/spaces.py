@@ -44,8 +44,9 @@ class Spaces:
         space = self._known.get(key)
         if space is None:
             study = self._study if self._orders is None else self._orders.study_in(key)
+            only = self._only.get(key)
             try:
-                space = Space(study, context, only=self._only.get(key))
+                space = Space(study.with_choices(only or ()), context, only)
             except NothingFeasibleError as error:
                 space = error
             self._known[key] = space
@@ -80,7 +81,9 @@ def why_not(study: Study, context: Mapping[str, Scalar], config: Mapping[str, Va
             return f"{parameter.name} is missing"
         for one in parameter.spread(value):
             if parameter.index(one) is None:
-                return f"{parameter.name} = {one} is not one of its values"
+                ends = f"{parameter.choices[0]} to {parameter.choices[-1]}"
+                lies = f"within {ends}" if parameter.ranged else "one of its values"
+                return f"{parameter.name} = {one} is not {lies}"
     columns = study.columns([context], [config])
     for constraint in study.constraints:
         if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):

@@ -168,7 +168,8 @@ class Searcher(ABC):
         """Look for the configurations with the largest scores.
 
         ``begin`` (n, D), best first, is where to begin: what the last search in this context
-        brought, what ran well. Rows that are no longer feasible are left out.
+        brought, what ran well. Numbers between choices are moved to the nearest choice; rows that
+        are not feasible are left out.
 
         The same space, score function, generator state, budget and beginning give the same
         answer. What scored -inf or NaN is not returned, so that the answer may be empty.
@@ -179,7 +180,9 @@ class Searcher(ABC):
             scored(table)
             return scored.best(budget.keep)
         begin = np.empty((0, len(space.dimensions)), np.int32) if begin is None else begin
-        begin = begin[space.feasible(begin)] if len(begin) else begin
+        if len(begin):
+            begin = space.on_choices(begin)
+            begin = begin[space.feasible(begin)]
         scored(begin)
         self._explore(space, scored, begin, rng)
         return scored.merged(budget.keep)

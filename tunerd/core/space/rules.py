@@ -10,6 +10,7 @@ from tunerd.core.expressions import Column, Expression, constant, uses_in
 from tunerd.core.expressions.columns import somewhere
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Derived, Parameter, Study
+from tunerd.core.study.continuum import BETWEEN
 
 __all__ = ["Layout", "Rule", "rules_of"]
 
@@ -59,7 +60,16 @@ class Layout:
         if parameter.type == "category":
             texts = self._texts[parameter.name]
             return Column(codes if undefined is None else codes % len(texts), undefined, texts)
-        return Column(self._choices[parameter.name][codes], undefined)
+        return Column(self._numbers(parameter, codes), undefined)
+
+    def _numbers(self, parameter: Parameter, codes: Codes) -> Array:
+        choices = self._choices[parameter.name]
+        between = codes >= BETWEEN if parameter.continuous else None
+        if between is None or not between.any():
+            return choices[codes]
+        found: Array = choices[np.where(between, 0, codes)]
+        found[between] = [parameter.value(code) for code in codes[between].tolist()]
+        return found
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 """The search space of a study in one context: what may be tried there.
 
-A configuration is a row of choice indices, one for each dimension (a ``repeat`` parameter has one
-per position). The constraints split the dimensions into independent blocks; a block is listed in a
-table where that can be afforded (:mod:`tunerd.core.space.cells`), and sampled under its wide rules
-where not (:mod:`tunerd.core.space.wide`).
+A configuration is a row of codes, one for each dimension (a ``repeat`` parameter has one per
+position): the place of a choice, or what stands for a number between the choices of a continuous
+range. What is drawn or searched lies on the choices; a job or a person may use any number between
+them, and that is a configuration of the space like any other.
+
+The constraints split the dimensions into independent blocks; a block is listed in a table where
+that can be afforded (:mod:`tunerd.core.space.cells`), and sampled under its wide rules where not
+(:mod:`tunerd.core.space.wide`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
+from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray, names_of
 from tunerd.core.expressions import Column
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.space.cells import Cell, Cells, join
@@ -21,10 +26,14 @@ from tunerd.core.space.listed import Listed
 from tunerd.core.space.rules import Layout, Rule, rules_of
 from tunerd.core.space.wide import Wide
 from tunerd.core.study import Parameter, Study
+from tunerd.core.study.continuum import BETWEEN
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Block", "Codes", "Dimension", "Space"]
 
+DOUBLINGS = 5
+"""Times the points of continuous ranges are doubled where no point keeps the constraints: from 33
+to 1,025, two of which still fit into a table."""
 SEEDS = 32
 """Feasible rows of a wide block that are kept for rows that no repair can mend."""
 
@@ -62,14 +71,27 @@ class Space:
     ) -> None:
         """Split the space into blocks and list those that can be listed.
 
+        Where no choice of a continuous range keeps the constraints, more of it are looked at.
         With ``only``, nothing but those of these configurations that keep the constraints may be
         tried; values may be missing in them, and nowhere else.
 
         Raises:
             NothingFeasibleError: naming the constraints and the context.
         """
-        self.study = study
         self.context: dict[str, Scalar] = study.clean_context(context)
+        try:
+            self._build(study, only)
+        except NothingFeasibleError as error:
+            finer = study.finer(DOUBLINGS)
+            if finer is study or only is not None:
+                raise
+            try:
+                self._build(finer, only)
+            except NothingFeasibleError:
+                raise error from None
+
+    def _build(self, study: Study, only: Sequence[Mapping[str, object]] | None) -> None:
+        self.study = study
         missing = frozenset(p.name for p in study.parameters if _lacks(p, only or ()))
         self.dimensions = tuple(
             Dimension(
@@ -86,6 +108,8 @@ class Space:
         rules = rules_of(self._layout)
         explain_outright(study, self.context, rules)
         rules = tuple(rule for rule in rules if len(rule.dimensions))
+        self._rules = rules
+        self._only: frozenset[bytes] | None = None
         cells = self._listed(only, rules) if only is not None else join(self.sizes, rules)
         if cells.empty is not None:
             explain_empty(study, self.context, self.sizes, rules, cells.empty)
@@ -100,6 +124,9 @@ class Space:
         codes = np.array(known, np.int32).reshape(len(known), len(self.sizes))
         for rule in rules:
             codes = codes[rule.satisfied(codes)]
+        between = (codes >= BETWEEN).any(axis=1)
+        self._only = frozenset(names_of(codes[between]))
+        codes = codes[~between]
         if not len(codes):
             raise NothingFeasibleError(
                 f"none of the {len(only)} configurations that may be tried keeps the study's space "
@@ -180,13 +207,46 @@ class Space:
         """Return which of (n, D) configurations are feasible, (n,)."""
         inside: BoolArray = np.all((codes >= 0) & (codes < self.sizes), axis=1)
         if not inside.all():
-            codes = np.where(inside[:, None], codes, 0)
+            given, codes = codes, np.where(inside[:, None], codes, 0)
+            between = np.flatnonzero((given >= BETWEEN).any(axis=1))
+            if len(between):
+                kept = self.feasible(codes) if inside.any() else inside
+                kept[between] = self._between(given[between])
+                return kept & (inside | (given >= BETWEEN).any(axis=1))
         for cell in self._cells:
             if not cell.whole:
                 inside &= cell.holds(codes[:, cell.dimensions])
         for wide in self._wide:
             inside &= wide.feasible(codes)
         return inside
+
+    def _between(self, codes: Codes) -> BoolArray:
+        """Return which of (n, D) configurations with numbers between choices are feasible."""
+        if self._only is not None:
+            return np.array([name in self._only for name in names_of(codes)], np.bool_)
+        known = (codes < self.sizes) | ((codes >= BETWEEN) & self._continuous)
+        kept: BoolArray = np.all((codes >= 0) & known, axis=1)
+        rows = np.flatnonzero(kept)
+        for rule in self._rules:
+            rows = rows[rule.satisfied(codes[rows])]
+        kept[:] = False
+        kept[rows] = True
+        return kept
+
+    @cached_property
+    def _continuous(self) -> BoolArray:
+        between = {one.name for one in self.study.parameters if one.continuous}
+        return np.array([one.parameter in between for one in self.dimensions], np.bool_)
+
+    def on_choices(self, codes: Codes) -> Codes:
+        """Return (n, D) configurations with the nearest choice for every number between choices,
+        whatever the constraints say."""
+        found = codes.copy()
+        parameters = {one.name: one for one in self.study.parameters}
+        for row, column in np.argwhere(codes >= BETWEEN).tolist():
+            parameter = parameters[self.dimensions[column].parameter]
+            found[row, column] = parameter.nearest_place(int(codes[row, column]))
+        return found
 
     def table(self, limit: int) -> Codes | None:
         """Return all feasible configurations, (n, D), if there are at most ``limit``, else
@@ -208,6 +268,16 @@ class Space:
         In a listed block the row that changes fewest dimensions is taken, elsewhere a guided
         search that changes one after the other.
         """
+        between = (codes >= BETWEEN).any(axis=1)
+        if not between.any():
+            return self._repaired(codes, rng)
+        wrong = ~(between & self.feasible(codes))
+        found: Codes = codes.astype(np.int32)
+        found[wrong] = self._repaired(self.on_choices(codes[wrong]), rng)
+        return found
+
+    def _repaired(self, codes: Codes, rng: np.random.Generator) -> Codes:
+        """The same of configurations on choices."""
         inside = np.clip(codes, 0, self.sizes - 1).astype(np.int32)
         for cell in self._cells:
             if not cell.whole:
@@ -288,7 +358,8 @@ class Space:
 
 
 def _choice(parameter: Parameter, code: int) -> Scalar:
-    return parameter.choices[code] if code < len(parameter.choices) else None
+    missing = len(parameter.choices) <= code < BETWEEN
+    return None if missing else parameter.value(code)
 
 
 def _lacks(parameter: Parameter, configs: Sequence[Mapping[str, object]]) -> bool:

@@ -4,13 +4,15 @@ import bisect
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 from tunerd.core.expressions import Expression
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import Bucket, ValueType, clean_value
+from tunerd.core.study.continuum import BETWEEN, Continuum, continuum
 
 __all__ = [
     "Baseline",
@@ -127,7 +129,8 @@ class Parameter:
     type: ValueType
     scale: Literal["linear", "log"]
     choices: tuple[bool | int | float | str, ...]
-    """Its values as printed; a configuration is kept as indices into this."""
+    """Its values as printed; a configuration is kept as indices into this. Of a continuous range
+    those on which it is searched, its ends among them."""
     repeat: int = 1
     """How many of it there are; 1 is a plain value, more a list."""
     was: tuple[str, ...] = ()
@@ -145,25 +148,59 @@ class Parameter:
     def repeated(self) -> bool:
         return self.repeat > 1
 
+    @cached_property
+    def continuous(self) -> bool:
+        """Whether there are values between the choices."""
+        if self.type == "int":
+            return self.ranged and len(self.choices) <= int(self.choices[-1]) - int(self.choices[0])
+        return self.ranged and self.type == "float"
+
     def index(self, value: object) -> int | None:
-        """Return the place of one value among the choices; ``None`` when it is not one.
+        """Return the code of one value, ``None`` when it is outside the space: its place among the
+        choices, or for what lies between those of a continuous range a code from
+        :data:`~tunerd.core.study.continuum.BETWEEN` on.
 
         Values are brought into the type first, as in a context. A float may be off by a
         millionth, as what passed through 32 bits or through ``0.77 + 6 * 0.01`` is.
         """
-        clean = clean_value(value, self.type)
+        clean: Any = clean_value(value, self.type)
         if clean is None:
             return None
-        if self.type == "float":
-            return self._nearest(float(clean))
-        return self._places.get(clean)
+        place = self._place(clean)
+        if place is not None or not self.continuous:
+            return place
+        between = self._continuum.rounded(clean)
+        if between is None:
+            return None
+        place = self._place(between)
+        return self._continuum.code(between) if place is None else place
 
-    def holds(self, value: object) -> bool:
-        """Return whether one value is a choice, or within the range that the choices stand for."""
-        if self.index(value) is not None:
-            return True
-        clean: Any = clean_value(value, self.type)
-        return self.ranged and clean is not None and self.choices[0] <= clean <= self.choices[-1]
+    def value(self, code: int) -> bool | int | float | str:
+        """Return the value of a code that :meth:`index` gave."""
+        return self.choices[code] if code < BETWEEN else self._continuum.value(code)
+
+    def finer(self) -> "Parameter":
+        """Return it with a choice more between any two of a continuous range, midway on its scale;
+        itself where there is nothing between choices."""
+        if not self.continuous:
+            return self
+        found: set[Any] = set(self.choices)
+        for one, other in pairwise(map(float, self.choices)):
+            log = self.scale == "log"
+            middle = math.sqrt(one) * math.sqrt(other) if log else one / 2 + other / 2
+            code = self.index(round(middle) if self.type == "int" else middle)
+            if code is not None:
+                found.add(self.value(code))
+        return replace(self, choices=tuple(sorted(found)))
+
+    def nearest_place(self, code: int) -> int:
+        """Return the place of the choice that is nearest, on the range's scale, to a code."""
+        if code < BETWEEN:
+            return code
+        value, numbers = float(self.value(code)), [float(choice) for choice in self.choices]
+        if self.scale == "log":
+            value, numbers = math.log(value), [math.log(one) for one in numbers]
+        return min(range(len(numbers)), key=lambda place: abs(numbers[place] - value))
 
     def clean(self, value: object) -> Value:
         """Bring a raw value into the type, inside the choices or not; ``None`` if unusable.
@@ -185,8 +222,18 @@ class Parameter:
 
     def clean_one(self, value: object) -> Scalar:
         """Bring one raw value into the type; ``None`` if unusable."""
-        place = self.index(value)
-        return clean_value(value, self.type) if place is None else self.choices[place]
+        code = self.index(value)
+        return clean_value(value, self.type) if code is None else self.value(code)
+
+    def _place(self, clean: Any) -> int | None:
+        return self._nearest(float(clean)) if self.type == "float" else self._places.get(clean)
+
+    @cached_property
+    def _continuum(self) -> Continuum:
+        low, high = self.choices[0], self.choices[-1]
+        assert not isinstance(low, str)
+        assert not isinstance(high, str)
+        return continuum(self.type, low, high)
 
     @cached_property
     def _places(self) -> dict[Scalar, int]:
@@ -208,7 +255,8 @@ class Parameter:
             ),
             default=1.0,
         )
-        tolerance = min(1e-6 * abs(near[0]) if near[0] else 1e-6 * gap, 1e-3 * gap)
+        of_zero = 1e-12 if self.continuous else 1e-6
+        tolerance = min(1e-6 * abs(near[0]) if near[0] else of_zero * gap, 1e-3 * gap)
         return near[1] if abs(near[0] - value) <= tolerance else None
 
 

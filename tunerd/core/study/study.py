@@ -1,8 +1,8 @@
 """A study: one tuning problem, checked and frozen, and what it knows about contexts and metrics."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from tunerd.core.expressions import Column, constant
 from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
 from tunerd.core.study.columns import context_columns, parameter_columns
 from tunerd.core.study.context_key import Bucket, BucketValue, canonical_context_key, clean_value
+from tunerd.core.study.continuum import BETWEEN
 from tunerd.core.study.mapping import MappingTable
 from tunerd.core.study.parts import (
     Baseline,
@@ -109,12 +110,43 @@ class Study:
         return [
             one.name
             for one in self.parameters
-            if one.name in named and not all(map(one.holds, one.spread(named[one.name])))
+            if one.name in named and None in map(one.index, one.spread(named[one.name]))
         ]
 
     def is_foreign(self, config: Mapping[str, Value]) -> bool:
         """Return whether a job's raw configuration has a parameter that the study does not know."""
         return any(value is not None and name not in self._known for name, value in config.items())
+
+    def finer(self, doublings: int) -> "Study":
+        """Return the study with its continuous ranges on so many times twice the values."""
+        parameters = self.parameters
+        for _ in range(doublings):
+            parameters = tuple(one.finer() for one in parameters)
+        return self if parameters == self.parameters else replace(self, parameters=parameters)
+
+    def with_choices(self, configs: Iterable[Mapping[str, object]]) -> "Study":
+        """Return the study with what these configurations hold of its continuous ranges among the
+        values on which those are searched."""
+        found: dict[str, set[int | float]] = {}
+        between = {one.name: one for one in self.parameters if one.continuous}
+        for config in configs if between else ():
+            for name, parameter in between.items():
+                for value in parameter.spread(config.get(name)):
+                    code = parameter.index(value)
+                    if code is not None and code >= BETWEEN:
+                        number: Any = parameter.value(code)
+                        found.setdefault(name, set()).add(number)
+        if not found:
+            return self
+        return replace(
+            self,
+            parameters=tuple(
+                replace(one, choices=tuple(sorted({*one.choices, *found.get(one.name, ())})))
+                if one.name in found
+                else one
+                for one in self.parameters
+            ),
+        )
 
     @cached_property
     def _known(self) -> frozenset[str]:

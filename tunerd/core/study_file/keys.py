@@ -118,9 +118,11 @@ class ParameterTable(Table):
     )
     low: Number | None = Field(
         default=None,
-        description="Start of a range of numbers. Without `step`, an int range holds every integer"
-        " (above 32,768 of them: 257 spread over the scale), a float range is searched on 33"
-        " points spread over the scale, and at the values of the baselines.",
+        description="Start of a range of numbers. Without `step` every number from `low` to"
+        " `high` is in the space: floats that agree in six significant digits (more in a narrow"
+        " range) are one value. A search proposes every integer (above 32,768 of them: 257 spread"
+        " over the scale), or 33 floats spread over the scale; and whatever baselines, pins and"
+        " the best so far use.",
     )
     high: Number | None = Field(default=None, description="End of the range; it belongs to it.")
     step: Number | None = Field(
