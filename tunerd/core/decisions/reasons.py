@@ -82,12 +82,7 @@ def _why(
                 "Nothing is known that runs here, and something must be tried: the likeliest to, at"
                 f" best with a probability of {likeliest:.0%}; {jobs}."
             )
-        if evidence.jobs:
-            return (
-                f"First guesses: of {jobs} none ran, well enough to go by, in a configuration that"
-                " may be recommended."
-            )
-        return f"First guesses from what other contexts showed; {jobs}."
+        return _first_guesses(evidence.jobs, jobs)
     best = _telling(candidates)
     if best.candidate_id in fallen:
         return (
@@ -128,6 +123,15 @@ def _nothing(study: Study, evidence: Evidence, incumbent: Rival | None) -> str:
     if incumbent is None:
         return "Nothing new is worth trying"
     return "Keep the incumbent: nothing new is worth trying"
+
+
+def _first_guesses(count: int, jobs: str) -> str:
+    if count:
+        return (
+            f"First guesses: of {jobs} none ran, well enough to go by, in a configuration that may"
+            " be recommended."
+        )
+    return f"First guesses from what other contexts showed; {jobs}."
 
 
 def _telling(candidates: Sequence[Candidate]) -> Candidate:
