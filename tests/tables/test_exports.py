@@ -176,6 +176,17 @@ def test_each_export_is_read_as_its_tool_means_it(name: str) -> None:
     assert outcomes(study, open_table(path, reading_of(study, study.mapping))) == wanted.jobs
 
 
+def test_what_was_drawn_from_a_range_is_a_range() -> None:
+    """The best of a random search lies between values that anybody would list."""
+    text, study, _ = drafted(FILES / "optuna_trials.csv")
+    lr, dropout, hidden = study.parameters
+    assert (lr.scale, lr.continuous, dropout.continuous, hidden.continuous) == (
+        *("log", True, True),
+        False,
+    )
+    assert 'lr = { type = "float", scale = "log", low = 0.011285, high = 0.099773 }' in text
+
+
 def test_the_registry_has_each_export_once() -> None:
     keys = [one.key for one in EXPORTERS]
     assert len(keys) == len(set(keys))

@@ -10,6 +10,8 @@ __all__ = ["context_table", "parameter_table"]
 
 LISTED = 64
 """Values that are listed one by one; more become a range."""
+FEW = 12
+"""Values that people list, even where none comes again."""
 SPREAD = 8.0
 """Numbers that differ by more than this factor are compared by their ratios."""
 MANY = 50
@@ -47,10 +49,15 @@ def parameter_table(column: Column, repeat: int | None) -> tuple[dict[str, objec
         one = kind == "int" and step == 1
         ends = {"low": values[0], "high": values[-1]}
         return table | ends | ({} if one else {"step": step}), ""
-    if len(values) <= LISTED:
+    if len(values) <= LISTED and not _drawn(column):
         return table | {"values": values}, ""
     note = f"{len(values):,} values occur; all between them are tried"
     return table | {"low": values[0], "high": values[-1]}, note
+
+
+def _drawn(column: Column) -> bool:
+    """Whether numbers were drawn from a range, as a random search does: hardly any comes again."""
+    return column.distinct > FEW and column.distinct >= 0.7 * column.present
 
 
 def _repeated(column: Column, repeat: int) -> dict[str, object]:
