@@ -61,7 +61,7 @@ def test_it_explains_its_columns_and_ends_with_the_sentence(
     monkeypatch.chdir(tmp_path)
     said = tunerd("demo", "--jobs", 40, "--rate", 20, "--folder", "demo")
     assert said.code == 0, said.err
-    for column in ("gain", "order", "followed", "failed"):
+    for column in ("gain", "tau", "followed", "failed"):
         assert f"  {column:9} " in said.out
     assert "40 of 40 jobs" in said.out
     assert "random search" in said.out

@@ -94,8 +94,8 @@ def demo(
 
 
 COLUMNS = (
-    ("gain", "of the best configuration so far over the baseline, measured without noise"),
-    ("order", "how well predictions put the last jobs in order (Kendall's tau): 1 all, 0 none"),
+    ("gain", "of the best that repeats have confirmed over the baseline, measured without noise"),
+    ("tau", "rank correlation (Kendall) of the last predictions with what came: 1 perfect, 0 none"),
     ("followed", "jobs that ran what tunerd advised"),
     ("failed", "jobs that did not run, out of memory as a rule; most of this space does not run"),
 )
@@ -123,11 +123,11 @@ def _run_and_show(run: "Demo", console: "Console") -> "Result":
 
 def _print_now_and_then(progress: "Progress", run: "Demo", console: "Console") -> None:
     if progress.done % 40 == 0 and len(progress.curve) == progress.done:
-        order = "-" if progress.tau is None else f"{progress.tau:.2f}"
+        tau = "-" if progress.tau is None else f"{progress.tau:.2f}"
         rest = _left(progress, run)
         console.print(
             f"{progress.done:4} of {progress.jobs} jobs   gain {progress.gained:+.1%}   "
-            f"order {order}   followed {progress.following}   failed {progress.failed}{rest}",
+            f"tau {tau}   followed {progress.following}   failed {progress.failed}{rest}",
             highlight=False,
             soft_wrap=True,
         )
@@ -151,7 +151,7 @@ def _table(progress: "Progress", run: "Demo") -> "Table":
     table.add_row("baseline", f"{progress.baseline:,.6g} {unit}")
     table.add_row("best so far", f"{progress.best:,.6g} {unit}")
     table.add_row("gain", f"[bold green]{progress.gained:+.1%}[/bold green]")
-    table.add_row("order", "not yet" if progress.tau is None else f"{progress.tau:.2f}")
+    table.add_row("tau", "not yet" if progress.tau is None else f"{progress.tau:.2f}")
     table.add_row("followed", f"{progress.following}")
     lately = f"{progress.failed_lately} of the last {len(progress.failures)}"
     table.add_row("failed", f"{progress.failed}, {lately}")
@@ -169,7 +169,7 @@ def _tell(result: "Result", console: "Console") -> None:
     table.add_column("tunerd against it", justify="right")
     table.add_column("failed", justify="right")
     of = f"of {result.jobs}"
-    lately = f", {result.failed_lately} of the last {LATELY}" if result.jobs > LATELY else ""
+    lately = f", last {LATELY}: {result.failed_lately}" if result.jobs > LATELY else ""
     sweep = f"{result.sweep_failed} of {result.sweep_jobs}"
     for name, value, gain, failed in (
         ("hand sweep", result.baseline, result.gain_over_baseline, sweep),
