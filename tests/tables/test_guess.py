@@ -530,6 +530,40 @@ def test_what_follows_from_parameters_is_neither_context_nor_tuned(
     assert guesses.having("context") == []
 
 
+def _of_layers(row: Mapping[str, Any]) -> int:
+    return int(10_007 * row["n_layers"] + row["width"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name", "follows"),
+    [
+        # All combinations and nothing else: no other column shows that it never varies.
+        ({"depth": (2, 3, 4), "base_filters": (16, 32, 64)}, "n_weights", _weights),
+        ({"n_layers": (2, 4, 8), "width": (1, 2, 4)}, "n_params", _of_layers),
+        ({"nodes": (1, 2, 4), "x": (1,)}, "n_gpus", lambda r: 8 * r["nodes"]),
+    ],
+)  # fmt: skip
+def test_what_follows_is_found_in_small_grids_too(
+    inputs: Mapping[str, Sequence[int]],
+    name: str,
+    follows: Callable[[Mapping[str, Any]], int],
+    tmp_path: Path,
+) -> None:
+    configs: list[dict[str, Any]] = [{}]
+    for column, values in inputs.items():
+        configs = [{**config, column: value} for config in configs for value in values]
+    rows = [
+        {
+            **config,
+            name: follows({"depth": 0, "base_filters": 0} | config),
+            "images_per_s": 9.37 + n,
+        }
+        for n, config in enumerate(configs * 4)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found[name] == "derived", found
+
+
 def test_configurations_that_ran_several_times_make_nothing_follow(tmp_path: Path) -> None:
     rng = random.Random(7)
     configs = [

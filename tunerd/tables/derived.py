@@ -1,5 +1,6 @@
 """Columns that follow from others: ``total_cores`` is ``n_workers`` times what ``vm_type`` has."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -119,7 +120,7 @@ def following(
     if len(among) < 2:
         return {}
     rows = np.unique(np.stack([column.codes for column in among], axis=1), axis=0)
-    if len(rows) < FEWEST:
+    if len(rows) < 3:
         return {}
     multiplied = {name for one in products(among) for name in (one.total, *one.factors)}
     found: dict[str, Rule] = {}
@@ -130,11 +131,10 @@ def following(
         if by_hand or column.name in multiplied or column.distinct < 2 or len(column.counts) < 2:
             continue
         others = [
-            other
-            for other, one in enumerate(among)
-            if other != place and one.name in tuned and one.name not in found
-        ][:MOST]
-        rule = _fixed_by(place, others, among, rows, names)
+            other for other, one in enumerate(among) if other != place and one.name not in found
+        ]
+        others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
+        rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
         if rule is not None:
             found[column.name] = rule
     return found
@@ -146,14 +146,24 @@ def _fixed_by(
     among: Sequence[Column],
     rows: IntArray,
     names: Mapping[str, Name],
+    tuned: Collection[str],
 ) -> Rule | None:
     column = among[place]
     strong = names[column.name].weight("context") >= 3
     for size in (1, 2, 3):
         for by in combinations(others, size):
-            if size > 1 and column.distinct <= max(among[one].distinct for one in by):
+            free = sum(among[one].name in tuned for one in by)
+            most = max(among[one].distinct for one in by)
+            # With the context's help it must tell far more apart: n_gpus may go with a model.
+            enough = column.distinct > most if free == size else column.distinct >= 2 * most
+            if not free or (size > 1 and not enough):
                 continue
-            if not _fixes(rows, by, place):
+            groups = _fixed_groups(rows, by, place)
+            if not groups:
+                continue
+            if not (_often(rows, groups) or _is_grid(groups, [among[one] for one in by], column)):
+                if size == 1 and groups >= 3 and _ratio(column, among[by[0]]) is not None:
+                    return Rule((among[by[0]].name,), times=_ratio(column, among[by[0]]) or 1.0)
                 continue
             if size > 1:
                 return Rule(follows=tuple(among[one].name for one in by))
@@ -167,13 +177,26 @@ def _fixed_by(
     return None
 
 
-def _fixes(rows: IntArray, by: Sequence[int], place: int) -> bool:
-    """Whether some columns fix another, and each combination occurs often enough to tell."""
+def _often(rows: IntArray, groups: int) -> bool:
+    """Whether each combination occurs with several values of the other columns."""
+    return groups >= 2 and len(rows) >= 2 * groups and len(rows) - groups >= FEWEST // 2
+
+
+def _is_grid(groups: int, by: Sequence[Column], column: Column) -> bool:
+    """Whether all combinations were run, and another column has a value for nearly each: nobody
+    varies three things so that one of them never goes its own way."""
+    cells = math.prod(one.distinct for one in by)
+    return len(by) > 1 and groups == cells >= FEWEST and 10 * column.distinct >= 8 * groups
+
+
+def _fixed_groups(rows: IntArray, by: Sequence[int], place: int) -> int:
+    """How many combinations of some columns there are, where each fixes another; else 0."""
+    groups = 0
     for part in (rows[:200], rows):  # a few rows rule nearly everything out, and cost little
         groups = len(np.unique(part[:, by], axis=0))
         if len(np.unique(part[:, [*by, place]], axis=0)) != groups:
-            return False
-    return groups >= 2 and len(rows) >= 2 * groups and len(rows) - groups >= FEWEST // 2
+            return 0
+    return groups
 
 
 def _ratio(column: Column, other: Column) -> float | None:

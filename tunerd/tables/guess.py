@@ -28,7 +28,7 @@ from tunerd.tables.oddities import find_oddities
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import Bound, Product, bounds, products
 from tunerd.tables.roles import Goal, Guess, Role
-from tunerd.tables.tunable import can_be_tuned, find_inputs
+from tunerd.tables.tunable import can_be_tuned, find_inputs, followers
 from tunerd.tables.words import Name, read_name
 
 __all__ = ["Given", "Guesses", "guess"]
@@ -119,6 +119,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     found |= find_inputs(profile, names, found)
     if not any(one.role == "parameter" for one in found.values()):
         found |= _last_resort(found)
+        found |= followers(found, names)
     found = {name: _as_written(one) for name, one in found.items()}
     inputs = [
         one.column for one in found.values() if one.role in ("context", "parameter", "derived")

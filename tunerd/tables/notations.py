@@ -233,7 +233,8 @@ def _decided(
         shown = next(text for text in texts if "." in text)
         return Written(by_comma, f"{shown} is read with a point between thousands")
     if mark in ("point", "spaced"):
-        plain = all(_reads(lambda t: read_quantity(t, one.notation), text) for text in texts)
+        numbers = [text for text in texts if _reads(lambda t: read_quantity(t, by_point), text)]
+        plain = all(_reads(lambda t: read_quantity(t, one.notation), text) for text in numbers)
         return one if plain else Written(by_point)
     shown = next(text for text in texts if "," in text)
     decimal = comma or not (point or delimiter == ",")

@@ -11,7 +11,7 @@ from tunerd.tables.relations import grouped, varies_within
 from tunerd.tables.roles import Guess, Role, sureness
 from tunerd.tables.words import Name
 
-__all__ = ["MOST_CHOICES", "SAME", "can_be_tuned", "could_be_tried", "find_inputs"]
+__all__ = ["MOST_CHOICES", "SAME", "can_be_tuned", "could_be_tried", "find_inputs", "followers"]
 
 SAME = "has the same value in every row"
 MOST_CHOICES = 200
@@ -109,6 +109,18 @@ def find_inputs(
             role = "label"
         found[column.name] = Guess(column, names[column.name], role, sureness(one.margin), one.why)
     return found
+
+
+def followers(found: Mapping[str, Guess], names: Mapping[str, Name]) -> dict[str, Guess]:
+    """Context that follows from what is tuned, where that was settled last."""
+    inputs = [one for one in found.values() if one.role in ("context", "parameter")]
+    tuned = {one.column.name for one in inputs if one.role == "parameter"}
+    rules = following([one.column for one in inputs], names, tuned)
+    return {
+        name: Guess(found[name].column, names[name], "derived", 0.7, rule.why, rule)
+        for name, rule in rules.items()
+        if found[name].role == "context" and found[name].sure < 1
+    }
 
 
 def _clear(name: Name) -> int:

@@ -81,6 +81,7 @@ _EXPANDED = {
     **dict.fromkeys(("thpt", "thrpt", "thruput", "xput", "durchsatz"), "throughput"),
     **dict.fromkeys(("laufzeit", "rechenzeit"), "run time"),
     "dauer": "duration",
+    "zeit": "time",
     "toks": "token",
     "tok": "token",
     "imgs": "image",
