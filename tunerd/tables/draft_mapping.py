@@ -125,7 +125,8 @@ def _status(guesses: Guesses) -> list[str]:
         values |= {w: found for w, (found, _) in lines_of.items() if status_in(w) != found}
         guessed += [word for word, (_, sure) in lines_of.items() if not sure]
     if not values and len(words) >= one.column.distinct:
-        how = f"how jobs ended; its {len(alike)} words are known"
+        known = "word is" if len(alike) == 1 else f"{len(alike)} words are"
+        how = f"how jobs ended; its {known} known"
         return entry("status", one.column.name, how)
     lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
     if guessed:
