@@ -50,7 +50,7 @@ def test_no_prediction_lies_below_0_and_no_gain_above_all_of_it(
     assert tuner.usability.impossible == (0 if meaning == "value" else 12)
     for key in list(tuner.contexts)[:2]:
         advice = tuner.advise(key, None)
-        for one in advice.candidates:
-            assert one.predicted is None or one.predicted.low >= 0
-            assert one.gain is None or one.gain.low <= one.gain.median <= 1
+        for candidate in advice.candidates:
+            assert candidate.predicted is None or candidate.predicted.low >= 0
+            assert candidate.gain is None or candidate.gain.low <= candidate.gain.median <= 1
         assert advice.incumbent is None or advice.incumbent.low >= 0
