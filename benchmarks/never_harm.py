@@ -6,7 +6,9 @@ cluster is made to deceive: noise has heavy tails, and of all other configuratio
 unstable, as TUNA found of configurations that had measured best ("up to 63 % degrade by 30 % when
 deployed"): half of their runs are 30 % slower, or, for one in four of them, most of those after
 they have been made the incumbent. On day 10 the A100 machines slow down by a fifth, on day 20 a
-change of software takes 15 % from every configuration that computes in bf16.
+change of software takes 15 % from every configuration that computes in bf16. On day 15, in every
+fourth context, whatever serves there falls to 60 % for good. Staying with what a change has made
+worse than a measured alternative counts as harm too, once there was time to see it.
 
 What each job would have given under another configuration is known without noise. Beside tunerd
 runs the policy that publishes the top prediction for all jobs, with the same predictor.
@@ -59,6 +61,12 @@ KNOWN = 0.85
 """The configuration that people know is as good as this quantile of those that run."""
 SLOWER = 0.05
 """What counts as harm."""
+FALLEN = float(np.log(0.6))
+"""What becomes of what serves in every fourth context on day 15."""
+GRACE = 80
+"""Jobs of a context after a change in which the former order may still be followed."""
+MEASURED = 3
+"""Runs that make a configuration a measured alternative."""
 
 
 def contexts(count: int) -> list[dict[str, Scalar]]:
@@ -136,6 +144,8 @@ class Cluster:
     """None for the study's default."""
     study: Study = field(init=False)
     places: list[Place] = field(init=False)
+    fallen: dict[str, int] = field(init=False, default_factory=dict)
+    """Context key, and which configuration fell there."""
 
     def __post_init__(self) -> None:
         bare = parse_study(study_text((), self.predictor), "bare")
@@ -163,6 +173,8 @@ class Cluster:
     def level(self, place: Place, index: int, day: float) -> float:
         """Logarithm of the speed of a configuration on its good days."""
         level = float(place.truth[index])
+        if day >= 15 and self.fallen.get(place.key) == index:
+            level += FALLEN
         if day >= 10 and place.context["gpu"] == "A100":
             level += np.log(0.8)
         if day >= 20 and place.bf16[index]:
@@ -197,6 +209,10 @@ class Ran:
     ``baseline``."""
     lagging: bool
     """Whether a drift made the incumbent slower than one that gave way before."""
+    behind: bool
+    """Whether it served though a change had long made it worse than a measured alternative."""
+    fallen: bool
+    """Whether it ran what had just fallen, which nobody could know."""
     promised: float | None = None
     """Probability to run that was told of a new configuration; None where none was."""
 
@@ -231,13 +247,14 @@ class Passed:
         return sums
 
     def harmed(self, kinds: Sequence[str]) -> int:
-        """Jobs more than 5 % slower than what stood before would have been."""
+        """Jobs more than 5 % slower than what stood before would have been, or than a measured
+        alternative that was left behind for good."""
         return sum(
-            job.slower_than(max(job.baseline, job.former))
+            job.behind or job.slower_than(max(job.baseline, job.former))
             if job.kind in ("incumbent", "top")
             else job.slower_than(job.incumbent)
             for job in self.ran
-            if job.kind in kinds
+            if job.kind in kinds and not job.fallen
         )
 
 
@@ -268,6 +285,9 @@ class Month:
         self.retry: set[int] = set()
         self.served: dict[str, list[int]] = {}
         self.since: dict[str, int] = {}
+        self.runs: dict[str, Counter[int]] = {one.key: Counter() for one in self.cluster.places}
+        self.changes: Counter[str] = Counter()
+        """Jobs of a context since the last change there; no key before the first."""
 
     def run(self) -> "Month":
         """Let it pass."""
@@ -288,6 +308,7 @@ class Month:
 
     def _job(self, number: int, rng: np.random.Generator) -> Observation:
         cluster, day = self.cluster, self._day(number)
+        self._change(self._day(number - 1), day)
         at = int(rng.integers(len(cluster.places)))
         luck = NOISE * float(rng.standard_t(3))
         straggles, how, bad = rng.random(3)
@@ -302,9 +323,10 @@ class Month:
         unstable = place.unstable[index]
         if bad < 0.5 and (unstable == 1.0 or (unstable == 2.0 and serving)):
             value += DEGRADED
-        self._note(at, place, kind, value, day, choice)
+        self._note(at, index, kind, value, day, choice)
         metrics: dict[str, float] = {}
         if not np.isnan(value):
+            self.runs[place.key][index] += 1
             slow = np.log1p(-0.4 * how) if straggles < STRAGGLERS else 0.0
             metrics = {"tokens_per_second_per_gpu": float(np.exp(value + luck + slow))}
         else:
@@ -329,6 +351,25 @@ class Month:
             content_hash=str(number),
         )
 
+    def _change(self, before: float, day: float) -> None:
+        """What serves falls; jobs since a change are counted from its day on."""
+        for at, place in enumerate(self.cluster.places):
+            fell = at % 4 == 0 and before < 15 <= day
+            if fell:
+                self.cluster.fallen[place.key] = self._serves(place)
+            slowed = place.context["gpu"] == "A100" and before < 10 <= day
+            if fell or slowed or before < 20 <= day:
+                self.changes[place.key] = 0
+
+    def _regime(self, place: Place, day: float) -> int:
+        return (day >= 10) + (day >= 20) + (place.key in self.cluster.fallen)
+
+    def _serves(self, place: Place) -> int:
+        if self.greedy:
+            return self.top.get(place.key, place.known)
+        served = self.served.get(place.key)
+        return served[-1] if served else place.known
+
     def _choice(self, place: Place, number: int, attempt: int, now: datetime) -> Choice | None:
         if not self.greedy:
             return self.reader.choose(place.key, str(number), attempt=attempt, now=now)
@@ -337,15 +378,15 @@ class Month:
         return Choice(place.space.decode(place.codes[self.top[place.key]]), "top", "r", None)
 
     def _note(
-        self, at: int, place: Place, kind: str, value: float, day: float, choice: Choice | None
+        self, at: int, index: int, kind: str, value: float, day: float, choice: Choice | None
     ) -> None:
-        cluster = self.cluster
+        cluster, place = self.cluster, self.cluster.places[at]
         served = self.served.get(place.key, [])
-        stands = served[-1] if served else place.known
+        stands = self._serves(place)
         before = _replaced(served, place.known)
         baseline = cluster.level(place, place.known, day)
         former = cluster.typical(place, before, day)
-        same = self.since.get(place.key) == _regime(day)
+        same = self.since.get(place.key) == self._regime(place, day)
         lagging = kind == "incumbent" and not same and value < former + np.log1p(-SLOWER)
         self.ran.append(
             Ran(
@@ -356,9 +397,22 @@ class Month:
                 cluster.typical(place, stands, day),
                 former if same else baseline,
                 bool(lagging),
+                self._behind(place, kind, value, day),
+                cluster.fallen.get(place.key) == index and self.changes[place.key] <= GRACE,
                 self._promised(place, choice) if kind in ("explore", "exploit") else None,
             )
         )
+
+    def _behind(self, place: Place, kind: str, value: float, day: float) -> bool:
+        """Whether a job serves what a measured alternative beats, long after a change."""
+        if place.key not in self.changes or np.isnan(value):
+            return False
+        self.changes[place.key] += 1
+        if kind not in ("incumbent", "top") or self.changes[place.key] <= GRACE:
+            return False
+        known = (one for one, runs in self.runs[place.key].items() if runs >= MEASURED)
+        best = max((self.cluster.typical(place, one, day) for one in known), default=value)
+        return bool(value < best + np.log1p(-SLOWER))
 
     def _promised(self, place: Place, choice: Choice | None) -> float | None:
         if choice is None:
@@ -377,7 +431,7 @@ class Month:
             index = place.index(advice.incumbent.config)
             if not served or served[-1] != index:
                 served.append(index)
-                self.since[key] = _regime(self._day(self.tuner.sequence))
+                self.since[key] = self._regime(place, self._day(self.tuner.sequence))
         if not is_news(self.cluster.study, advice, self.running.get(key)):
             return
         made_from = MadeFrom(
@@ -460,10 +514,6 @@ def _replaced(served: Sequence[int], known: int) -> int:
     return stack[-2] if len(stack) > 1 else known
 
 
-def _regime(day: float) -> int:
-    return (day >= 10) + (day >= 20)
-
-
 def _right(verdict: Verdict, ahead: float) -> str:
     if verdict.outcome == "promoted":
         return "promoted, better" if ahead > 0 else "promoted, worse"
@@ -522,6 +572,8 @@ def report(bars: Bars, month: Passed, again: Passed, top: Passed) -> None:
     bars.say("harmed where the top prediction is published", top.harmed(["top"]) / jobs)
     lag = sum(job.lagging for job in month.ran) / jobs
     bars.say("jobs of incumbents that a drift made the worse choice", lag)
+    bars.say("jobs that stayed behind a measured alternative", sum(job.behind for job in month.ran))
+    bars.say("jobs of what fell, until given up", sum(job.fallen for job in month.ran))
     tried = sum(kinds[one] for one in ("exploit", "confirm", "explore")) / jobs
     limit = parse_study(study_text((), None)).explore_share
     bars.hold("jobs that tried something", tried, tried <= limit * 1.1, f"at most {limit}")

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.core.tuning import Inline, random_jobs, study
+from tests.core.tuning import START, Inline, random_jobs, study
 from tunerd.core.drift import Change
 from tunerd.core.evidence.duels import Probation
-from tunerd.core.observation import Observation
+from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 
 CHANGE = 300
@@ -179,3 +180,53 @@ def test_it_is_brought_back_exactly() -> None:
             parts = tuner.model.dump()
     assert len(recovered) == 4
     assert all(again.dump() == tuner.dump() for again in recovered)
+
+
+FOUR = """
+schema = 1
+name = "toy"
+mode = "publish"
+explore_share = 0.2
+objective = { metric = "speed", goal = "maximize" }
+context.n = { type = "int" }
+parameters.x = { type = "int", values = [1, 2, 4, 8], scale = "log" }
+predictor = { name = "boosted_trees", members = 3, trees = 30 }
+"""
+
+
+def test_after_a_change_more_is_explored_and_all_questions_are_open_again() -> None:
+    """Each of the others was measured twelve times, lost, and was withdrawn."""
+    tuner, rng = Tuner(parse_study(FOUR), Inline()), np.random.default_rng(0)
+    key = tuner.study.context_key({"n": 1})
+
+    def learn(*jobs: tuple[int, float]) -> list[tuple[object, float]]:
+        tuner.learn(
+            [
+                Observation(
+                    study="toy",
+                    source="test",
+                    event_id=str(number),
+                    job_id=str(number),
+                    status=Status.SUCCEEDED,
+                    finished_at=START,
+                    context={"n": 1},
+                    config={"x": x},
+                    metrics={"speed": speed * float(np.exp(rng.normal(0, 0.05)))},
+                    sequence=number,
+                    content_hash=str(number),
+                )
+                for number, (x, speed) in enumerate(jobs, tuner.sequence + 1)
+            ]
+        )
+        return [(one.config["x"], one.share) for one in tuner.advise(key, None).candidates]
+
+    for _ in range(12):
+        learn(*((x, 100 * x**0.5) for x in (1, 2, 4, 8)))
+    for _ in range(10):
+        assert learn(*[(8, 100 * 8**0.5)] * 4) == []  # all questions are answered
+    assert len(tuner.contexts[key].introduction.verdicts) == 3
+    for _ in range(3):
+        asked = learn(*[(8, 60.0)] * 4)
+    assert [x for x, _ in asked] == [4, 2]  # the likeliest first
+    assert asked[0][1] > asked[1][1]
+    assert sum(share for _, share in asked) == pytest.approx(0.2, abs=1e-5)
