@@ -113,14 +113,22 @@ def test_what_another_version_learned_is_learned_anew_first(
 ) -> None:
     with month.open_store() as store, store.transaction() as tx:
         (row, *_) = store.context_states("llm")
-        tx.save_context_states("llm", [without_evidence(row)])
+        tx.save_context_states("llm", [without_introduction(row)])
     said = tunerd("ledger", "llm", "--settings", month.file)
     assert said.code == 2
     assert "another version of tunerd learned llm; `tunerd run` learns it anew" in said.err
 
 
-def without_evidence(row: ContextRow) -> ContextRow:
-    return replace(row, state={**row.state, "evidence": {}})
+def test_of_a_context_no_more_is_read_than_is_told(tunerd: Tunerd, month: Installation) -> None:
+    with month.open_store() as store, store.transaction() as tx:
+        (row, *_) = store.context_states("llm")
+        tx.save_context_states("llm", [replace(row, state={**row.state, "evidence": {}})])
+    said = tunerd("ledger", "llm", "--settings", month.file)
+    assert (said.code, "promoted" in said.out) == (0, True)
+
+
+def without_introduction(row: ContextRow) -> ContextRow:
+    return replace(row, state={**row.state, "introduction": {}})
 
 
 def test_jobs_of_contexts_that_the_study_knows_no_longer_count_all_the_same(

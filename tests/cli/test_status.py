@@ -56,6 +56,7 @@ def recommend(
     state: str,
     proposal: str | None = None,
     context_key: str = "llm|gpu=H100|n_gpus=8",
+    value: str = VALUE,
 ) -> None:
     with installation.open_store() as store, store.transaction() as tx:
         tx.save_recommendation(
@@ -65,7 +66,7 @@ def recommend(
                 revision=1,
                 recommendation_id="r-1",
                 state=state,
-                value=VALUE,
+                value=value,
                 proposal=proposal,
                 issued_at=NOW,
                 valid_until=NOW + timedelta(days=7),
@@ -215,6 +216,26 @@ def test_of_many_contexts_those_with_the_latest_jobs_are_shown(
     assert "n_gpus=23" in tunerd("status", "llm", "--all", "--settings", installation.file).out
     report = tunerd("status", "llm", "--settings", installation.file, "--json").json
     assert len(report["recommendations"]) == 24
+
+
+def test_of_contexts_that_are_not_shown_no_message_is_read(
+    tunerd: Tunerd, installation: Installation
+) -> None:
+    keys = [f"llm|gpu=H100|n_gpus={number}" for number in range(1, 24)]
+    for number, key in enumerate(keys):
+        recommend(
+            installation,
+            state="active",
+            context_key=key,
+            value=VALUE if number < 20 else "no JSON",
+        )
+    with installation.open_store() as store, store.transaction() as tx:
+        ended = [NOW - timedelta(minutes=number) for number in range(1, 24)]
+        tx.save_context_states(
+            "llm", [ContextRow(key, {}, at, 1) for key, at in zip(keys, ended, strict=True)]
+        )
+    said = tunerd("status", "llm", "--settings", installation.file)
+    assert (said.code, "23 active" in said.out) == (0, True)
 
 
 def test_an_id_in_the_context_is_told(tunerd: Tunerd, installation: Installation) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tunerd.cli.options import (
     json_option,
@@ -18,8 +19,7 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.core.decisions.contexts import ContextState
-    from tunerd.core.decisions.ledger import Account, Ledger
+    from tunerd.core.decisions.ledger import Account, Known, Ledger
     from tunerd.core.evidence.introduction import Verdict
     from tunerd.core.study import Study
 
@@ -60,7 +60,6 @@ def ledger(
     from tunerd.cli.contexts import parse_context
     from tunerd.cli.report import instant
     from tunerd.core.decisions import ledger as core
-    from tunerd.core.decisions.contexts import UNREADABLE, ContextState
     from tunerd.errors import MisconfiguredError, Problem
     from tunerd.report.gather import incomparable_until
 
@@ -72,23 +71,22 @@ def ledger(
         judged = store.predictions(study, since=begin)
         after = incomparable_until(store, parsed)
         try:
-            states = {
-                row.context_key: ContextState.load(row.state) for row in store.context_states(study)
-            }
-        except UNREADABLE:
+            states = store.context_parts(study, core.Known)
+        except msgspec.ValidationError:
             problem = f"another version of tunerd learned {study}; `tunerd run` learns it anew"
             raise MisconfiguredError([Problem("store.url", problem)]) from None
     wanted = parse_context(parsed, given, partial=True)
     keys = {
         key
         for key, state in states.items()
-        if all(state.context.get(name) == value for name, value in wanted.items())
+        if not wanted or all(state.context.get(name) == value for name, value in wanted.items())
     }
     # Without a filter also jobs of contexts that the study knows no longer.
     meant = [one for one in judged if not wanted or one.context_key in keys]
     alike = [one for one in meant if one.sequence > after]
-    made = core.ledger(parsed, alike)
-    states = {key: states[key] for key in sorted(keys)}
+    made = core.ledger(parsed, alike, recommendations=as_json)
+    if len(keys) < len(states):
+        states = {key: one for key, one in states.items() if key in keys}
     if as_json:
         told = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
         tell_json(told)
@@ -99,7 +97,7 @@ def ledger(
 def _for_programs(
     study: "Study",
     made: "Ledger",
-    states: Mapping[str, "ContextState"],
+    states: Mapping[str, "Known"],
     since: datetime,
     incomparable: int,
 ) -> dict[str, Any]:
@@ -154,9 +152,7 @@ def _account(one: "Account") -> dict[str, Any]:
     }
 
 
-def _introductions(
-    states: Mapping[str, "ContextState"], since: datetime
-) -> "list[tuple[str, Verdict]]":
+def _introductions(states: Mapping[str, "Known"], since: datetime) -> "list[tuple[str, Verdict]]":
     """Those that ended since then, the latest first."""
     found = [
         (key, one)
@@ -167,11 +163,11 @@ def _introductions(
     return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
 
 
-def _ahead(study: "Study", state: "ContextState | None") -> float | None:
+def _ahead(study: "Study", state: "Known | None") -> float | None:
     """The incumbent's lead over the first one as a share; None where there is no incumbent."""
     if state is None or state.introduction.incumbent is None:
         return None
-    return _percent(study, state.introduction.leads.ahead)
+    return _percent(study, state.introduction.ahead)
 
 
 def _percent(study: "Study", lead: float) -> float | None:
@@ -182,7 +178,7 @@ def _percent(study: "Study", lead: float) -> float | None:
 def _show(
     study: "Study",
     made: "Ledger",
-    states: Mapping[str, "ContextState"],
+    states: Mapping[str, "Known"],
     since: datetime,
     incomparable: int,
 ) -> None:

@@ -1,7 +1,6 @@
 """Options that several commands share."""
 
 import getpass
-import json
 import math
 import os
 import socket
@@ -9,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
@@ -83,19 +84,23 @@ def json_option(command: F) -> F:
 
 def tell_json(result: Any) -> None:
     """Print a result as every ``--json`` does: times as RFC 3339, what is not finite as null."""
-    click.echo(json.dumps(_plain(result), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(msgspec.json.format(msgspec.json.encode(_plain(result)), indent=2))
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _AS_IT_IS:
+        return value
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if isinstance(value, datetime):
         return value.isoformat()
-    return value if isinstance(value, str | int | None) else str(value)
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+_AS_IT_IS = frozenset([str, int, float, bool, NoneType, msgspec.Raw])
+"""What msgspec writes as it should be: what is not finite as null. Raw is JSON already."""
 
 
 def study_argument(*, required: bool = True) -> Callable[[F], F]:

@@ -3,11 +3,13 @@
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tunerd.cli.options import (
     json_option,
@@ -48,12 +50,16 @@ def status(file: Path | None, study: str | None, every: bool, as_json: bool) -> 
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
         report = _report(settings, store, study)
+        if study is not None:
+            most = None if every or as_json else MOST_CONTEXTS
+            report |= _recommendations(store, study, report["studies"][0]["mode"], most, as_json)
     if as_json:
+        del report["left_out"]
         tell_json(report)
     else:
         from tunerd.cli.status_view import show
 
-        show(report, most=None if every else MOST_CONTEXTS)
+        show(report)
 
 
 def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str, Any]:
@@ -68,7 +74,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     files = study_files(settings.studies)
     daemon = probe(settings.http)
     metrics = daemon.pop("metrics")
-    report: dict[str, Any] = {
+    return {
+        "left_out": 0,
         "name": settings.name,
         "store": settings.store.url,
         "stream": settings.stream.kind,
@@ -92,17 +99,44 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
             for c in store.commands(study)
         ],
     }
-    if study is not None:
-        rows = store.recommendations(study)
-        mode = report["studies"][0]["mode"]
-        told = [(row, row.standing(mode)) for row in rows]
-        last_jobs = store.last_jobs(study)
-        report["recommendations"] = [
-            _recommendation(row, one) | {"last_job_at": last_jobs.get(row.context_key)}
+
+
+def _recommendations(
+    store: "Store", study: str, mode: str | None, most: int | None, as_json: bool
+) -> dict[str, Any]:
+    """What stands in a study's contexts: in all of them or, of more than ``most``, in those with
+    the latest jobs; and how many are left out. For a program messages stay the text that they are:
+    read and written again, those of 50,000 contexts take half a minute."""
+    last_jobs = store.last_jobs(study)
+    if most is None:
+        rows: Iterable[RecommendationRow | None] = store.recommendations(study)
+        left_out = 0
+    else:
+        keys = [one.context_key for one in store.standing_rows(study) if one.standing(mode)]
+        shown = keys if len(keys) <= most else _latest(keys, last_jobs, most)
+        rows = [store.recommendation(study, key) for key in shown]
+        left_out = len(keys) - len(shown)
+    read: Callable[[str], Mapping[str, Any]] = json.loads
+    if as_json:
+        read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+    told = ((row, row.standing(mode)) for row in rows if row is not None)
+    return {
+        "recommendations": [
+            _recommendation(row, one, read) | {"last_job_at": last_jobs.get(row.context_key)}
             for row, one in told
             if one
-        ]
-    return report
+        ],
+        "left_out": left_out,
+    }
+
+
+def _latest(keys: Sequence[str], last_jobs: Mapping[str, datetime], most: int) -> list[str]:
+    """The entry for all other contexts, and the contexts with the latest jobs; the latest first."""
+    general = [key for key in keys if "|" not in key]
+    contexts = [key for key in keys if "|" in key]
+    never = datetime.min.replace(tzinfo=UTC)
+    contexts.sort(key=lambda key: last_jobs.get(key, never), reverse=True)
+    return general + contexts[: most - len(general)]
 
 
 def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dict[str, Any]:
@@ -317,12 +351,14 @@ def _mode(text: str) -> str:
 
 
 def _recommendation(
-    row: "RecommendationRow", standing: Sequence[tuple[str, str]]
+    row: "RecommendationRow",
+    standing: Sequence[tuple[str, str]],
+    read: Callable[[str], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """A recommendation in short. What is proposed while something else is published, or was, is
     told under ``proposal``."""
     *proposed, (state, text) = standing
-    value = json.loads(text)
+    value = read(text)
     return {
         "context_key": row.context_key,
         "state": state,
@@ -335,13 +371,13 @@ def _recommendation(
         "round": value.get("round"),
         "candidates": value.get("candidates", []),
         "incumbent": value.get("incumbent"),
-        "proposal": json.loads(proposed[0][1]) if proposed else None,
+        "proposal": read(proposed[0][1]) if proposed else None,
         "proposal_state": proposed[0][0] if proposed else None,
     }
 
 
 def _states(store: "Store", study: str, mode: str | None) -> dict[str, int]:
     """How many contexts have something in a state: what is active may have a proposal beside it."""
-    rows = store.recommendations(study)
-    found = Counter(state for row in rows for state, _ in row.standing(mode))
+    rows = store.standing_rows(study)
+    found = Counter(state for row in rows for state in row.standing(mode))
     return dict(sorted(found.items()))

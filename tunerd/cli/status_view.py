@@ -25,10 +25,8 @@ MOST_GIVEN_UP = 3
 STAGES = ("ingest", "requests", "tune", "publish")
 
 
-def show(
-    report: Mapping[str, Any], console: Console | None = None, most: int | None = None
-) -> None:
-    """Print a status report; of a study's contexts at most the ``most`` with the latest jobs."""
+def show(report: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print a status report."""
     now = datetime.now(UTC)
     parts: list[RenderableType] = [*_head(report, now)]
     if report["studies"]:
@@ -38,10 +36,9 @@ def show(
     if report["commands"]:
         parts.append(_commands(report["commands"], now))
     if report.get("recommendations"):
-        rows = report["recommendations"]
-        shown = rows if most is None or len(rows) <= most else _latest(rows, most)
-        parts.append(_recommendations(shown, report["studies"][0]["learned"], now))
-        if more := len(rows) - len(shown):
+        rows, learned = report["recommendations"], report["studies"][0]["learned"]
+        parts.append(_recommendations(rows, learned, now))
+        if more := report["left_out"]:
             name = report["studies"][0]["name"]
             parts.append(
                 Text(
@@ -53,15 +50,6 @@ def show(
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge to wrap at
     console.print(Group(*parts), crop=False)
-
-
-def _latest(rows: list[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """The entry for all other contexts, and the contexts with the latest jobs; the latest first."""
-    general = [row for row in rows if "|" not in row["context_key"]]
-    contexts = [row for row in rows if "|" in row["context_key"]]
-    never = datetime.min.replace(tzinfo=UTC)
-    contexts.sort(key=lambda row: row["last_job_at"] or never, reverse=True)
-    return general + contexts[: most - len(general)]
 
 
 def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:

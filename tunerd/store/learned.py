@@ -8,8 +8,9 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 from tunerd.errors import DamagedError
@@ -28,6 +29,8 @@ __all__ = [
     "checkpoint_name",
 ]
 
+
+T = TypeVar("T")
 
 BEGINS = 8
 """Bytes of a checkpoint that are listed with it, to tell what it is."""
@@ -130,6 +133,29 @@ class LearnedReads(Reads):
                         raise
                 else:
                     found.append(ContextRow(row[0], state, row[2], row[3]))
+        return found
+
+    def context_parts(self, study: str, kind: type[T]) -> dict[str, T]:
+        """Parts of what was saved of each context, by key: those that a msgspec struct names. The
+        rest is skipped, which takes a tenth of the time of reading it.
+
+        Raises:
+            DamagedError: a state is no JSON any more.
+            msgspec.ValidationError: a state has other parts.
+        """
+        table, decode = context_states.c, msgspec.json.Decoder(kind).decode
+        statement = sa.select(table.context_key, table.state).where(table.study == study)
+        found = {}
+        with self._reading() as connection:
+            for key, state in connection.execute(statement.order_by(table.context_key)):
+                try:
+                    found[key] = decode(state)
+                except msgspec.ValidationError:
+                    raise
+                except (ValueError, RecursionError) as error:
+                    raise DamagedError(
+                        f"the state of context {key!r} is damaged: {error}"
+                    ) from error
         return found
 
     def last_jobs(self, study: str) -> dict[str, datetime]:

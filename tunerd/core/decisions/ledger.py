@@ -9,19 +9,37 @@ people launched before.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.evidence.introduction import Verdict
 from tunerd.core.evidence.judged import Entry, Judged
 from tunerd.core.evidence.promises import gained
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
-__all__ = ["Account", "Ledger", "entered", "ledger"]
+__all__ = ["Account", "Known", "Ledger", "entered", "ledger"]
+
+
+class _Introduced(msgspec.Struct, frozen=True, gc=False):
+    incumbent: str | None
+    ahead: float
+    """Of the incumbent, as :class:`~tunerd.core.evidence.leads.Leads` has it."""
+    verdicts: list[Verdict]
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What the ledger tells of a context's saved state; the rest of that takes ten times as long to
+    read."""
+
+    context: dict[str, Any]
+    introduction: _Introduced
+
 
 WHOLE = 20.0
 """A lead beyond this, in scores on a log scale, is a broken metric."""
@@ -53,13 +71,13 @@ def _entered(state: ContextState, one: Judged) -> Judged:
     return structs.replace(one, outcome=structs.replace(outcome, entry=entry))
 
 
-@dataclass
+@dataclass(slots=True)
 class Account:
     """Sums over jobs."""
 
     jobs: int = 0
-    following: Counter[str] = field(default_factory=Counter)
-    tried: Counter[str] = field(default_factory=Counter)
+    following: dict[str, int] = field(default_factory=dict)
+    tried: dict[str, int] = field(default_factory=dict)
     """Jobs that followed by trying a candidate, by its kind."""
     did_not_run: int = 0
     """Of those that tried something."""
@@ -82,7 +100,7 @@ class Account:
         outcome, entry = one.outcome, one.outcome.entry
         self.jobs += 1
         if outcome.following is not None:
-            self.following[outcome.following] += 1
+            self.following[outcome.following] = self.following.get(outcome.following, 0) + 1
         hours = outcome.gpu_hours or 0.0
         self.gpu_hours += hours
         if outcome.following != "followed" or entry is None:
@@ -91,7 +109,8 @@ class Account:
             if outcome.score is not None and outcome.ran is not False:
                 self.saved += hours * _more(study, entry.ahead, outcome.score)
             return
-        self.tried[entry.kind or Kind.EXPLORE.value] += 1
+        kind = entry.kind or Kind.EXPLORE.value
+        self.tried[kind] = self.tried.get(kind, 0) + 1
         gain = realised(study, one)
         if outcome.ran is False:
             self.did_not_run += 1
@@ -119,18 +138,25 @@ class Ledger:
     """Of the jobs that came while it was recommended."""
 
 
-def ledger(study: Study, judged: Iterable[Judged]) -> Ledger:
-    """Sum up; imported jobs are left out."""
+def ledger(study: Study, judged: Iterable[Judged], *, recommendations: bool = True) -> Ledger:
+    """Sum up; imported jobs are left out. ``recommendations`` says whether each has an account."""
     made = Ledger()
     for one in judged:
         if one.history:
             continue
         made.study.add(study, one)
-        made.contexts.setdefault(one.context_key, Account()).add(study, one)
+        _account(made.contexts, one.context_key).add(study, one)
         told = one.outcome.recommendation_id
-        if told is not None:
-            made.recommendations.setdefault(told, Account()).add(study, one)
+        if recommendations and told is not None:
+            _account(made.recommendations, told).add(study, one)
     return made
+
+
+def _account(accounts: dict[str, Account], name: str) -> Account:
+    found = accounts.get(name)
+    if found is None:
+        found = accounts[name] = Account()
+    return found
 
 
 def realised(study: Study, one: Judged) -> float | None:
