@@ -501,6 +501,10 @@ class _Sender:
         """Send to a Kafka topic; `options` go to kafka-python's producer."""
         return cls(*_to_kafka(bootstrap, topic or cls.TOPIC, options), source)
 
+    def send(self, event: bytes) -> None:
+        """Send an event that was kept, byte for byte: one that arrived already is dropped."""
+        self._send(event)
+
     def close(self) -> None:
         """Let go of the broker."""
         self._close()

@@ -7,9 +7,12 @@ And one thread adds up in one order on any machine. What is set already stays.
 
 import os
 
-__all__ = ["THREADS"]
+__all__ = ["SET_HERE", "THREADS"]
 
 THREADS = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}
 
-for _name, _value in THREADS.items():
-    os.environ.setdefault(_name, _value)
+SET_HERE = tuple(name for name in THREADS if name not in os.environ)
+"""What was not set before: programs that are started for somebody else go without."""
+
+for _name in SET_HERE:
+    os.environ[_name] = THREADS[_name]

@@ -185,7 +185,7 @@ def test_commands_and_options_exist(page: str) -> None:
     named = re.findall(r"`(?:/opt/tunerd/bin/)?tunerd ([^`\n]+)`", text)
     for block in blocks(page):
         if not block.runs:
-            named += re.findall(r"(?:^|/)tunerd ([a-z][^\n]*)", block.text, re.M)
+            named += re.findall(r"(?:^|/)tunerd ([a-z][^\n]*)", "\n".join(block.commands), re.M)
     for arguments in named:
         word, *rest = shlex.split(arguments.replace("…", ""), comments=True)
         for name in word.split("|"):
@@ -193,6 +193,7 @@ def test_commands_and_options_exist(page: str) -> None:
                 continue
             assert name in COMMANDS, f"{page}: tunerd {arguments}"
             shown = _help(name)
+            rest = rest[: rest.index("--")] if "--" in rest else rest  # then comes a program
             for option in (one.partition("=")[0] for one in rest if one.startswith("--")):
                 assert option in shown, f"{page}: tunerd {arguments}: no {option}"
 

@@ -7,7 +7,6 @@ command: 0 stopped (or done), 1 crashed, 2 misconfigured or used wrongly.
 import errno
 import importlib
 import io
-import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 COMMANDS = {
     "init": ("init", "Draft a study from a table of old jobs."),
     "run": ("run", "Run the daemon until it is told to stop."),
+    "exec": ("exec_", "Run a program with what is recommended, and report how it went."),
     "reload": ("reload", "Take up study files that were changed."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
@@ -69,9 +69,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"tunerd.cli.{COMMANDS[cmd_name][0]}")
-        attribute = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        command: click.Command = getattr(module, attribute)
+        name = COMMANDS[cmd_name][0]
+        module = importlib.import_module(f"tunerd.cli.{name}")
+        # Python's own names, such as import, have an underscore, the module's too.
+        command: click.Command = getattr(module, name if name.endswith("_") else cmd_name)
         return command
 
     def resolve_command(

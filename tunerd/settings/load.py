@@ -48,6 +48,9 @@ _KUBERNETES = re.compile(
     r"TUNERD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
+# What `tunerd exec` tells the program that it runs, which may call tunerd in turn.
+_TO_PROGRAMS = re.compile(r"TUNERD_(CONFIG|CONFIG_FILE|METRICS|PARAM_\w+)")
+
 Tree = dict[str, Any]
 
 
@@ -145,7 +148,7 @@ def _read_environment(environ: Mapping[str, str], problems: list[Problem]) -> di
         upper = name.upper()
         if not upper.startswith("TUNERD_") or upper.startswith("TUNERD_TEST_"):
             continue
-        if upper == FILE_VARIABLE or _KUBERNETES.fullmatch(upper):
+        if upper == FILE_VARIABLE or _KUBERNETES.fullmatch(upper) or _TO_PROGRAMS.fullmatch(upper):
             continue
         if upper == "TUNERD_PORT" and "://" in environ[name]:  # Kubernetes again
             continue

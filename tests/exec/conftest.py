@@ -1,0 +1,137 @@
+"""A folder with a study and a stream, and ``tunerd exec`` as the program that a shell starts."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunerd.client import context_key
+
+STUDY = """
+schema = 1
+name = "zip"
+mode = "publish"
+explore_share = 0.5
+objective = { metric = "wall_s", goal = "minimize", unit = "s", scale = "log" }
+context.file = { type = "category" }
+parameters.level = { type = "int", values = [1, 3, 5, 9] }
+parameters.threads = { type = "int", values = [1, 2] }
+parameters.mode = { type = "category", values = ["fast", "very small"] }
+[[baseline]]
+config = { level = 3, threads = 1, mode = "very small" }
+"""
+BASELINE = {"level": 3, "threads": 1, "mode": "very small"}
+KEY = context_key("zip", {"file": "category"}, {"file": "a"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a program is run."""
+
+    folder: Path
+
+    @property
+    def stream(self) -> Path:
+        return self.folder / "tunerd-data" / "stream"
+
+    @property
+    def spool(self) -> list[Path]:
+        """Files of jobs that are not told yet."""
+        return sorted((self.folder / "state" / "tunerd" / "exec" / "spool").glob("*/*"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        here = {"XDG_STATE_HOME": str(self.folder / "state"), "TMPDIR": str(self.folder / "tmp")}
+        ours = {k: v for k, v in os.environ.items() if not k.startswith(("TUNERD_", "SLURM_"))}
+        return ours | here
+
+    def line(self, *arguments: object) -> list[str]:
+        """The command line; options, ``--``, the program."""
+        own = ["-m", "tunerd", "exec", "--study", "zip", "--context", "file=a"]
+        return [sys.executable, *own, *map(str, arguments)]
+
+    def run(self, *arguments: object, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+        environment = self.environment | options.pop("env", {})
+        return subprocess.run(
+            self.line(*arguments),
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            **options,
+        )
+
+    def start(self, *arguments: object, **options: Any) -> "subprocess.Popen[bytes]":
+        environment = self.environment | options.pop("env", {})
+        return subprocess.Popen(self.line(*arguments), cwd=self.folder, env=environment, **options)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What was sent, in order."""
+        try:
+            text = (self.stream / "tunerd.jobs.jsonl").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines()]
+
+    def event(self) -> dict[str, Any]:
+        """The only one."""
+        (event,) = self.events()
+        return event
+
+    def recommend(self, message: dict[str, Any]) -> None:
+        """Publish a recommendation, as a daemon does."""
+        topic = "tunerd.recommendations"
+        line = json.dumps({"key": message["context_key"], "value": message, "headers": {}})
+        with (self.stream / f"{topic}.jsonl").open("a") as file:
+            file.write(line + "\n")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "zip.toml").write_text(STUDY)
+    (tmp_path / "tunerd.toml").write_text("http.enabled = false\n")
+    made.stream.mkdir(parents=True)
+    return made
+
+
+def message(
+    config: dict[str, Any], *, key: str = KEY, valid: str = "2099-01-01T00:00:00Z"
+) -> dict[str, Any]:
+    """A recommendation whose incumbent is this configuration."""
+    return {
+        "schema": "tunerd.recommendation/1",
+        "recommendation_id": "r1",
+        "revision": 1,
+        "state": "active",
+        "study": "zip",
+        "context_key": key,
+        "context": {"file": "a"},
+        "valid_until": valid,
+        "candidates": [],
+        "incumbent": {"config": config, "median": 1.0, "low": 1.0, "high": 1.0, "jobs": 3},
+        "baseline": None,
+    }
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], None]:
+    """Wait for something that another process does."""
+
+    def wait(done: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not done():
+            assert time.monotonic() < deadline, "it did not happen"
+            time.sleep(0.01)
+
+    return wait

@@ -1,0 +1,58 @@
+"""With a real daemon over a folder of streams: what is reported is learned, and followed."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tests.exec.conftest import KEY, Place
+
+Until = Callable[[Callable[[], object]], None]
+
+
+def test_from_an_event_to_a_recommendation_to_the_next_run(place: Place, until: Until) -> None:
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "tunerd", "run"],
+        cwd=place.folder,
+        env=place.environment,
+        stderr=subprocess.DEVNULL,
+    )
+    recommendations = place.stream / "tunerd.recommendations.jsonl"
+    try:
+        # Levels differ by what they say of themselves; the baseline's is 3.
+        program = ("--metric", "wall_s=took ([0-9]+)", "--", "echo", "took {level}")
+        kinds = set()
+        for number in range(100):
+            assert place.run(*program).returncode == 0
+            event = place.events()[-1]
+            kinds.add(event["labels"]["kind"])
+            assert event["metrics"]["wall_s"] == event["config"]["level"]
+            if number < 2:
+                until(lambda: recommendations.exists() and recommendations.stat().st_size)
+            if event["labels"]["kind"] == "incumbent" and event["config"]["level"] == 1:
+                break
+        assert {"baseline", "incumbent"} <= kinds
+        assert place.events()[-1]["config"]["level"] == 1
+        for line in recommendations.read_text().splitlines():
+            assert json.loads(line)["key"] == KEY
+        # A repeat of all that was sent changes nothing.
+        jobs = place.stream / "tunerd.jobs.jsonl"
+        sent = len(place.events())
+        with jobs.open("a") as file:
+            file.write(jobs.read_text())
+        asked = place.run("--ask", "10", "--", "true")
+        assert asked.returncode == 0
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(60)
+    assert (place.stream / "tunerd.rejected.jsonl").read_text() == ""
+    told = subprocess.run(
+        [sys.executable, "-m", "tunerd", "status", "zip", "--json"],
+        cwd=place.folder,
+        env=place.environment,
+        capture_output=True,
+        check=True,
+    )
+    (study,) = json.loads(told.stdout)["studies"]
+    assert study["observations"] in (sent, sent + 1)  # the last may not have been read

@@ -1,0 +1,189 @@
+"""How a program ended, in the words of the job event, and why.
+
+In this order: a pattern of the user's, the timeout, what the kernel counted as killed for memory, a
+signal that somebody sent, what the program said about memory, its signal or exit code.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from tunerd.client import STATUSES
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.exec.child import Ended
+from tunerd.exec.output import Pattern
+
+__all__ = ["Cause", "Causes", "OomCounter", "parse_causes"]
+
+OUT_OF_MEMORY = (
+    r"CUDA out of memory",
+    r"CUDA error: out of memory",
+    r"CUDA_ERROR_OUT_OF_MEMORY",
+    r"cudaErrorMemoryAllocation",
+    r"OutOfMemoryError",  # torch's and Java's
+    r"HIP out of memory",
+    r"RESOURCE_EXHAUSTED: Out of memory",
+    r"^MemoryError\b",
+    r"std::bad_alloc",
+    r"Cannot allocate memory",
+)
+NODE_FAILURE = (
+    r"uncorrectable ECC error",
+    r"GPU has fallen off the bus",
+    r"CUDA error: unspecified launch failure",
+)
+_KILLED = 128 + signal.SIGKILL
+"""What a shell returns whose child was killed."""
+_ASKED_TO_STOP = {
+    signal.SIGTERM: "preempted",
+    signal.SIGHUP: "cancelled",
+    signal.SIGINT: "cancelled",
+    signal.SIGQUIT: "cancelled",
+}
+SLURM_END = "SLURM_JOB_END_TIME"
+NEAR_THE_END_S = 60.0
+"""Slurm asks a job to stop so long before its time limit, or later."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A status of the job event, and a reason for a person."""
+
+    status: str
+    reason: str
+
+
+class Causes:
+    """Patterns of causes that look at the output."""
+
+    def __init__(self, given: Sequence[tuple[str, str]]) -> None:
+        """``given`` are (status, regex) of the user's. Raises re.error."""
+        self.own: list[Cause] = []
+        self.known: list[Cause] = []
+        self.own_patterns = [_noting(self.own, status, regex) for status, regex in given]
+        self.known_patterns = [
+            _noting(self.known, "out_of_memory", "|".join(OUT_OF_MEMORY)),
+            _noting(self.known, "node_failure", "|".join(NODE_FAILURE)),
+        ]
+
+    @property
+    def patterns(self) -> list[Pattern]:
+        """All of them."""
+        return [*self.own_patterns, *self.known_patterns]
+
+    def of(self, ended: Ended, killed_for_memory: bool, environ: Mapping[str, str]) -> Cause:
+        """How the program ended."""
+        if self.own:
+            return self.own[0]
+        if ended.timed_out:
+            return Cause("timeout", "ran longer than --timeout")
+        killed = ended.signal == signal.SIGKILL or ended.code == _KILLED
+        if killed and killed_for_memory:
+            return Cause(
+                "out_of_memory", "the kernel killed it: its control group has no memory left"
+            )
+        for number in ended.received:
+            if number in _ASKED_TO_STOP:
+                return _stopped(number, environ)
+        if ended.signal is None and ended.code == 0:
+            return Cause("succeeded", "")
+        if self.known:
+            return self.known[0]
+        if ended.signal is not None:
+            return Cause("failed", f"ended by {_name(ended.signal)}")
+        return Cause("failed", f"exit code {ended.code}")
+
+
+def parse_causes(texts: Sequence[str]) -> Causes:
+    """What ``--cause STATUS=REGEX`` said. Raises MisconfiguredError with every mistake."""
+    problems = []
+    given = []
+    for text in texts:
+        status, equals, regex = text.partition("=")
+        if not equals or status not in STATUSES:
+            message = f"{text}: should be STATUS=REGEX, with a status of {', '.join(STATUSES)}"
+            problems.append(Problem("--cause", message))
+            continue
+        try:
+            re.compile(regex.encode(), re.ASCII)
+        except re.error as error:
+            problems.append(Problem("--cause", f"{text}: {error}"))
+        else:
+            given.append((status, regex))
+    if problems:
+        raise MisconfiguredError(problems)
+    return Causes(given)
+
+
+def _noting(causes: list[Cause], status: str, regex: str) -> Pattern:
+    """A pattern whose first match is a cause."""
+
+    def found(match: re.Match[bytes]) -> None:
+        if not any(one.status == status for one in causes):
+            causes.append(Cause(status, f"it said: {match[0][:100].decode('utf-8', 'replace')}"))
+
+    return Pattern(regex, found)
+
+
+def _stopped(number: int, environ: Mapping[str, str]) -> Cause:
+    reason = f"{_name(number)} came while it ran"
+    end = environ.get(SLURM_END, "")
+    if number == signal.SIGTERM and end.isdecimal() and time() > int(end) - NEAR_THE_END_S:
+        return Cause("timeout", f"{reason}, at the end of its time in Slurm")
+    return Cause(_ASKED_TO_STOP[signal.Signals(number)], reason)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class OomCounter:
+    """How often the kernel killed for memory in this process's control group, version 1 or 2."""
+
+    def __init__(self) -> None:
+        self._file = _oom_file()
+        self.before = self._count()
+
+    def rose(self) -> bool:
+        """Whether it did since. A neighbour in the same group may have been the one."""
+        now = self._count()
+        return now is not None and self.before is not None and now > self.before
+
+    def _count(self) -> int | None:
+        if self._file is None:
+            return None
+        try:
+            lines = self._file.read_text().splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.isdecimal():
+                return int(value)
+        return None
+
+
+def _oom_file() -> Path | None:
+    try:
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    found = None
+    for line in groups:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            file = Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events"
+        elif "memory" in controllers.split(","):
+            file = Path("/sys/fs/cgroup/memory") / path.lstrip("/") / "memory.oom_control"
+        else:
+            continue
+        if os.access(file, os.R_OK):
+            found = file
+    return found

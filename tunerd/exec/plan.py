@@ -1,0 +1,250 @@
+"""What settings and a study say about one job: where to send, what may be tuned, the baseline.
+
+Reading them in full takes 0.4 s and 50 MB, far more than many programs that are wrapped. So a
+process of its own does it, once, and what it finds is kept. The next start compares the bytes of
+both files and takes what is kept.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tunerd import __version__
+from tunerd.errors import MisconfiguredError, Problem
+
+__all__ = ["NOT_CONFIGURED", "Plan", "make_plan", "state_folder", "write_whole"]
+
+SETTINGS_VARIABLE = "TUNERD_SETTINGS"
+DEFAULT_SETTINGS = "tunerd.toml"
+MOST_KEPT = 500
+"""Plans that are kept; each context has one of some kilobytes."""
+MOST_BYTES = 1 << 20
+
+NOT_CONFIGURED = """\
+no daemon is configured here, and tunerd exec starts none by itself. One of:
+  tunerd exec --local ...          keeps a daemon of your own, in {local}
+  tunerd run                       starts one in this folder, for a study in ./studies
+  export TUNERD_SETTINGS=FILE      names the settings of an installation that is somewhere else"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one job needs to know."""
+
+    study: str
+    objective: str
+    parameters: tuple[str, ...]
+    derived: tuple[str, ...]
+    context: dict[str, Any]
+    context_key: str
+    baseline: dict[str, Any]
+    """Perhaps only some parameters, perhaps none."""
+    study_file: str
+    """Absolute."""
+    settings_file: str | None
+    stream: str
+    """``jsonl`` or ``kafka``."""
+    where: str
+    """The stream's folder, absolute, or the broker's addresses."""
+    jobs_topic: str
+    requests_topic: str
+    recommendations_topic: str
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where this user's programs keep what is worth keeping, by the rules of freedesktop.org."""
+    given = environ.get("XDG_STATE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    return base / "tunerd"
+
+
+def make_plan(
+    study: str, context: Sequence[str], settings: Path | None, environ: Mapping[str, str]
+) -> Plan:
+    """The plan for a job of a study (a name, or a file) in a context of ``name=value`` texts.
+
+    Raises:
+        MisconfiguredError: with everything that is wrong.
+    """
+    folder = state_folder(environ) / "exec" / "plans"
+    named = settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS
+    path = Path(os.path.abspath(named))
+    ours = sorted((k, v) for k, v in environ.items() if k.upper().startswith("TUNERD_"))
+    asked = [__version__, str(path), _digest(path), ours, study, list(context), os.getcwd()]
+    kept = folder / sha256(json.dumps(asked).encode()).hexdigest()
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        found = json.loads(kept.read_text())
+        if found["digest"] == _digest(Path(found["plan"]["study_file"])):
+            return _plan(found["plan"])
+    answer = _in_another_process(lambda: _read(study, context, settings))
+    if "problems" in answer:
+        raise MisconfiguredError([Problem(*one) for one in answer["problems"]])
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(kept, json.dumps(answer))
+        _forget_oldest(folder)
+    return _plan(answer["plan"])
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever reads half of it. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _plan(found: dict[str, Any]) -> Plan:
+    lists = {name: tuple(found[name]) for name in ("parameters", "derived")}
+    return Plan(**(found | lists))
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return sha256(file.read(MOST_BYTES + 1)).hexdigest()
+    except OSError:
+        return None
+
+
+def _forget_oldest(folder: Path) -> None:
+    kept = [one for one in folder.iterdir() if not one.name.startswith(".")]
+    if len(kept) > MOST_KEPT:
+        kept.sort(key=lambda one: one.stat().st_mtime)
+        for one in kept[: MOST_KEPT // 5]:
+            one.unlink(missing_ok=True)
+
+
+def _in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``read`` returns, from a process that ends: its libraries would count as memory of the
+    program that this one starts, and stay for as long as it runs."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "w") as pipe:
+                json.dump(read(), pipe)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    try:
+        found: dict[str, Any] = json.loads(said)
+    except ValueError:
+        raise MisconfiguredError([Problem("settings", "could not be read")]) from None
+    return found
+
+
+def _read(study: str, context: Sequence[str], settings: Path | None) -> dict[str, Any]:
+    """The plan and the digest of the study's file, or what is wrong."""
+    import traceback
+
+    try:
+        return _read_in_full(study, context, settings)
+    except MisconfiguredError as error:
+        return {"problems": [(one.where, one.message) for one in error.problems]}
+    except Exception as error:  # this process has no other way to say it
+        traceback.print_exc()
+        return {"problems": [("settings", f"{type(error).__name__}: {error}")]}
+
+
+def _read_in_full(study: str, given: Sequence[str], settings: Path | None) -> dict[str, Any]:
+    from tunerd.settings import load_settings
+
+    loaded = load_settings(settings, os.environ, check_studies=False)
+    _something_configured(settings, loaded.data_dir)
+    path, found = _study(study, loaded.studies)
+    context = _context(found, given)
+    stream, topics = loaded.stream, loaded.topics
+    kafka = stream.kind == "kafka"
+    file = Path(settings or os.environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
+    plan = Plan(
+        study=found.name,
+        objective=found.objective.metric,
+        parameters=tuple(one.name for one in found.parameters),
+        derived=tuple(one.name for one in found.derived),
+        context=context,
+        context_key=found.context_key(context),
+        baseline=dict(found.baseline(context) or {}),
+        study_file=str(path),
+        settings_file=os.path.abspath(file) if file.exists() else None,
+        stream=stream.kind,
+        where=stream.kafka.bootstrap_servers if kafka else str(stream.folder),
+        jobs_topic=topics.jobs,
+        requests_topic=topics.requests,
+        recommendations_topic=topics.recommendations,
+    )
+    return {"plan": asdict(plan), "digest": _digest(path)}
+
+
+def _something_configured(settings: Path | None, data_dir: Path) -> None:
+    there = settings or os.environ.get(SETTINGS_VARIABLE) or Path(DEFAULT_SETTINGS).exists()
+    stream = any(name.upper().startswith("TUNERD_STREAM") for name in os.environ)
+    if not (there or stream or data_dir.exists()):
+        local = state_folder(os.environ) / "local"
+        raise MisconfiguredError([Problem("tunerd exec", NOT_CONFIGURED.format(local=local))])
+
+
+def _study(given: str, folder: Path) -> tuple[Path, Any]:
+    """The file and the study that a name or a file means."""
+    from tunerd.core.expressions import suggestion
+    from tunerd.settings.studies import read_study
+
+    path = Path(given)
+    if path.suffix == ".toml":
+        return path.absolute(), read_study(path)
+    usual = folder / f"{given}.toml"
+    others = sorted(folder.glob("*.toml")) if folder.is_dir() else []
+    names = {}
+    for one in [usual, *others] if usual in others else others:
+        with suppress(MisconfiguredError):
+            found = read_study(one)
+            if found.name == given:
+                return one, found
+            names[found.name] = one
+    if usual in others:
+        read_study(usual)  # says what is wrong with it
+    hint = suggestion(given, names) or f"; there are {', '.join(names) or 'none'}"
+    message = f"there is no study {given!r} in {folder}{hint}"
+    raise MisconfiguredError([Problem("--study", message)])
+
+
+def _context(study: Any, given: Sequence[str]) -> dict[str, Any]:
+    """``name=value`` texts in the study's types; every feature has to be named."""
+    from tunerd.core.expressions import suggestion
+    from tunerd.core.study.context_key import MISSING, clean_value
+
+    features = {feature.name: feature for feature in study.context}
+    found: dict[str, Any] = {}
+    wrong = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            wrong.append(f"{text}: should be name=value")
+        elif name not in features:
+            hint = suggestion(name, features) or f"; it has {', '.join(features) or 'none'}"
+            wrong.append(f"{text}: study {study.name} has no context feature {name!r}{hint}")
+        elif name in found:
+            wrong.append(f"{text}: {name} is given twice")
+        else:
+            found[name] = None if value == MISSING else clean_value(value, features[name].type)
+            if found[name] is None and value != MISSING:
+                wrong.append(f"{text}: should be of type {features[name].type}")
+    missing = features.keys() - {text.partition("=")[0] for text in given}
+    wrong += [f"{name} is missing (say '{name}={MISSING}' if jobs lack it)" for name in missing]
+    if wrong:
+        raise MisconfiguredError([Problem("--context", one) for one in sorted(wrong)])
+    return found

@@ -1,0 +1,374 @@
+"""The course of ``tunerd exec``, top to bottom."""
+
+import os
+import pwd
+import resource
+import shlex
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tunerd.client import Choice, JobReporter
+from tunerd.exec.causes import Cause, Causes, OomCounter
+from tunerd.exec.child import CannotRunError, Ended, run_child
+from tunerd.exec.choose import Chosen, choose
+from tunerd.exec.fill import Filled, fill
+from tunerd.exec.metrics import Metric, collect, from_clock
+from tunerd.exec.output import Lines
+from tunerd.exec.plan import Plan, make_plan, state_folder
+from tunerd.exec.spool import Entry, Spool
+from tunerd.exec.stream import SOURCE, reporter_to
+
+__all__ = ["NOT_STARTED", "Job", "run_job"]
+
+NOT_STARTED = 125
+"""Exit code when tunerd itself could not: that of env, nice and timeout."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was typed."""
+
+    command: tuple[str, ...]
+    study: str
+    context: tuple[str, ...] = ()
+    settings: Path | None = None
+    metrics: list[Metric] = field(default_factory=list)
+    causes: Causes = field(default_factory=lambda: Causes([]))
+    write: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    offline: Path | None = None
+    ask_s: float = 0.0
+    job_id: str | None = None
+    attempt: int | None = None
+    timeout_s: float | None = None
+    kill_after_s: float = 10.0
+    verbose: bool = False
+    dry_run: bool = False
+
+
+def run_job(job: Job, environ: Mapping[str, str]) -> int:
+    """Choose, fill, run, report; the exit code is the program's.
+
+    Where a signal ended the program, this process ends by the same one and does not return.
+
+    Raises:
+        MisconfiguredError: nothing was started.
+        OSError: a file of the configuration cannot be written; nothing was started.
+    """
+    plan = make_plan(job.study, job.context, job.settings, environ)
+    state = state_folder(environ) / "exec"
+    rank = _rank(environ)
+    job_id, attempt = _job_id(job, environ), job.attempt or _attempt(environ)
+    chosen = choose(
+        plan,
+        job_id,
+        attempt,
+        defaults=job.defaults,
+        offline=job.offline,
+        ask_s=job.ask_s,
+        state=state,
+    )
+    if chosen.note:
+        _tell(f"{chosen.note}; {chosen.kind} is used")
+    filled = fill(
+        job.command, chosen.config, plan.context, write=job.write, templates=job.templates
+    )
+    if job.verbose or job.dry_run:
+        values = " ".join(f"{name}={value}" for name, value in chosen.config.items())
+        _tell(f"{chosen.kind}: {values or 'nothing known'}")
+    if job.dry_run:
+        print(shlex.join(filled.arguments))
+        _remove(filled.made)
+        return 0
+    telling = _Telling(plan, Spool(state, plan), job_id, attempt, chosen) if rank == 0 else None
+    try:
+        return _run(job, filled, telling, environ)
+    finally:
+        _remove(filled.made)
+
+
+def _run(job: Job, filled: Filled, telling: "_Telling | None", environ: Mapping[str, str]) -> int:
+    if telling:
+        telling.send_what_waits()
+        telling.begin(os.path.basename(filled.arguments[0]))
+    descriptor, name = tempfile.mkstemp(".jsonl", "tunerd-metrics-")
+    os.close(descriptor)
+    metrics_file = Path(name)
+    environment = {**environ, **filled.environment, "TUNERD_METRICS": name}
+    counter = OomCounter()
+    stdout, stderr = _listeners(job)
+    try:
+        ended = run_child(
+            filled.arguments,
+            environment,
+            telling.child if telling else lambda _: None,
+            stdout=stdout,
+            stderr=stderr,
+            timeout_s=job.timeout_s,
+            kill_after_s=job.kill_after_s,
+        )
+        for listener in (stdout, stderr):
+            if listener is not None:
+                listener.end()
+        cause = job.causes.of(ended, counter.rose(), environ)
+        metrics = from_clock(ended, whole=cause.status == "succeeded")
+        metrics |= collect(job.metrics, metrics_file)
+    except CannotRunError as error:
+        if telling:
+            telling.forget()
+        _tell(str(error))
+        return error.code
+    finally:
+        metrics_file.unlink(missing_ok=True)
+    for pattern in [one.pattern for one in job.metrics] + job.causes.patterns:
+        if pattern is not None and pattern.set_aside:
+            _tell(f"the pattern {pattern.text!r} took too long on a line and was set aside")
+    if telling:
+        telling.end(cause, metrics, ended)
+    if job.verbose:
+        _tell(_in_words(cause, metrics, ended))
+    return _end_like(ended)
+
+
+def _listeners(job: Job) -> tuple[Lines | None, Lines | None]:
+    """Who reads along. What nobody wants to see goes its own way."""
+    asked = [one.pattern for one in job.metrics if one.pattern] + job.causes.own_patterns
+    everything = [*asked, *job.causes.known_patterns]
+    if asked:
+        return Lines(everything), Lines(everything)
+    # A person at a terminal sees the program's own words; there only patterns are worth a detour.
+    with suppress(OSError):
+        if not os.isatty(2):
+            return None, Lines(everything)
+    return None, None
+
+
+class _Telling:
+    """The event of one job, from its beginning in the spool to the stream."""
+
+    def __init__(self, plan: Plan, spool: Spool, job_id: str, attempt: int, chosen: Chosen) -> None:
+        self.plan, self.spool = plan, spool
+        self.job_id, self.attempt, self.chosen = job_id, attempt, chosen
+        self.entry: Entry | None = None
+
+    def send_what_waits(self) -> None:
+        """What earlier wrappers left behind."""
+        try:
+            with _sender(self.plan) as send:
+                self.spool.send(send, _left_behind)
+        except Exception as error:  # whatever it is, the program has to run
+            _tell(f"events of earlier jobs wait in {self.spool.folder}: {error}")
+
+    def begin(self, program: str) -> None:
+        """Before anything is started."""
+        choice = self.chosen.choice
+        begin = {
+            "study": self.plan.study,
+            "job_id": self.job_id,
+            "event_id": uuid4().hex,
+            "attempt": self.attempt,
+            "context": self.plan.context,
+            "config": self.chosen.config,
+            "started_at": datetime.now(UTC).isoformat(),
+            "user": _user(),
+            "nodes": [socket.gethostname()[:256]],
+            "labels": {"program": program[:1024], "kind": self.chosen.kind},
+            "choice": choice and [choice.kind, choice.recommendation_id, choice.candidate_id],
+            "boot": _boot(),
+        }
+        try:
+            self.entry = self.spool.new()
+            self.entry.write_begin(begin)
+        except OSError as error:
+            _tell(f"{self.spool.folder}: {error.strerror}; the event is lost if I am killed")
+            self.entry = None
+        self.said = begin
+
+    def child(self, pid: int) -> None:
+        """It runs."""
+        if self.entry:
+            with suppress(OSError):
+                self.entry.write_child(pid)
+
+    def forget(self) -> None:
+        """Nothing was started."""
+        if self.entry:
+            self.entry.remove()
+
+    def end(self, cause: Cause, metrics: Mapping[str, float], ended: Ended) -> None:
+        """It ended, and how."""
+        code = {"signal": ended.signal} if ended.signal else {"exit_code": ended.code}
+        labels = {"cause": cause.reason} if cause.reason else {}
+        try:
+            event = _event(self.said, cause.status, metrics, labels | code, ended.wall_s)
+        except ValueError as error:
+            self.forget()
+            _tell(f"the event cannot be sent: {error}")
+            return
+        try:
+            if self.entry:
+                self.entry.write_event(event)
+        except OSError as error:
+            _tell(f"{self.spool.folder}: {error.strerror}")
+        try:
+            with _sender(self.plan) as send:
+                send(event)
+        except Exception as error:  # the program has run; its end is what counts
+            waits = f"it waits in {self.spool.folder}" if self.entry else "it is lost"
+            _tell(f"the event was not sent, {waits}: {error}")
+            return
+        if self.entry:
+            self.entry.remove()
+
+
+class _sender:  # noqa: N801 - a context manager, as contextlib's are written
+    """How to send to the jobs topic; connects when there is something to send."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.reporter: JobReporter | None = None
+
+    def __enter__(self) -> Callable[[bytes], None]:
+        return self.send
+
+    def send(self, event: bytes) -> None:
+        if self.reporter is None:
+            self.reporter = reporter_to(self.plan)
+        self.reporter.send(event)
+
+    def __exit__(self, *_: object) -> None:
+        if self.reporter is not None:
+            with suppress(Exception):
+                self.reporter.close()
+
+
+def _left_behind(entry: Entry) -> bytes:
+    """The event of a job whose wrapper was killed: how it ended, nobody saw.
+
+    So it says nothing about the configuration, which is what ``cancelled`` means; after a restart
+    of the machine it is ``node_failure``.
+    """
+    rebooted = entry.begin.get("boot") not in (None, _boot())
+    status = "node_failure" if rebooted else "cancelled"
+    reason = "the machine was restarted" if rebooted else "tunerd exec was killed"
+    return _event(entry.begin, status, {}, {"cause": reason}, None)
+
+
+def _event(
+    begin: Mapping[str, Any],
+    status: str,
+    metrics: Mapping[str, float],
+    labels: Mapping[str, Any],
+    measured_s: float | None,
+) -> bytes:
+    made: list[bytes] = []
+    fields = {name: begin[name] for name in ("started_at", "user", "nodes")}
+    if measured_s is not None:
+        fields["measured_s"] = round(measured_s, 6)
+    chosen = begin["choice"]
+    JobReporter(made.append, lambda: None, SOURCE).report(
+        study=begin["study"],
+        job_id=begin["job_id"],
+        status=status,
+        context=begin["context"],
+        config=begin["config"],
+        metrics=metrics,
+        attempt=begin["attempt"],
+        choice=chosen and Choice({}, *chosen),
+        event_id=begin["event_id"],
+        labels=begin["labels"] | labels,
+        **fields,
+    )
+    return made[0]
+
+
+# -- who and where ----------------------------------------------------------------------------
+
+
+def _job_id(job: Job, environ: Mapping[str, str]) -> str:
+    """The scheduler's name of this step, where there is one; its ranks must choose alike."""
+    if job.job_id:
+        return job.job_id
+    if slurm := environ.get("SLURM_JOB_ID"):
+        if step := environ.get("SLURM_STEP_ID"):
+            return f"{slurm}.{step}"[:256]
+        return f"{slurm}-{uuid4().hex[:8]}"[:256]
+    if torchrun := environ.get("TORCHELASTIC_RUN_ID"):
+        return torchrun[:256]
+    return uuid4().hex[:16]
+
+
+def _attempt(environ: Mapping[str, str]) -> int:
+    for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
+        if environ.get(name, "").isdecimal():
+            return int(environ[name]) + 1
+    return 1
+
+
+def _rank(environ: Mapping[str, str]) -> int:
+    """Which of a job's processes this is: the first one reports."""
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+        if environ.get(name, "").isdecimal():
+            return int(environ[name])
+    return 0
+
+
+def _user() -> str | None:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return str(os.getuid())
+
+
+def _boot() -> str | None:
+    """The kernel's name for the time since it started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+# -- the end ----------------------------------------------------------------------------------
+
+
+def _in_words(cause: Cause, metrics: Mapping[str, float], ended: Ended) -> str:
+    measured = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
+    why = f" ({cause.reason})" if cause.reason else ""
+    return f"{cause.status}{why} after {ended.wall_s:.3f} s: {measured}"
+
+
+def _end_like(ended: Ended) -> int:
+    """Return the exit code, or end by the signal that ended the program."""
+    if ended.signal is None:
+        return ended.code
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core of ours says nothing
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    with suppress(OSError, ValueError):
+        signal.signal(ended.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ended.signal})
+    os.kill(os.getpid(), ended.signal)
+    return 128 + ended.signal
+
+
+def _remove(files: list[Path]) -> None:
+    for file in files:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"tunerd exec: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,98 @@
+"""Where recommendations come from and events go to, and whether anybody is there.
+
+Nothing here may keep a program from running: whatever is wrong with a stream is an ``OSError`` or a
+``KafkaError`` in a sentence, after seconds at most.
+"""
+
+import logging
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunerd.client import JobReporter, Recommendations, Requests
+from tunerd.exec.plan import Plan
+
+__all__ = ["SOURCE", "AwayError", "follow", "reporter_to", "requests_to"]
+
+# What the client has to say goes to the program's standard error, which is not ours to talk on.
+logging.getLogger("tunerd.client").setLevel(logging.ERROR)
+
+SOURCE = "tunerd exec"
+ANSWERS_WITHIN_S = 2.0
+"""A broker that takes longer to accept a connection counts as away."""
+
+
+class AwayError(Exception):
+    """Nobody is there: no folder, no broker that answers."""
+
+
+def follow(plan: Plan) -> Recommendations:
+    """Recommendations of the stream, not yet read. Raises AwayError."""
+    if plan.stream == "jsonl":
+        if not Path(plan.where).is_dir():
+            raise AwayError(f"{plan.where} does not exist, so no daemon has been there")
+        return Recommendations.follow_jsonl(plan.where, plan.recommendations_topic)
+    options = _kafka(plan)
+    try:
+        return Recommendations.follow_kafka(plan.where, plan.recommendations_topic, **options)
+    except Exception as error:  # kafka-python's errors have no base that is known without it
+        raise AwayError(f"{plan.where}: {error}") from None
+
+
+def reporter_to(plan: Plan) -> JobReporter:
+    """Who sends to the jobs topic. Raises AwayError."""
+    if plan.stream == "jsonl":
+        return JobReporter.jsonl(plan.where, plan.jobs_topic, SOURCE)
+    options = _kafka(plan)
+    try:
+        return JobReporter.kafka(plan.where, plan.jobs_topic, SOURCE, **options)
+    except Exception as error:
+        raise AwayError(f"{plan.where}: {error}") from None
+
+
+def requests_to(plan: Plan) -> Requests:
+    """Who sends to the requests topic. Raises AwayError."""
+    if plan.stream == "jsonl":
+        return Requests.jsonl(plan.where, plan.requests_topic, SOURCE)
+    options = _kafka(plan)
+    try:
+        return Requests.kafka(plan.where, plan.requests_topic, SOURCE, **options)
+    except Exception as error:
+        raise AwayError(f"{plan.where}: {error}") from None
+
+
+def _kafka(plan: Plan) -> Mapping[str, Any]:
+    """kafka-python's options, once a broker accepts connections. Raises AwayError."""
+    _knock(plan.where)
+    import os
+
+    from tunerd.settings import load_settings
+
+    file = None if plan.settings_file is None else Path(plan.settings_file)
+    kafka = load_settings(file, os.environ, check_studies=False).stream.kafka
+    password = kafka.sasl_password
+    options = {
+        "client_id": kafka.client_id,
+        "security_protocol": kafka.security_protocol,
+        "sasl_mechanism": kafka.sasl_mechanism,
+        "sasl_plain_username": kafka.sasl_username,
+        "sasl_plain_password": password.get_secret_value() if password else None,
+        "ssl_cafile": kafka.ssl_cafile and str(kafka.ssl_cafile),
+        "ssl_certfile": kafka.ssl_certfile and str(kafka.ssl_certfile),
+        "ssl_keyfile": kafka.ssl_keyfile and str(kafka.ssl_keyfile),
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _knock(servers: str) -> None:
+    """Return once one of several ``host:port`` accepts a connection. Raises AwayError."""
+    why = "no address"
+    for server in filter(None, (part.strip() for part in servers.split(","))):
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWERS_WITHIN_S).close()
+            return
+        except OSError as error:
+            why = f"{server}: {error.strerror or error}"
+    raise AwayError(why)
