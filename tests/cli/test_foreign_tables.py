@@ -1,5 +1,6 @@
 """Tables of other tools through the command line, as a person types it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,3 +57,19 @@ def test_trials_are_learned_and_reported(
     report = tunerd("report", "old", "--history")
     assert report.code == 0
     assert "block_size_x" in report.out
+
+
+def test_a_folder_of_runs(
+    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for n in range(12):
+        run = tmp_path / "runs" / f"run{n:02}" / "result.json"
+        run.parent.mkdir(parents=True)
+        run.write_text(json.dumps({"config": {"tp": 1 << n % 3}, "tokens_per_s": 100.5 + n}))
+    drafted = tunerd("init", "runs", "--yes", "--name", "old")
+    assert drafted.code == 0, drafted.err
+    assert "runs: 12 rows" in drafted.err
+    said = tunerd("import", "old", "runs", "--dry-run")
+    assert said.code == 0, said.err
+    assert "12 are jobs (12 with tokens_per_s" in said.out

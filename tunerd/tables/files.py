@@ -121,7 +121,8 @@ class TableFile:
     def told(self) -> list[str]:
         """Sentences about how it was read: what it was recognised as, what was left out."""
         export = [] if self.export is None else self.export.told(self.reading)
-        western = self.form != "parquet" and text_encoding(self.path) == WESTERN
+        is_text = self.form not in ("parquet", "folder")
+        western = is_text and text_encoding(self.path) == WESTERN
         letters = ["is not UTF-8, and read as Windows-1252 (Latin-1)"] if western else []
         return [*export, *letters, *self.not_jobs.told()]
 
