@@ -59,9 +59,7 @@ def test_trials_are_learned_and_reported(
     assert "block_size_x" in report.out
 
 
-def test_a_folder_of_runs(
-    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_runs(tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for n in range(12):
         run = tmp_path / "runs" / f"run{n:02}" / "result.json"

@@ -60,7 +60,7 @@ def month(installation: Installation) -> Installation:
 def test_for_a_person(tunerd: Tunerd, month: Installation) -> None:
     said = tunerd("report", "llm", "--settings", month.file)
     assert (said.code, said.err) == (0, "")
-    for part in ("200 jobs in 5 contexts", "bear this out", "Kendall", "gpu", "first to try"):
+    for part in ("200 jobs in 5 contexts", "bear this out", "Kendall", "gpu", "best known"):
         assert part in said.out
 
 

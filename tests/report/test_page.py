@@ -104,7 +104,7 @@ def test_a_month_on_a_page() -> None:
         "bear this out",
         "Did they run as often as predicted?",
         "What tunerd would recommend now",
-        "first to try",
+        "best known",
         "Nobody knows",
     ):
         assert said in text

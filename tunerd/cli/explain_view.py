@@ -13,6 +13,7 @@ from rich.text import Text
 from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
 from tunerd.events.printable import printable
 from tunerd.report.words import context_label, percent, plural, value_text
+from tunerd.report.words import gain_text as predicted_gain
 
 __all__ = ["AGAINST", "change_text", "gain_text", "show", "size"]
 
@@ -154,7 +155,7 @@ def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
 def _candidate(made: Explanation, told: Of, one: Explained) -> Iterator[RenderableType]:
     head = Text.assemble(f"\n{one.rank}. ", (one.kind, "bold"), f" {one.candidate_id}: ")
     if one.said_gain is not None:
-        head.append(f"said {percent(one.said_gain)} (at least {percent(one.said_gain_low)}), ")
+        head.append(f"said {predicted_gain(one.said_gain, one.said_gain_low)}, ")
     head.append(f"{gain_text(made, one)} against {AGAINST[told.against]} by the model alone; ")
     head.append(f"runs with {one.feasible:.0%}, there {one.feasible_before:.0%}")
     yield head

@@ -1,6 +1,6 @@
 """The answer of ``tunerd recommend`` for a person."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.core.study.context_key import written
-from tunerd.report.words import plural
+from tunerd.report.words import gain_text, number, percent, plural
 
 __all__ = ["show_recommendation"]
 
@@ -50,16 +50,28 @@ def _table(said: Mapping[str, Any], unit: str) -> Table:
     table.add_column("gain", justify="right")
     table.add_column("runs", justify="right")
     table.add_column("configuration", overflow="fold")
-    for one in said["candidates"]:
+    better = [one for one in said["candidates"] if one["kind"] == "exploit"]
+    _add_candidates(table, better)
+    _add_known(table, said)
+    _add_candidates(table, [one for one in said["candidates"] if one["kind"] != "exploit"])
+    return table
+
+
+def _add_candidates(table: Table, candidates: Sequence[Mapping[str, Any]]) -> None:
+    for one in candidates:
         wanted = f"{one['wanted']} wanted" if one["wanted"] else f"{one['share']:.1%}"
         table.add_row(
             one["kind"],
             wanted,
             _band(one["predicted"]),
             _gain(one["gain"]),
-            "–" if one["feasible"] is None else f"{one['feasible']:.0%}",
+            "–" if one["feasible"] is None else percent(one["feasible"], sign=False, digits=0),
             _config(one["config"]),
         )
+
+
+def _add_known(table: Table, said: Mapping[str, Any]) -> None:
+    """What the other jobs run."""
     left = f"{max(0.0, 1 - sum(one['share'] for one in said['candidates'])):.1%}"
     incumbent, baseline = said["incumbent"], said["baseline"]
     if incumbent is not None:
@@ -69,7 +81,6 @@ def _table(said: Mapping[str, Any], unit: str) -> Table:
         table.add_row("baseline", left, "–", "", "–", _config(baseline))
     else:
         table.add_row("as asked for", left, "–", "", "–", "what would be launched without tunerd")
-    return table
 
 
 def _config(config: Mapping[str, Any]) -> str:
@@ -77,8 +88,10 @@ def _config(config: Mapping[str, Any]) -> str:
 
 
 def _band(one: Mapping[str, Any] | None) -> str:
-    return "–" if one is None else f"{one['median']:,.4g} ({one['low']:,.4g} to {one['high']:,.4g})"
+    if one is None:
+        return "–"
+    return f"{number(one['median'])} ({number(one['low'])} to {number(one['high'])})"
 
 
 def _gain(gain: Mapping[str, Any] | None) -> str:
-    return "–" if gain is None else f"{gain['median']:+.1%} (at least {gain['low']:+.1%})"
+    return "–" if gain is None else gain_text(gain["median"], gain["low"])

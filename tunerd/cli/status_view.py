@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.core.study.context_key import written
-from tunerd.report.words import plural
+from tunerd.report.words import gain_text, number, plural
 
 __all__ = ["show", "show_commands"]
 
@@ -338,11 +338,12 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     gain, expected = best.get("gain") or {}, best.get("predicted") or {}
     band = ""
     if expected:
-        band = "\npredicted {median:.4g} ({low:.4g} to {high:.4g})".format(**expected)
+        low, high = number(expected["low"]), number(expected["high"])
+        band = f"\npredicted {number(expected['median'])} ({low} to {high})"
     said = f"{best['wanted']} wanted" if best.get("wanted") else f"share {best['share']:g}"
     more = f"\nand {len(candidates) - 1} more" if len(candidates) > 1 else ""
-    median, low = (_number(gain.get(name), "{:+.1%}") for name in ("median", "low"))
-    return f"{best['kind']}, {said}, gain {median} (low {low}){band}\n{config}{more}"
+    gained = gain_text(gain.get("median"), gain.get("low"))
+    return f"{best['kind']}, {said}, gain {gained}{band}\n{config}{more}"
 
 
 def _states(states: Mapping[str, int]) -> str:

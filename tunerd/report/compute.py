@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from tunerd import __version__
+from tunerd.core.decisions.reasons import telling
 from tunerd.core.evidence.judged import Judged
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
@@ -277,7 +278,7 @@ def _advice(known: Told) -> Advice:
 def _candidate(told: Recommendation) -> Candidate | None:
     if not told.candidates:
         return None
-    first = told.candidates[0]
+    first = telling(told.candidates)  # the one that the reason speaks of
     expected, gain = first.predicted, first.gain
     return Candidate(
         config=dict(first.config),

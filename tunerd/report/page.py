@@ -13,9 +13,11 @@ from tunerd.report import plots
 from tunerd.report.model import Range, Report
 from tunerd.report.words import (
     STATES,
+    TRIED,
     VERDICTS,
     changes,
     context_label,
+    gain_text,
     jobs_text,
     number,
     percent,
@@ -50,6 +52,8 @@ def _environment() -> Environment:
     )
     environment.globals |= {
         "states": STATES,
+        "tried": TRIED,
+        "gain_text": gain_text,
         "changes": changes,
         "jobs_text": jobs_text,
         "label": context_label,

@@ -15,6 +15,7 @@ from tunerd.events.printable import printable
 from tunerd.report.model import Advice, Context, Past, Quality, Reliability, Report
 from tunerd.report.words import (
     STATES,
+    TRIED,
     VERDICTS,
     changes_text,
     config_text,
@@ -233,20 +234,24 @@ def _context(context: Context) -> RenderableType:
 
 def _advice(advice: Advice) -> Iterator[tuple[str, Text]]:
     now, new = advice.incumbent, advice.candidate
+    best: list[tuple[str, Text]] = []
     if now is not None:
-        yield "best known", Text(config_text(now.config))
-        yield "", Text(f"{number(now.median)} over {plural(now.jobs, 'job')}", "dim")
+        best.append(("best known", Text(config_text(now.config))))
+        best.append(("", Text(f"{number(now.median)} over {plural(now.jobs, 'job')}", "dim")))
     elif advice.baseline is not None:
-        yield "baseline", Text(config_text(advice.baseline))
+        best.append(("baseline", Text(config_text(advice.baseline))))
+    tried: list[tuple[str, Text]] = []
     if new is not None:
         basis = now.config if now else advice.baseline or {}
-        yield "first to try", Text(changes_text(new.config, basis))
+        label = TRIED[new.kind] if now else "first to try"
+        tried.append((label, Text(changes_text(new.config, basis))))
         told = []
         if new.median is not None:
             told.append(f"{number(new.median)} predicted ({number(new.low)} to {number(new.high)})")
         if new.feasible is not None:
             told.append(f"probability to run {percent(new.feasible, sign=False, digits=0)}")
-        yield "", Text("; ".join(told) or "nothing to predict from yet", "dim")
+        tried.append(("", Text("; ".join(told) or "nothing to predict from yet", "dim")))
+    yield from tried + best if new is not None and new.kind == "exploit" else best + tried
     yield "state", Text(STATES.get(advice.state, advice.state))
     yield "why", Text(advice.reason)
 

@@ -6,16 +6,19 @@ from itertools import groupby
 from urllib.parse import unquote
 
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.percent import gain_text, percent
 from tunerd.report.model import Candidates, Context, Counts, Past, Quality, Range, Verdict, Would
 
 __all__ = [
     "STATES",
+    "TRIED",
     "VERDICTS",
     "beyond",
     "changes",
     "changes_text",
     "config_text",
     "context_label",
+    "gain_text",
     "headline",
     "jobs_text",
     "number",
@@ -47,16 +50,8 @@ STATES = {
     "dropped": "taken back",
 }
 """Of what is told of a context."""
-
-
-def percent(value: float | None, *, sign: bool = True, digits: int = 1) -> str:
-    """0.0423 as +4.2%."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if abs(value) >= 10:
-        digits = 0
-    text = f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
-    return text.replace("-", "−")
+TRIED = {"exploit": "recommended", "explore": "to learn from", "confirm": "to test again"}
+"""Of a candidate beside what is best known, by its kind."""
 
 
 def number(value: float | None) -> str:

@@ -1,20 +1,27 @@
 """Why a recommendation says what it says, in words for a person."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import cast
 
-from tunerd.core.evidence.evidence import Evidence, Z
+from tunerd.core.evidence.evidence import FORGOTTEN, MAX_TRIALS, Evidence, Z
 from tunerd.core.evidence.introduction import ESTABLISHED, Introduction, Verdict, elect
 from tunerd.core.evidence.prospects import Held, Rival, Wanted
-from tunerd.core.recommendation import Candidate, Kind
+from tunerd.core.observation import Value
+from tunerd.core.percent import percent
+from tunerd.core.recommendation import Candidate, Gain, Kind
 from tunerd.core.study import Study
+from tunerd.core.study.context_key import written
+from tunerd.core.study.parts import Parameter
 
-__all__ = ["in_percent", "reason_for"]
+__all__ = ["in_percent", "reason_for", "telling"]
 
 MOST_LIMITS = 3
 """Limits that a reason names."""
 CLEARLY = 2.0
 """Standard deviations by which what lies outside a space is better, to be mentioned."""
+MOST_NEW = 3
+"""Values that never ran that a reason names."""
 WORTH_SAYING = 0.001
 """Overrating below this is not mentioned."""
 
@@ -47,6 +54,7 @@ def reason_for(
     """The reason of one recommendation."""
     fallen = introduction.fallen_ids if introduction else set()
     parts = [_why(study, evidence, incumbent, candidates, wanted, overrated, fallen)]
+    parts += _extrapolated(study, evidence, candidates)
     if introduction is not None and introduction.verdicts and incumbent is not None:
         *earlier, last = introduction.verdicts
         if earlier and earlier[-1].outcome == "slowed" and earlier[-1].sequence == last.sequence:
@@ -83,7 +91,7 @@ def _why(
                 f" best with a probability of {likeliest:.0%}; {jobs}."
             )
         return _first_guesses(evidence.jobs, jobs)
-    best = _telling(candidates)
+    best = telling(candidates)
     if best.candidate_id in fallen:
         return (
             "Keep the incumbent: one that a change made slow is run again now and then, to see"
@@ -92,9 +100,10 @@ def _why(
     against = f"the incumbent ({_many(incumbent.trial.runs, 'run')})"
     how = f"{against} may as well give 0, of which no gain is a share"
     if best.gain is not None:
-        how = f"{best.gain.median:+.1%} against {against}, {best.gain.low:+.1%} at the low end"
+        how = _compared(best.gain, against)
         if overrated >= WORTH_SAYING:
-            how += f" ({overrated:.1%} taken off, by which chosen candidates were overrated lately)"
+            off = percent(overrated, sign=False)
+            how += f" ({off} taken off, by which chosen candidates were overrated lately)"
     trial = evidence.trials.get(best.candidate_id)
     if evidence.begun and trial is not None and trial.former and trial.runs <= ESTABLISHED:
         return (
@@ -106,9 +115,50 @@ def _why(
     if best.kind is Kind.EXPLOIT:
         return f"Predicted better: {how}; {jobs}."
     return (
-        "Keep the incumbent: no gain is certain to be above zero, candidates are there to learn"
-        f" from; {'' if best.gain is None else 'the best of them '}{how}; {jobs}."
+        "Keep the incumbent: no gain is certain to be above zero. Candidates are run to learn"
+        f" from{'; ' if best.gain is None else ', the best of them '}{how}; {jobs}."
     )
+
+
+def _compared(gain: Gain, against: str) -> str:
+    """A predicted gain; its low end only where that is a gain."""
+    if not gain.median > 0:
+        return f"predicted {percent(-gain.median, sign=False)} worse than {against}"
+    low = f"{percent(gain.low)} at the low end" if gain.low > 0 else "perhaps none"
+    return f"{percent(gain.median)} against {against}, {low}"
+
+
+def _extrapolated(
+    study: Study, evidence: Evidence, candidates: Sequence[Candidate]
+) -> Iterator[str]:
+    """What to add where a candidate has a value that no job here ran."""
+    trials = evidence.trials.values()
+    if not trials or len(trials) > MAX_TRIALS - FORGOTTEN:  # else some of what ran is forgotten
+        return
+    new: dict[str, None] = {}
+    for parameter in study.parameters:
+        ran = [one for t in trials for one in _values(parameter, t.config.get(parameter.name))]
+        for candidate in candidates:
+            for value in _values(parameter, candidate.config[parameter.name]):
+                if not _is_known(parameter, value, ran):
+                    new[f"{parameter.name}={written(cast(Value, value))}"] = None
+    if new:
+        some = " or ".join(list(new)[:MOST_NEW])
+        more = f" (and {len(new) - MOST_NEW} more)" if len(new) > MOST_NEW else ""
+        yield f"No job here ran {some}{more}: that it runs, and how well, is extrapolated."
+
+
+def _values(parameter: Parameter, value: Value | None) -> Sequence[object]:
+    return () if value is None else parameter.spread(value)
+
+
+def _is_known(parameter: Parameter, value: object, ran: Sequence[object]) -> bool:
+    """Whether a value ran, or one on either side of it in a range."""
+    if not parameter.ranged:
+        return value in ran
+    numbers = [one for one in ran if isinstance(one, int | float)]
+    assert isinstance(value, int | float)
+    return bool(numbers) and min(numbers) <= value <= max(numbers)
 
 
 def _nothing(study: Study, evidence: Evidence, incumbent: Rival | None) -> str:
@@ -134,7 +184,7 @@ def _first_guesses(count: int, jobs: str) -> str:
     return f"First guesses from what other contexts showed; {jobs}."
 
 
-def _telling(candidates: Sequence[Candidate]) -> Candidate:
+def telling(candidates: Sequence[Candidate]) -> Candidate:
     """The candidate that a reason speaks of."""
     order = (Kind.CONFIRM, Kind.EXPLOIT, Kind.EXPLORE)
     first = min((c.kind for c in candidates), key=order.index)
@@ -148,7 +198,7 @@ def _verdict(study: Study, last: Verdict) -> str:
     if gain is None:
         text = text.replace(", in which it was {gain} ahead", "").replace("{gain}", "worse")
     else:
-        shown = f"{gain:+.1%}" if last.outcome != "promoted" else f"{gain:.1%}"
+        shown = percent(gain, sign=last.outcome != "promoted")
         text = text.replace("{gain}", shown)
     return text.replace("{runs}", _many(last.runs, "run"))
 
@@ -165,7 +215,7 @@ def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
         said.append("All that was measured here breaks them.")
     elif best is not None and incumbent is not None:
         gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
-        by = f"{gain:.1%} " if in_percent(study, incumbent) else ""
+        by = f"{percent(gain, sign=False)} " if in_percent(study, incumbent) else ""
         if gain > 0:
             said.append(f"They rule out a measured configuration that is {by}better.")
     if held.baseline:
@@ -184,7 +234,8 @@ def _outside(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
     own = incumbent.estimate
     if best.mean - own.mean <= CLEARLY * math.hypot(best.sd, own.sd):
         return []
-    by = f"{study.gain(best.mean, own.mean):.1%} " if in_percent(study, incumbent) else ""
+    gain = percent(study.gain(best.mean, own.mean), sign=False)
+    by = f"{gain} " if in_percent(study, incumbent) else ""
     return [f"What ran {by}better ({runs}) lies outside {where}"]
 
 
