@@ -125,6 +125,11 @@ class _Exec(click.Command):
     show_default=True,
     metavar="SECONDS",
 )
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Use a daemon of my own: keep its folder with this user's state, and run it while needed.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say what was chosen and what came out.")
 @click.option("--dry-run", is_flag=True, help="Print the command that would be run.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -154,6 +159,8 @@ def exec_(
     from tunerd.exec.metrics import parse_metrics
     from tunerd.exec.run import Job, run_job
 
+    if given["local"] and file is not None:
+        raise click.UsageError("--local has settings of its own; leave --settings out")
     job = Job(
         study=study,
         settings=file,

@@ -37,7 +37,22 @@ def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--from-command",
+    "command",
+    metavar="COMMAND",
+    help="Draft a study for `tunerd exec` instead, from a command with {name} where a value is to "
+    "be tuned.",
+)
+@click.option(
+    "--try",
+    "tries",
+    multiple=True,
+    metavar="NAME=VALUE...",
+    help="With --from-command: values that were tried, today's first; 1,2,4 lists some, 1..16 is a "
+    "range. Repeatable.",
+)
 @click.option(
     "--out",
     metavar="STUDY.toml",
@@ -76,7 +91,9 @@ def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[
 @click.option("--force", is_flag=True, help="Overwrite the study if there is one.")
 @json_option
 def init(
-    file: Path,
+    file: Path | None,
+    command: str | None,
+    tries: tuple[str, ...],
     out: Path | None,
     name: str | None,
     objective: str | None,
@@ -95,7 +112,23 @@ def init(
     values, and writes a study in mode observe whose comments say what each guess rests on. On a
     terminal it asks where it is not sure; `tunerd check` repeats what is left. Read the draft
     before you use it.
+
+    \b
+    tunerd init --from-command 'zstd -T{threads} -{level} {file} -o /dev/null'
+        --context file --try 'threads=1 level=3' --try 'threads=2 level=19'
+
+    Drafts a study for `tunerd exec` in the same way, from a command instead of a table.
     """
+    if command is not None:
+        if file is not None:
+            raise click.UsageError("say either FILE or --from-command")
+        context = cast("tuple[str, ...]", columns["context"])
+        _from_command(
+            command, tries, out, name, context, objective, goal, unit, yes, force, as_json
+        )
+        return
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE', or --from-command.")
     from tunerd.tables.draft import draft, study_name
     from tunerd.tables.files import Reading
     from tunerd.tables.guess import Given, guess
@@ -103,9 +136,7 @@ def init(
 
     called = _checked_name(name) if name is not None else study_name(file)
     target = out if out is not None else _folder() / f"{called}.toml"
-    if str(target) != "-" and target.exists() and not force:
-        message = "is there already; --force overwrites it, --out writes somewhere else"
-        raise MisconfiguredError([Problem(str(target), message)])
+    _leave_what_is_there(target, force=force)
     table, seen = _look_at(file, Reading(export, "last" if reports == "best" else reports))
     given = Given(objective, goal, _roles(columns))
     try:
@@ -131,8 +162,7 @@ def init(
     if str(target) == "-":
         click.echo(made.text, nl=False)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(made.text, encoding="utf-8")
+    _write(target, made.text)
     if as_json:
         tell_json(_for_programs(called, target, guesses))
         return
@@ -142,6 +172,52 @@ def init(
     more = f"    # {entries}; repeated until confirmed" if left else ""
     click.echo(f"  tunerd check {shlex.quote(str(target))}{more}")
     click.echo(f"  tunerd import {called} {shlex.quote(str(file))}")
+
+
+def _from_command(
+    command: str,
+    tries: Sequence[str],
+    out: Path | None,
+    name: str | None,
+    context: Sequence[str],
+    objective: str | None,
+    goal: str | None,
+    unit: str | None,
+    yes: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Draft a study for a program; says what to do with it."""
+    from tunerd.cli.init_command import at_a_terminal, init_from_command, name_of
+
+    called = _checked_name(name) if name is not None else name_of(command)
+    target = out if out is not None else Path(f"{called}.toml")
+    _leave_what_is_there(target, force=force)
+    ask = not yes and at_a_terminal()
+    text = init_from_command(command, tries, called, context, objective, goal, unit, ask=ask)
+    if str(target) == "-":
+        click.echo(text, nl=False)
+        return
+    _write(target, text)
+    if as_json:
+        tell_json({"study": called, "file": str(target)})
+        return
+    shown = shlex.quote(str(target))
+    given = "".join(f" --context {one}=…" for one in context)
+    click.echo(f"Wrote {target}. Read it, then:")
+    click.echo(f"  tunerd check {shown}")
+    click.echo(f"  tunerd exec --local --study {shown}{given} -- {command}")
+
+
+def _leave_what_is_there(target: Path, *, force: bool) -> None:
+    if str(target) != "-" and target.exists() and not force:
+        message = "is there already; --force overwrites it, --out writes somewhere else"
+        raise MisconfiguredError([Problem(str(target), message)])
+
+
+def _write(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
 
 
 def _look_at(file: Path, reading: "Reading") -> "tuple[TableFile, Profile]":

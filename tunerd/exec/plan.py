@@ -17,7 +17,14 @@ from typing import Any
 from tunerd import __version__
 from tunerd.errors import MisconfiguredError, Problem
 
-__all__ = ["NOT_CONFIGURED", "Plan", "make_plan", "state_folder", "write_whole"]
+__all__ = [
+    "NOT_CONFIGURED",
+    "Plan",
+    "in_another_process",
+    "make_plan",
+    "state_folder",
+    "write_whole",
+]
 
 SETTINGS_VARIABLE = "TUNERD_SETTINGS"
 DEFAULT_SETTINGS = "tunerd.toml"
@@ -74,14 +81,14 @@ def make_plan(
     folder = state_folder(environ) / "exec" / "plans"
     named = settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS
     path = Path(os.path.abspath(named))
-    ours = sorted((k, v) for k, v in environ.items() if k.upper().startswith("TUNERD_"))
+    ours = sorted((k, v) for k, v in environ.items() if _is_setting(k))
     asked = [__version__, str(path), _digest(path), ours, study, list(context), os.getcwd()]
     kept = folder / sha256(json.dumps(asked).encode()).hexdigest()
     with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads(kept.read_text())
         if found["digest"] == _digest(Path(found["plan"]["study_file"])):
             return _plan(found["plan"])
-    answer = _in_another_process(lambda: _read(study, context, settings))
+    answer = in_another_process(lambda: _read(study, context, settings, environ))
     if "problems" in answer:
         raise MisconfiguredError([Problem(*one) for one in answer["problems"]])
     with suppress(OSError):
@@ -100,6 +107,12 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _is_setting(name: str) -> bool:
+    """Not one of those that a program is told, which are new each time."""
+    told = ("TUNERD_PARAM_", "TUNERD_CONFIG", "TUNERD_METRICS")
+    return name.upper().startswith("TUNERD_") and not name.startswith(told)
 
 
 def _plan(found: dict[str, Any]) -> Plan:
@@ -123,7 +136,7 @@ def _forget_oldest(folder: Path) -> None:
             one.unlink(missing_ok=True)
 
 
-def _in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What ``read`` returns, from a process that ends: its libraries would count as memory of the
     program that this one starts, and stay for as long as it runs."""
     reader, writer = os.pipe()
@@ -148,12 +161,14 @@ def _in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read(study: str, context: Sequence[str], settings: Path | None) -> dict[str, Any]:
+def _read(
+    study: str, context: Sequence[str], settings: Path | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
     """The plan and the digest of the study's file, or what is wrong."""
     import traceback
 
     try:
-        return _read_in_full(study, context, settings)
+        return _read_in_full(study, context, settings, environ)
     except MisconfiguredError as error:
         return {"problems": [(one.where, one.message) for one in error.problems]}
     except Exception as error:  # this process has no other way to say it
@@ -161,16 +176,18 @@ def _read(study: str, context: Sequence[str], settings: Path | None) -> dict[str
         return {"problems": [("settings", f"{type(error).__name__}: {error}")]}
 
 
-def _read_in_full(study: str, given: Sequence[str], settings: Path | None) -> dict[str, Any]:
+def _read_in_full(
+    study: str, given: Sequence[str], settings: Path | None, environ: Mapping[str, str]
+) -> dict[str, Any]:
     from tunerd.settings import load_settings
 
-    loaded = load_settings(settings, os.environ, check_studies=False)
-    _something_configured(settings, loaded.data_dir)
+    loaded = load_settings(settings, environ, check_studies=False)
+    _something_configured(settings, loaded.data_dir, environ)
     path, found = _study(study, loaded.studies)
     context = _context(found, given)
     stream, topics = loaded.stream, loaded.topics
     kafka = stream.kind == "kafka"
-    file = Path(settings or os.environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
+    file = Path(settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
     plan = Plan(
         study=found.name,
         objective=found.objective.metric,
@@ -190,11 +207,13 @@ def _read_in_full(study: str, given: Sequence[str], settings: Path | None) -> di
     return {"plan": asdict(plan), "digest": _digest(path)}
 
 
-def _something_configured(settings: Path | None, data_dir: Path) -> None:
-    there = settings or os.environ.get(SETTINGS_VARIABLE) or Path(DEFAULT_SETTINGS).exists()
-    stream = any(name.upper().startswith("TUNERD_STREAM") for name in os.environ)
+def _something_configured(
+    settings: Path | None, data_dir: Path, environ: Mapping[str, str]
+) -> None:
+    there = settings or environ.get(SETTINGS_VARIABLE) or Path(DEFAULT_SETTINGS).exists()
+    stream = any(name.upper().startswith("TUNERD_STREAM") for name in environ)
     if not (there or stream or data_dir.exists()):
-        local = state_folder(os.environ) / "local"
+        local = state_folder(environ) / "local"
         raise MisconfiguredError([Problem("tunerd exec", NOT_CONFIGURED.format(local=local))])
 
 

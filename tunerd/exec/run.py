@@ -52,6 +52,7 @@ class Job:
     attempt: int | None = None
     timeout_s: float | None = None
     kill_after_s: float = 10.0
+    local: bool = False
     verbose: bool = False
     dry_run: bool = False
 
@@ -65,7 +66,18 @@ def run_job(job: Job, environ: Mapping[str, str]) -> int:
         MisconfiguredError: nothing was started.
         OSError: a file of the configuration cannot be written; nothing was started.
     """
-    plan = make_plan(job.study, job.context, job.settings, environ)
+    if not job.local:
+        return _run_plan(job, make_plan(job.study, job.context, job.settings, environ), environ)
+    from tunerd.exec.local import local_folder, prepare, used
+
+    settings, study = prepare(job.study, environ)
+    own = {name: value for name, value in environ.items() if not name.startswith("TUNERD_")}
+    with used(local_folder(environ)):
+        plan = make_plan(study, job.context, settings, own)
+        return _run_plan(job, plan, environ)
+
+
+def _run_plan(job: Job, plan: Plan, environ: Mapping[str, str]) -> int:
     state = state_folder(environ) / "exec"
     rank = _rank(environ)
     job_id, attempt = _job_id(job, environ), job.attempt or _attempt(environ)

@@ -1,0 +1,195 @@
+"""A study drafted from a command line with ``{name}`` in it, and from what was tried before."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunerd.errors import MisconfiguredError, Problem
+from tunerd.exec.fill import placeholders
+
+__all__ = ["Values", "draft", "names_in", "parse_tries", "parse_values"]
+
+LOG_FROM = 50.0
+"""A range whose end is so many times its start is searched by ratios."""
+GOALS = {"wall_s": "s", "cpu_s": "s", "peak_memory_mib": "MiB", "peak_memory_gib": "GiB"}
+"""What ``tunerd exec`` measures by itself: less is better of each. Metric and unit."""
+GUESS = "A GUESS, look at it"
+"""``tunerd check`` repeats entries that say this."""
+
+
+@dataclass
+class Values:
+    """What is known of a parameter's values."""
+
+    single: list[Any] = field(default_factory=list)
+    """From one try each, the first try first."""
+    listed: list[Any] = field(default_factory=list)
+    bounds: tuple[Any, Any] | None = None
+
+    def take(self, text: str) -> None:
+        """``4``, ``1,2,4`` or ``1..16``. Raises ValueError."""
+        low, dots, high = text.partition("..")
+        if dots:
+            ends = _value(low), _value(high)
+            if not all(_is_number(one) for one in ends) or not ends[0] < ends[1]:
+                raise ValueError(f"{text}: should be two numbers, the smaller one first")
+            self.bounds = ends
+        elif "," in text:
+            self.listed += [_value(one.strip()) for one in text.split(",") if one.strip()]
+        else:
+            self.single.append(_value(text))
+
+    @property
+    def first(self) -> Any:
+        """What is run today: the first that was named; None where only a range is known."""
+        return next(iter([*self.single, *self.listed]), None)
+
+    @property
+    def all(self) -> list[Any]:
+        """Each once."""
+        return list(dict.fromkeys([*self.single, *self.listed]))
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is anything to choose from."""
+        return self.bounds is not None or len(self.all) > 1
+
+
+def names_in(command: str) -> list[str]:
+    """The names in a command's braces. Raises MisconfiguredError."""
+    try:
+        names = placeholders(shlex.split(command))
+    except ValueError as error:
+        raise MisconfiguredError([Problem("--from-command", str(error))]) from None
+    if not names:
+        message = "has no {name}: put braces around a name where a value is to be tuned"
+        raise MisconfiguredError([Problem("--from-command", message)])
+    return names
+
+
+def parse_values(name: str, text: str) -> Values:
+    """The values that one text says. Raises MisconfiguredError."""
+    values = Values()
+    try:
+        values.take(text)
+    except ValueError as error:
+        raise MisconfiguredError([Problem(name, str(error))]) from None
+    return values
+
+
+def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, Values]:
+    """What tries such as ``threads=2 level=1..19`` say of each name.
+
+    Raises:
+        MisconfiguredError: with every mistake.
+    """
+    found: dict[str, Values] = {}
+    problems = []
+    for text in tries:
+        for part in shlex.split(text):
+            name, equals, value = part.partition("=")
+            if not equals or name not in names:
+                known = ", ".join(names)
+                message = f"{part}: should be NAME=VALUE with a name of the command: {known}"
+                problems.append(Problem("--try", message))
+                continue
+            try:
+                found.setdefault(name, Values()).take(value)
+            except ValueError as error:
+                problems.append(Problem("--try", f"{name}={error}"))
+    if problems:
+        raise MisconfiguredError(problems)
+    return found
+
+
+def draft(
+    name: str,
+    command: str,
+    parameters: Mapping[str, Values],
+    context: Sequence[str],
+    objective: str,
+    goal: str,
+    unit: str,
+) -> str:
+    """The text of a study file."""
+    wanted = "" if objective in GOALS else f"--metric '{objective}=…([0-9.]+)' "
+    given = "".join(f"--context {one}=… " for one in context)
+    lines = [
+        "# Drafted by `tunerd init` from a command. Run it as",
+        f"#   tunerd exec --study {name} {given}{wanted}-- {_comment(command)}",
+        "schema = 1",
+        f"name = {_text(name)}",
+        'mode = "publish"        # exec follows what is published',
+        "explore_share = 0.3     # of the runs, for everything that is new",
+        "",
+        "[objective]",
+        f"metric = {_text(objective)}",
+        f"goal = {_text(goal)}",
+        *([f"unit = {_text(unit)}"] if unit else []),
+        'scale = "log"           # compares by ratios, as speeds and times are compared',
+    ]
+    if context:
+        lines += ["", "[context]               # what a run brings and nobody tunes"]
+        lines += [f'{one} = {{ type = "category" }}' for one in context]
+    lines += ["", "[parameters]"]
+    lines += [f"{one} = {_parameter(values)}" for one, values in parameters.items()]
+    baseline = {one: _baseline(values) for one, values in parameters.items()}
+    unsure = [one for one, values in parameters.items() if values.first is None]
+    lines += [
+        "",
+        "[[baseline]]            # what is run without tunerd"
+        + (f"; {', '.join(unsure)}: {GUESS}" if unsure else ""),
+        f"config = {{ {', '.join(f'{one} = {_text(value)}' for one, value in baseline.items())} }}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(values: Values) -> str:
+    known = values.all
+    if values.bounds is not None or (not values.listed and all(map(_is_number, known))):
+        low, high = values.bounds or (min(known), max(known))
+        low, high = min([low, *filter(_is_number, known)]), max([high, *filter(_is_number, known)])
+        whole = all(isinstance(one, int) for one in (low, high, *known))
+        scale = ', scale = "log"' if low > 0 and high / low >= LOG_FROM else ""
+        kind = "int" if whole else "float"
+        note = "" if values.bounds else f"    # from {len(values.single)} tries"
+        return f'{{ type = "{kind}", low = {low}, high = {high}{scale} }}{note}'
+    if all(isinstance(one, bool) for one in known):
+        return '{ type = "bool" }'
+    if all(map(_is_number, known)):
+        kind = "int" if all(isinstance(one, int) for one in known) else "float"
+        return f'{{ type = "{kind}", values = {_text(sorted(known))} }}'
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in known]
+    return f'{{ type = "category", values = {_text(texts)} }}'
+
+
+def _baseline(values: Values) -> Any:
+    if values.first is None:
+        assert values.bounds is not None
+        return values.bounds[0]
+    mixed = any(isinstance(one, str) for one in values.all)
+    first = values.first
+    return first if isinstance(first, str) or not mixed else json.dumps(first)
+
+
+def _value(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, bool) or _is_number(found) else text
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    """A command in a comment: one line, nothing that TOML refuses there."""
+    return "".join(char if char.isprintable() else " " for char in text)
