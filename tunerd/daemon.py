@@ -22,6 +22,7 @@ from tunerd.connections import store_of, stream_of
 from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
+    FencedOutError,
     MisconfiguredError,
     Problem,
     StoreUnavailableError,
@@ -99,6 +100,8 @@ class _Daemon:
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
+    replaced: bool = False
+    """Whether another daemon has this one's name: a new start would only take it back."""
     left_behind: bool = False
     stop_by: float = 0.0
     asked_at: float = 0.0
@@ -155,6 +158,8 @@ class _Daemon:
 
     @property
     def _code(self) -> int:
+        if self.replaced:
+            return MISCONFIGURED
         return CRASHED if self.crashed else STOPPED
 
     def _give_back(self, guard: InstanceGuard) -> None:
@@ -302,6 +307,15 @@ class _Daemon:
                 self._well(stage.name, worked)
                 if not worked:
                     self.stop.wait(IDLE_S)
+        except FencedOutError as error:
+            self.log.error(
+                "another daemon has taken over; this one ends",
+                stage=stage.name,
+                problem=f"{error}. Two daemons with the name {self.settings.name} run on this "
+                "Kafka, and the later one wins: stop one, or give it another `name`",
+            )
+            self.replaced = True
+            self.stop.set()
         except Exception:
             self.log.exception("stage crashed", stage=stage.name)
             self.crashed = True

@@ -90,4 +90,5 @@ class LostPartitionError(TunerdError):
 
 
 class FencedOutError(TunerdError):
-    """Raised when a newer epoch holds the study. Nothing was written; drop what was learned."""
+    """Raised when a newer epoch holds the study, or another process has this one's role on the
+    stream. Nothing was written; drop what was learned, and do not take the role back."""

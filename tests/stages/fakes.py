@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tunerd.errors import StreamUnavailableError
+from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.reports import Report
 from tunerd.store import Transaction
 from tunerd.streams.base import Follower, Message, Position, Record, Restore
@@ -67,6 +67,8 @@ class FakeStream:
     """For each coming ``send``: how many messages it keeps before it raises what."""
     sources: list["ListSource"] = field(default_factory=list)
     sinks: list["ListSink"] = field(default_factory=list)
+    taken_over: bool = False
+    """Whether somebody else has the role now."""
 
     def write(self, *values: bytes) -> None:
         """Add events, as jobs do."""
@@ -153,6 +155,10 @@ class ListSink:
                 yield Record(
                     CLUSTER, one.topic, "0", i, i + 1, one.key, one.value, one.headers, size
                 )
+
+    def hold(self) -> None:
+        if self.stream.taken_over:
+            raise FencedOutError("another instance has taken over")
 
     def close(self) -> None:
         self.closed = True

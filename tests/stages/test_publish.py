@@ -47,7 +47,6 @@ def test_what_waits_is_sent_in_order_and_marked(
     publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     assert not publish.step()
-    assert stream.sinks == []
     enqueue(store, time, recommended("a", 1), message("r", headers=(("reason", b"no"),)))
     enqueue(store, time, recommended("b", 1))
     assert publish.step()
@@ -168,6 +167,16 @@ def test_one_that_was_fenced_out_sends_nothing_and_ends(
     with pytest.raises(FencedOutError):
         publish.step()
     assert len(store.unsent(10)) == 1
+
+
+def test_one_with_nothing_to_send_notices_too_that_it_was_fenced_out(
+    publish: Publish, stream: FakeStream, time: Time
+) -> None:
+    assert not publish.step()
+    stream.taken_over = True
+    time.pass_(seconds=60)
+    with pytest.raises(FencedOutError):
+        publish.step()
 
 
 def test_what_was_sent_is_forgotten_after_a_day(publish: Publish, store: Store, time: Time) -> None:

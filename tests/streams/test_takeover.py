@@ -2,13 +2,19 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from kafka import KafkaAdminClient
 
 from tests.contracts.test_stream import advice
 from tests.servers.kafka import KafkaServer
 from tests.streams.rigs import KafkaRig, eventually, read
+from tunerd.errors import FencedOutError, StreamUnavailableError
+from tunerd.streams.base import EVER, Content, Message, TopicSpec
+from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.source import KafkaSource
 from tunerd.streams.kafka.stream import KafkaStream
 
@@ -62,3 +68,84 @@ def source(rig: KafkaRig, instance: str) -> KafkaSource:
     return KafkaStream(options, rig.specs()).source(
         rig.events, "group", lambda _cluster, _topic, _partitions: {}
     )
+
+
+def test_who_lost_the_role_does_not_take_it_back(rig: KafkaRig, unique: str) -> None:
+    former, latter = rig.stream.sink(unique), rig.again().sink(unique)
+    former.send([advice(rig, "key", {"revision": 1})])
+    latter.hold()
+    with pytest.raises(FencedOutError, match=f"taken over {unique} on Kafka at"):
+        former.hold()
+    again = rig.stream.sink(unique)
+    for attempt in (former, again):
+        with pytest.raises(FencedOutError):
+            attempt.send([advice(rig, "key", {"revision": 2})])
+        with pytest.raises(FencedOutError):
+            list(attempt.sent_since([rig.advice], EVER))
+    latter.send([advice(rig, "key", {"revision": 3})])
+    latter.hold()
+    values = [r.value for r in latter.sent_since([rig.advice], EVER)]
+    assert values == [b'{"revision": 1}', b'{"revision": 3}']
+    latter.close()
+
+
+def test_a_role_that_was_lost_while_the_broker_was_away_stays_lost(
+    rig: KafkaRig, unique: str
+) -> None:
+    former = rig.stream.sink(unique)
+    former.send([advice(rig, "key", {"revision": 1})])
+    former.close()  # as after any failure to send
+    latter = rig.again().sink(unique)
+    latter.send([advice(rig, "key", {"revision": 2})])
+    with pytest.raises(FencedOutError):
+        rig.stream.sink(unique).hold()
+    latter.send([advice(rig, "key", {"revision": 3})])
+    latter.close()
+    rig.stream.sink().hold()  # without a role there is nothing to lose
+
+
+def test_whoever_had_the_role_before_takes_it_again_while_nobody_else_wants_it(
+    rig: KafkaRig, unique: str
+) -> None:
+    for revision in (1, 2):
+        sink = rig.stream.sink(unique)
+        sink.send([advice(rig, "key", {"revision": revision})])
+        sink.close()
+
+
+def test_a_transaction_that_the_broker_ended_because_it_took_too_long_is_no_loss_of_the_role(
+    tmp_path: Path, unique: str
+) -> None:
+    """To the client it looks the same: a higher epoch than its own."""
+    often = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    server = KafkaServer(tmp_path, {often: "200"})
+    try:
+        server.start()
+        specs = [TopicSpec(unique, Content.JSON, compacted=True)]
+        options = KafkaOptions((server.bootstrap,), send_timeout_s=2.0, replication_factor=1)
+        stream = KafkaStream(options, specs)
+        stream.ensure_topics()
+        sink = stream.sink(unique)
+        sink.hold()
+        # A pause of the process between a transaction's records and its end.
+        producer: Any = sink._producer
+        producer.begin_transaction()
+        producer.send(unique, value=b"{}", key=b"lost").get(timeout=10)
+        assert eventually(lambda: _state(server, unique) == "CompleteAbort", 20)
+        with pytest.raises(StreamUnavailableError):
+            sink.send([Message(unique, b"key", b"{}")])
+        sink = stream.sink(unique)
+        sink.send([Message(unique, b"key", b"{}")])
+        assert [r.key for r in sink.sent_since([unique], EVER)] == [b"key"]
+        sink.close()
+    finally:
+        server.stop()
+
+
+def _state(server: KafkaServer, role: str) -> str:
+    admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
+    try:
+        found: str = admin.describe_transactions([role])[role].state.value
+        return found
+    finally:
+        admin.close()

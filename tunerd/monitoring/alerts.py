@@ -367,8 +367,6 @@ def _outside(t: Times) -> tuple[Alert, ...]:
             "follow what they have until it expires.",
             (
                 "[TunerdUnreachable](#tunerdunreachable) for the stream, if that fires as well.",
-                "The log of the stage `publish`: another installation with the same `name` takes "
-                "the right to publish away; each needs its own.",
                 "On Kafka: WRITE on both output topics, and on the transactional id, for this "
                 "user.",
             ),

@@ -26,6 +26,8 @@ __all__ = ["Publish"]
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
 PRUNE_EVERY_S = 60.0
+HOLD_EVERY_S = 10.0
+"""How often one with nothing to send looks whether another has taken its role."""
 
 
 class _There:
@@ -77,6 +79,8 @@ class Publish:
     _acknowledged: list[int] = field(default_factory=list)
     """Sent, and not yet marked as sent."""
     _pruned_at: float = 0.0
+    _held_at: float = 0.0
+    """When it last looked whether the role is its own."""
 
     def say_again(self) -> int:
         """Have what is active sent again if its topic holds nothing at all: it got another name, or
@@ -111,7 +115,8 @@ class Publish:
         return len(active)
 
     def step(self) -> bool:
-        """Send what waits, at most one batch of it."""
+        """Send what waits, at most one batch of it. Raises FencedOutError, for good, once another
+        publisher has this one's role: the later one of two with the same name keeps it."""
         self._mark()
         self._prune()
         waiting = [
@@ -119,6 +124,7 @@ class Publish:
             for one in self.store.unsent(self.settings.batch_messages)
         ]
         if not waiting:
+            self._hold()
             return False
         started = self.clock()
         sink = self._sink or self._take_over(waiting)
@@ -177,10 +183,22 @@ class Publish:
                     )
                 )
 
+    def _hold(self) -> None:
+        """Have the role before there is anything to send, and see that it stays."""
+        if self._sink is not None and self.clock() - self._held_at < HOLD_EVERY_S:
+            return
+        sink = self._sink or self._take_over([])
+        try:
+            sink.hold()
+        except StreamUnavailableError:
+            self.close()
+            raise
+        self._held_at = self.clock()
+
     def _take_over(self, waiting: Sequence[OutboxMessage]) -> Sink:
         """Make a sink, and see what its predecessor sent of what waits."""
         sink = self.stream.sink(self.role)
-        since = min(message.created_at for message in waiting) - CLOCKS
+        since = min((message.created_at for message in waiting), default=self.now()) - CLOCKS
         try:
             self._there = _There(sink.sent_since({m.topic for m in waiting}, since))
         except BaseException:

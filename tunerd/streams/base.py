@@ -199,6 +199,14 @@ class Sink(Protocol):
         """
         ...
 
+    def hold(self) -> None:
+        """Take the role if this sink does not have it yet, else see that it still has.
+
+        Raises FencedOutError if another sink took it, also while the stream could not be reached:
+        a sink never takes a role back. Raises StreamUnavailableError.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of it. Never raises, takes at most about a second."""
         ...

@@ -59,6 +59,9 @@ class JsonlSink:
         for topic in topics:
             yield from self._tail(self._topics[topic], LOOK_BACK_BYTES if since > EVER else None)
 
+    def hold(self) -> None:
+        pass  # a folder has one daemon, which its lock sees to
+
     def close(self) -> None:
         pass  # nothing stays open
 

@@ -89,7 +89,10 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
     made: list[KafkaNetClient] = []
 
     def network(**configs: Any) -> KafkaNetClient:
-        made.append(KafkaNetClient(**configs))
+        client = KafkaNetClient(**configs)
+        # kafka-python 3.0.12 takes allow_auto_create_topics and drops it on the way here.
+        client.cluster.config["allow_auto_create_topics"] = False
+        made.append(client)
         return made[0]
 
     with _listening() as said:

@@ -3,6 +3,10 @@
 With a role the producer is transactional, one transaction per call, for one thing only: the next
 holder of the role fences this one at the broker, and what a paused process still sends when it
 wakes up is refused.
+
+Whoever was fenced must not take the role back, and kafka-python says in many ways that it was, or
+only that something failed. So the broker is asked whose the role is: after a failure that looks
+like it, and before a role that this process once had is taken again.
 """
 
 import threading
@@ -12,14 +16,16 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import (
     InvalidProducerEpochError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerFencedError,
+    TransactionalIdNotFoundError,
 )
+from kafka.producer.transaction_manager import TransactionState
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.streams.base import Message, Record
@@ -27,19 +33,29 @@ from tunerd.streams.kafka.connection import connect, refused, translated
 from tunerd.streams.kafka.lookback import sent_since
 from tunerd.streams.kafka.options import KafkaOptions
 
-__all__ = ["KafkaSink"]
+__all__ = ["KafkaSink", "Roles"]
 
 CLOSE_S = 1.0
 BATCH_SIZE = 128 * 1024
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
+ENDED = ("PrepareAbort", "CompleteAbort")
+"""States of a transaction that the broker ended because it took too long."""
+CHANGING = "PrepareEpochFence"
+"""State of one that it is about to end, for that reason or for somebody who takes the role."""
+
+Roles = dict[str, tuple[int, int]]
+"""Producer id and epoch that the broker gave this process for each role that it took."""
 
 
 class KafkaSink:
-    """A :class:`tunerd.streams.base.Sink`."""
+    """A :class:`tunerd.streams.base.Sink`. Those of one process share ``roles``."""
 
-    def __init__(self, options: KafkaOptions, role: str | None = None) -> None:
+    def __init__(
+        self, options: KafkaOptions, role: str | None = None, roles: Roles | None = None
+    ) -> None:
         self._options = options
         self._role = role
+        self._roles: Roles = {} if roles is None else roles
         self._producer: KafkaProducer | None = None
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -47,18 +63,29 @@ class KafkaSink:
             return
         deadline = time.monotonic() + self._options.send_timeout_s
         try:
-            with translated(self._options, besides=(MessageSizeTooLargeError, *FENCED)):
+            with translated(self._options, besides=(MessageSizeTooLargeError,)):
                 self._send(self._connected(), messages, deadline)
-        except FENCED as error:
-            self._drop()
-            raise FencedOutError(
-                f"another instance has taken over {self._role}; nothing was sent"
-            ) from error
         except MessageSizeTooLargeError as error:
             self._drop()
             raise ValueError(f"a message is larger than the broker takes: {error}") from error
-        except StreamUnavailableError:
+        except StreamUnavailableError as error:
+            fenced = self._looks_fenced(error)
             # What was not acknowledged must not be sent later, behind what is sent next.
+            self._drop()
+            if fenced and self._taken_over() is not False:
+                raise self._fenced_out() from error
+            raise
+
+    def hold(self) -> None:
+        if self._role is None:
+            return
+        if self._producer is not None and self._taken_over():
+            self._drop()
+            raise self._fenced_out()
+        try:
+            with translated(self._options):
+                self._connected()
+        except StreamUnavailableError:
             self._drop()
             raise
 
@@ -70,7 +97,8 @@ class KafkaSink:
             self._drop()
             raise
         # What the former holder had begun is committed or aborted by now.
-        yield from sent_since(self._options, topics, since)
+        if topics:
+            yield from sent_since(self._options, topics, since)
 
     def close(self) -> None:
         self._drop()
@@ -78,6 +106,8 @@ class KafkaSink:
     def _connected(self) -> KafkaProducer:
         if self._producer is not None:
             return self._producer
+        if self._taken_over():
+            raise self._fenced_out()
         timeout_ms = int(self._options.send_timeout_s * 1000)
 
         def make(**common: Any) -> KafkaProducer:
@@ -100,8 +130,72 @@ class KafkaSink:
         producer, _ = connect(self._options, make)
         self._producer = producer
         if self._role is not None:
+            self._roles.pop(self._role, None)  # should the answer be lost, it is not known
             producer.init_transactions()
+            self._remember(producer)
         return producer
+
+    def _remember(self, producer: KafkaProducer) -> None:
+        """Keep what the broker knows this holder by. The client may have changed it meanwhile."""
+        assert self._role is not None
+        manager = producer._transaction_manager
+        known = manager.producer_id_and_epoch
+        sure = manager._current_state not in (
+            TransactionState.UNINITIALIZED,
+            TransactionState.INITIALIZING,
+            TransactionState.BUMPING_PRODUCER_EPOCH,
+        )
+        if known.is_valid and sure:
+            self._roles[self._role] = known.producer_id, known.epoch
+        else:
+            self._roles.pop(self._role, None)
+
+    def _fenced_out(self) -> FencedOutError:
+        return FencedOutError(
+            f"another instance has taken over {self._role} on Kafka at "
+            f"{','.join(self._options.bootstrap_servers)}; nothing was sent"
+        )
+
+    def _looks_fenced(self, error: BaseException) -> bool:
+        if self._role is None:
+            return False
+        if self._producer is not None:
+            manager = self._producer._transaction_manager
+            if _names_fence(manager._last_error):
+                return True
+        return _names_fence(error)
+
+    def _taken_over(self) -> bool | None:
+        """Whether somebody else has the role that this process had; None where nobody can say.
+
+        A role that nobody has is not taken over, nor one whose transaction the broker ended
+        because it took too long: to the client that looks the same.
+
+        Raises StreamUnavailableError.
+        """
+        held = self._roles.get(self._role) if self._role is not None else None
+        if held is None:
+            return None
+        admin, _ = connect(self._options, KafkaAdminClient)
+        try:
+            there = admin.describe_transactions([self._role])[self._role]
+        except TransactionalIdNotFoundError:
+            return False
+        except KafkaError as error:
+            if error.retriable:
+                with translated(self._options):
+                    raise
+            return None  # the broker is too old, or does not allow it
+        finally:
+            admin.close()
+        now = there.producer_id, there.producer_epoch
+        if now == held:
+            return False
+        if there.state.value == CHANGING:
+            raise StreamUnavailableError("Kafka is ending a transaction of this name")
+        late = time.time() * 1000 - there.transaction_start_time_ms > there.transaction_timeout_ms
+        ended = there.state.value in ENDED and now == (held[0], held[1] + 1)
+        return not (ended and late)
 
     def _send(self, producer: KafkaProducer, messages: Sequence[Message], deadline: float) -> None:
         self._check_topics({message.topic for message in messages})
@@ -132,12 +226,29 @@ class KafkaSink:
         producer, self._producer = self._producer, None
         if producer is None:
             return
+        if self._role is not None and self._role in self._roles:
+            self._remember(producer)
         with suppress(Exception):  # it may be what was broken
             try:
                 producer.close(timeout=CLOSE_S)
             except KafkaError:
                 # It would go on trying in its thread, and be late.
                 producer._sender.force_close()
+
+
+def _names_fence(error: BaseException | None) -> bool:
+    """Whether an error is, wraps or quotes one that says that the role is somebody else's."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, FENCED) or any(kind.__name__ in str(one) for kind in FENCED):
+            return True
+        waiting += [one.__cause__, one.__context__, *one.args]
+    return False
 
 
 def _within(deadline: float, call: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from tunerd.streams.base import Restore, TopicSpec
 from tunerd.streams.kafka.connection import connect, quiet, translated
 from tunerd.streams.kafka.follower import KafkaFollower
 from tunerd.streams.kafka.options import KafkaOptions
-from tunerd.streams.kafka.sink import KafkaSink
+from tunerd.streams.kafka.sink import KafkaSink, Roles
 from tunerd.streams.kafka.source import KafkaSource
 
 __all__ = ["KafkaStream"]
@@ -31,6 +31,7 @@ class KafkaStream:
         quiet()
         self._options = options
         self._topics = tuple(topics)
+        self._roles: Roles = {}
 
     def ensure_topics(self) -> None:
         with self._admin() as admin:
@@ -56,7 +57,7 @@ class KafkaStream:
         return KafkaSource(self._options, topic, group, restore)
 
     def sink(self, role: str | None = None) -> KafkaSink:
-        return KafkaSink(self._options, role)
+        return KafkaSink(self._options, role, self._roles)
 
     def follow(self, topic: str, *, from_beginning: bool = True) -> KafkaFollower:
         return KafkaFollower(self._options, topic, from_beginning=from_beginning)
