@@ -10,6 +10,9 @@ from tunerd.streams.base import Content, Stream, TopicSpec
 
 __all__ = ["store_of", "stream_of"]
 
+DAY_S = 86400.0
+"""How long records are kept at least: an outage or a weekend's night must not lose any."""
+
 
 def store_of(settings: Settings, *, upgrade: bool = True) -> Store:
     """The store that the settings name; see :func:`tunerd.store.open_store`."""
@@ -22,11 +25,11 @@ def stream_of(settings: Settings) -> Stream:
     """The stream that the settings name, with the installation's topics. Does not connect."""
     topics = settings.topics
     specs = [
-        TopicSpec(topics.jobs, Content.EVENT),
+        TopicSpec(topics.jobs, Content.EVENT, keep_s=DAY_S),
         TopicSpec(topics.requests, Content.EVENT),
         TopicSpec(topics.recommendations, Content.JSON, compacted=True),
-        TopicSpec(topics.rejected, Content.BYTES),
-        TopicSpec(topics.drift, Content.JSON),
+        TopicSpec(topics.rejected, Content.BYTES, keep_s=DAY_S),
+        TopicSpec(topics.drift, Content.JSON, keep_s=DAY_S),
     ]
     if settings.stream.kind == "jsonl":
         folder = {"folder": settings.stream.folder, "create_topics": topics.create}

@@ -40,9 +40,11 @@ from tunerd.stages.ingest import Ingest
 from tunerd.stages.publish import Publish
 from tunerd.stages.published import why_behind
 from tunerd.stages.requests import Requests
+from tunerd.stages.upkeep import Upkeep
 from tunerd.store import InstanceGuard, Store, folder_guard
 from tunerd.streams.base import Stream
 from tunerd.systemd import Systemd
+from tunerd.topic_watch import TopicWatch
 
 __all__ = ["STAGES", "run"]
 
@@ -62,6 +64,8 @@ its memory and joining its threads took up to six seconds more."""
 GIVES_BACK_S = 0.5
 """What giving the store back may take where that has passed."""
 GAUGES_S = 2.0
+TOPICS_S = 5.0
+"""How often it is seen whether the topics are as they should be."""
 COLLECT_AFTER = 10_000
 """Objects between two runs of the garbage collector. A batch of events makes some thousands that
 all live until it is committed; at Python's 700 the collector took a sixth of ingest's time."""
@@ -278,6 +282,7 @@ class _Daemon:
         )
         threads = [
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
+            threading.Thread(target=self._watch, args=(stream, store), name="topics"),
             *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),
         ]
         for thread in threads:
@@ -346,6 +351,29 @@ class _Daemon:
             self.log.exception("measuring crashed")
             self.crashed = True
             self.stop.set()
+
+    def _watch(self, stream: Stream, store: Store) -> None:
+        """Whether the topics are as they should be, and what holds is on its topic."""
+        watch = TopicWatch(
+            stream,
+            Upkeep.of(stream, store, self.settings.topics.recommendations, _now)
+            if "publish" in self.stages
+            else None,
+            self.settings.topics,
+            self.health,
+            self.log,
+            self.metrics.hear,
+        )
+        try:
+            while not self.stop.is_set():
+                watch.step()
+                self.stop.wait(TOPICS_S)
+        except Exception:
+            self.log.exception("watching the topics crashed")
+            self.crashed = True
+            self.stop.set()
+        finally:
+            watch.close()
 
     def _note(self, subject: str, problem: str) -> None:
         if self.health.note(subject, problem) and problem:

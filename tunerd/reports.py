@@ -245,6 +245,19 @@ class Unreachable(msgspec.Struct, frozen=True, kw_only=True, tag="unreachable"):
     problem: str
 
 
+class Topics(msgspec.Struct, frozen=True, kw_only=True, tag="topics"):
+    """Which topics are not as they should be, by what each is for (``jobs``, ``drift`` …): True;
+    None while nobody can say."""
+
+    wrong: dict[str, bool | None]
+
+
+class SaidAgain(msgspec.Struct, frozen=True, kw_only=True, tag="said_again"):
+    """Recommendations that hold were not on their topic any more and go out once more."""
+
+    keys: int
+
+
 class TunerReplaced(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_replaced"):
     """The tuner process was started again."""
 
@@ -299,6 +312,8 @@ Report = (
     | Starting
     | Progressed
     | Unreachable
+    | Topics
+    | SaidAgain
     | TunerReplaced
     | SetAside
     | LearnedAnew

@@ -22,7 +22,7 @@ from tests.servers import (
     wait_until,
 )
 
-__all__ = ["KafkaServer"]
+__all__ = ["KafkaServer", "kafka_cluster"]
 
 VERSION = "4.3.0"
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -62,6 +62,7 @@ class KafkaServer:
             name: f"127.0.0.1:{port}" for name, port in zip(self._listeners, more, strict=True)
         }
         self.log = folder / "broker.log"
+        self.cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         self._properties = {**self._defaults(), **(properties or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,17 +77,21 @@ class KafkaServer:
         Raises MissingServerError without Java, or without Maven and a network the first time.
         The broker dies with the thread that calls this.
         """
+        self.spawn()
+        self.wait()
+
+    def spawn(self) -> None:
+        """Start, and do not wait."""
         jars = _jars()
         config = self.folder / "server.properties"
         if not config.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
-            cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
             # In one word: an id may begin with a minus sign.
-            tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
+            tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id}"]
             tool += ["-c", str(config)]
             _check(_java(jars, *tool))
-        offset = self.log.stat().st_size if self.log.exists() else 0
+        self._log_offset = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 tied() + _java(jars, "kafka.Kafka", str(config)),
@@ -95,7 +100,14 @@ class KafkaServer:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_until(lambda: self._started(offset), START_TIMEOUT_S, f"Kafka starts ({self.log})")
+
+    def wait(self) -> None:
+        """Wait until the broker takes requests."""
+        wait_until(lambda: self._started(self._log_offset), START_TIMEOUT_S, f"Kafka starts ({self.log})")
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Set properties, before the first start."""
+        self._properties |= properties
 
     def stop(self) -> None:
         """Stop in good order (SIGTERM, about 2 s)."""
@@ -135,7 +147,8 @@ class KafkaServer:
             ),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
-            "auto.create.topics.enable": "false",
+            # Kafka's default: nothing of ours may rely on a topic's staying away.
+            "auto.create.topics.enable": "true",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.replication.factor": "1",
@@ -168,6 +181,34 @@ class KafkaServer:
         if self._process is not None:
             end(self._process, number)
             self._process = None
+
+
+def kafka_cluster(folder: Path, count: int) -> list[KafkaServer]:
+    """Start so many brokers that are controllers too; each record has as many copies as there are,
+    and is acknowledged by two of them."""
+    servers = [KafkaServer(folder / f"broker-{number}") for number in range(1, count + 1)]
+    voters = ",".join(
+        f"{number}@127.0.0.1:{server.controller_port}" for number, server in enumerate(servers, 1)
+    )
+    for number, server in enumerate(servers, 1):
+        server.cluster_id = servers[0].cluster_id
+        copies = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+        server.set(
+            {
+                "node.id": str(number),
+                "controller.quorum.voters": voters,
+                "default.replication.factor": str(count),
+                "min.insync.replicas": "2",
+                **{f"{topic}.replication.factor": str(count) for topic in copies},
+                "transaction.state.log.min.isr": "2",
+                "share.coordinator.state.topic.min.isr": "2",
+            }
+        )
+    for server in servers:
+        server.spawn()  # none is ready before a majority is there
+    for server in servers:
+        server.wait()
+    return servers
 
 
 def _java(jars: Path, *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.reports import Report
 from tunerd.store import Transaction
-from tunerd.streams.base import Follower, Message, Position, Record, Restore
+from tunerd.streams.base import Follower, Message, Position, Record, Restore, Table, TopicProblem
 
 __all__ = ["CrashError", "FakeStream", "Heard", "ListSink", "ListSource", "Time", "crash_in"]
 
@@ -82,6 +82,12 @@ class FakeStream:
 
     def ensure_topics(self) -> None:
         """They are there."""
+
+    def check_topics(self) -> list[TopicProblem]:
+        return []
+
+    def table(self, topic: str) -> Table | None:  # noqa: ARG002
+        return None
 
     def source(self, topic: str, group: str, restore: Restore) -> "ListSource":  # noqa: ARG002
         self.sources.append(ListSource(self, topic, restore))

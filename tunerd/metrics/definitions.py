@@ -100,6 +100,7 @@ DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
 ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed"))
 CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
 MESSAGE_KIND = Label("kind", ("recommendation", "rejected", "drift"))
+TOPIC = Label("topic", ("jobs", "requests", "recommendations", "rejected", "drift"))
 STATE = Label("state", ("running", "proposed"))
 WHY = Label("why", ("died", "deadline"))
 WHAT = Label("what", ("stream", "store"))
@@ -266,6 +267,16 @@ TUNER_SIZE = _gauge("tuner_resident_memory_bytes", "Resident memory of the tuner
 
 # -- publish --------------------------------------------------------------------------------
 MESSAGES = _counter("published_messages", "Messages sent, by kind.", MESSAGE_KIND)
+TOPIC_WRONG = _gauge(
+    "topic_wrong",
+    "1: this topic is missing, or not as it should be, and `/readyz` says what mends it; no "
+    "series while nobody can say.",
+    TOPIC,
+)
+SAID_AGAIN = _counter(
+    "recommendations_said_again",
+    "Recommendations that hold and were sent again: somebody had overwritten or deleted them.",
+)
 LOST = _counter(
     "unsendable_messages", "Messages that the stream can never take, let go.", MESSAGE_KIND
 )

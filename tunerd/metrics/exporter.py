@@ -110,6 +110,8 @@ class Metrics:
             reports.Backlog: self._backlog,
             reports.Published: self._published,
             reports.Unsendable: self._unsendable,
+            reports.Topics: self._topics,
+            reports.SaidAgain: self._said_again,
             reports.Outbox: self._outbox,
             reports.TunerSize: self._tuner_size,
             reports.Starting: self._starting,
@@ -284,6 +286,13 @@ class Metrics:
         for kind, count in report.messages.items():
             self._count(count, d.MESSAGES, kind)
         self._observe(report.seconds, d.PUBLISH_S)
+
+    def _topics(self, report: reports.Topics) -> None:
+        for topic, wrong in report.wrong.items():
+            self._show(wrong, d.TOPIC_WRONG, topic)
+
+    def _said_again(self, report: reports.SaidAgain) -> None:
+        self._count(report.keys, d.SAID_AGAIN)
 
     def _unsendable(self, report: reports.Unsendable) -> None:
         self._count(1, d.LOST, report.kind)

@@ -357,6 +357,24 @@ def _outside(t: Times) -> tuple[Alert, ...]:
             hold=t.moment,
         ),
         Alert(
+            "TunerdTopicWrong",
+            "warning",
+            of(d.TOPIC_WRONG),
+            "== 1",
+            "{{ $labels.instance }}: the topic of {{ $labels.topic }} is not as it should be",
+            "A topic is missing, has another cleanup policy, fewer partitions or a shorter "
+            "retention than it should, has no leader, or too few brokers in sync. A broker that "
+            "creates topics by itself makes them with its own defaults, and deletes "
+            "recommendations after a week.",
+            (
+                "`tunerd status` and `/readyz` say what is wrong, with the command that mends it.",
+                "The broker's `auto.create.topics.enable`: with `false` no topic comes back with "
+                "settings that nobody chose.",
+                "What a compacted topic lost is sent again by itself, within a minute.",
+            ),
+            hold=t.moment,
+        ),
+        Alert(
             "TunerdOutboxOld",
             "critical",
             of(d.OLDEST),

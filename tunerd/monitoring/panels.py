@@ -197,11 +197,12 @@ WORKING = Row(
             "What went wrong?",
             "Nothing. Away: steps that could not reach the stream or the store. Tuner replaced: "
             "its process died or passed its deadline. Let go: messages that the stream can never "
-            "take.",
+            "take. Said again: recommendations that others had overwritten or deleted.",
             (
                 Query(_increase(d.UNREACHABLE, "what"), "{{what}} away"),
                 Query(_increase(d.RESTARTS, "why"), "tuner replaced: {{why}}"),
                 Query(_increase(d.LOST, "kind"), "let go: {{kind}}"),
+                Query(_increase(d.SAID_AGAIN, "job"), "said again"),
             ),
             kind="bars",
         ),

@@ -18,6 +18,7 @@ from tunerd import reports
 from tunerd.errors import StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.stages.published import CLOCKS
+from tunerd.stages.upkeep import message_of
 from tunerd.store import OutboxMessage, Store
 from tunerd.streams.base import EVER, Message, Record, Sink, Stream
 
@@ -96,22 +97,7 @@ class Publish:
         if not active or not self._is_empty(self.topics.recommendations):
             return 0
         with self.store.transaction() as tx:
-            tx.enqueue(
-                *(
-                    OutboxMessage(
-                        kind="recommendation",
-                        message_id=row.recommendation_id,
-                        topic=self.topics.recommendations,
-                        key=row.context_key.encode(),
-                        value=row.value.encode(),
-                        study=row.study,
-                        context_key=row.context_key,
-                        revision=row.revision,
-                        created_at=now,
-                    )
-                    for row in active
-                )
-            )
+            tx.enqueue(*(message_of(row, self.topics.recommendations, now) for row in active))
         return len(active)
 
     def step(self) -> bool:

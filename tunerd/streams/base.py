@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ __all__ = [
     "MAX_VALUE_BYTES",
     "Content",
     "Follower",
+    "LastValue",
     "Message",
     "Position",
     "Record",
@@ -28,6 +29,8 @@ __all__ = [
     "Sink",
     "Source",
     "Stream",
+    "Table",
+    "TopicProblem",
     "TopicSpec",
 ]
 
@@ -61,6 +64,28 @@ class TopicSpec:
     name: str
     content: Content
     compacted: bool = False
+    keep_s: float = 0.0
+    """How long each record is kept at least, in seconds, where the topic is not compacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProblem:
+    """A topic that is not as it should be. The message has the command that mends it, if any."""
+
+    topic: str
+    message: str
+    kind: Literal["broken", "differs", "unchecked"] = "broken"
+    """``broken``: something is lost or stands still. ``differs``: it works, but not as it should.
+    ``unchecked``: nobody may tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastValue:
+    """What a topic says of a key: when that was sent, and a digest (BLAKE2b, 16 bytes) of the
+    value; None where it is a tombstone."""
+
+    timestamp_ms: int
+    digest: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +253,22 @@ class Follower(Protocol):
         ...
 
 
+class Table(Protocol):
+    """What a compacted topic says of each key."""
+
+    def refresh(self) -> Mapping[bytes, LastValue]:
+        """Read on to the topic's end as of now, and return the last value of each key.
+
+        A key that was lost is not there: the topic was made anew, or its records were deleted.
+        Raises StreamUnavailableError; a later call recovers by itself.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Never raises."""
+        ...
+
+
 class Stream(Protocol):
     """A broker or a folder, with the topics that the program uses.
 
@@ -241,6 +282,18 @@ class Stream(Protocol):
         Raises MisconfiguredError if one is missing and creating is switched off or forbidden,
         StreamUnavailableError if the stream cannot be reached.
         """
+        ...
+
+    def check_topics(self) -> list[TopicProblem]:
+        """Return what is not as it should be with the topics. Changes nothing.
+
+        Raises StreamUnavailableError.
+        """
+        ...
+
+    def table(self, topic: str) -> Table | None:
+        """Return what a compacted topic says now; None where only this program writes to it. Does
+        not connect."""
         ...
 
     def source(self, topic: str, group: str, restore: Restore) -> Source:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tunerd.errors import MisconfiguredError, Problem, StreamUnavailableError
 from tunerd.files import append_to, give_to_owner, make_folder, mode_in, read_text
-from tunerd.streams.base import Content, Restore, TopicSpec
+from tunerd.streams.base import Content, Restore, TopicProblem, TopicSpec
 from tunerd.streams.jsonl.follower import JsonlFollower
 from tunerd.streams.jsonl.sink import JsonlSink
 from tunerd.streams.jsonl.source import JsonlSource
@@ -56,6 +56,12 @@ class JsonlStream:
             raise StreamUnavailableError(
                 f"cannot create topics in {self._folder}: {error.strerror or error}"
             ) from error
+
+    def check_topics(self) -> list[TopicProblem]:
+        return []  # a file has no settings; sources say where one is gone
+
+    def table(self, topic: str) -> None:  # noqa: ARG002
+        return None  # a folder has one daemon, which its lock sees to
 
     def source(self, topic: str, group: str, restore: Restore) -> JsonlSource:  # noqa: ARG002
         return JsonlSource(self._folder, topic, self.cluster_id, restore)

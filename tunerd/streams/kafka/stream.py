@@ -7,20 +7,24 @@ from kafka import KafkaAdminClient
 from kafka.errors import (
     AuthorizationError,
     InvalidReplicationFactorError,
+    KafkaConnectionError,
     PolicyViolationError,
     TopicAlreadyExistsError,
 )
 
 from tunerd.errors import MisconfiguredError, Problem
-from tunerd.streams.base import Restore, TopicSpec
+from tunerd.streams.base import Restore, TopicProblem, TopicSpec
 from tunerd.streams.kafka.connection import connect, quiet, translated
 from tunerd.streams.kafka.follower import KafkaFollower
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.sink import KafkaSink, Roles
 from tunerd.streams.kafka.source import KafkaSource
+from tunerd.streams.kafka.table import KafkaTable
+from tunerd.streams.kafka.topics import problems_of_topics
 
 __all__ = ["KafkaStream"]
 
+ATTEMPTS = 4
 FORBIDDEN = (AuthorizationError, InvalidReplicationFactorError, PolicyViolationError)
 
 
@@ -52,6 +56,21 @@ class KafkaStream:
                     [self._absent(spec, f"creating it failed: {error}") for spec in missing]
                 ) from error
             admin.wait_for_topics([spec.name for spec in missing])
+
+    def check_topics(self) -> list[TopicProblem]:
+        admin, client = connect(self._options, KafkaAdminClient)
+        try:
+            with translated(self._options):
+                for _ in range(ATTEMPTS - 1):
+                    # It may ask a broker that is gone, and another one knows as well.
+                    with suppress(KafkaConnectionError):
+                        return problems_of_topics(self._options, self._topics, admin, client)
+                return problems_of_topics(self._options, self._topics, admin, client)
+        finally:
+            admin.close()
+
+    def table(self, topic: str) -> KafkaTable:
+        return KafkaTable(self._options, topic)
 
     def source(self, topic: str, group: str, restore: Restore) -> KafkaSource:
         return KafkaSource(self._options, topic, group, restore)

@@ -1,0 +1,86 @@
+"""What others do to the topics of a running daemon, on a Kafka that creates topics by itself."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.daemons import Daemon, events
+from tests.servers.kafka import KafkaServer
+from tunerd.metrics import definitions as d
+
+
+def latest(bootstrap: str, topic: str) -> dict[bytes, bytes | None]:
+    """What a new reader of the topic is left with, by key."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})
+    found: dict[bytes, tuple[int, bytes | None]] = {}
+    try:
+        there = reader.list_topics(topic, timeout=10).topics[topic]
+        for number in there.partitions:
+            end = reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            reader.assign([TopicPartition(topic, number, 0)])
+            at = 0
+            while at < end and (record := reader.poll(1.0)) is not None:
+                if record.error() is None:
+                    at = record.offset() + 1
+                    moment = record.timestamp()[1]
+                    if moment >= found.get(record.key(), (0, None))[0]:
+                        found[record.key()] = (moment, record.value())
+    finally:
+        reader.close()
+    return {key: value for key, (_, value) in found.items()}
+
+
+@pytest.fixture
+def daemon(
+    tmp_path: Path, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
+) -> Iterator[Daemon]:
+    assert kafka_bootstrap == kafka_server.bootstrap
+    made = Daemon(tmp_path, kafka_bootstrap, unique)
+    yield made
+    made.end()
+
+
+def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_again(
+    daemon: Daemon,
+) -> None:
+    assert daemon.bootstrap is not None
+    topic = f"{daemon.name}.recommendations"
+    daemon.start()
+    daemon.send(events(8))
+    daemon.learned(8)
+    holds = latest(daemon.bootstrap, topic)
+    assert len(holds) > 1
+
+    producer = Producer({"bootstrap.servers": daemon.bootstrap})
+    stranger, freed, *_ = sorted(holds)
+    producer.produce(topic, b"not ours", stranger)
+    producer.produce(topic, None, freed)
+    assert producer.flush(20) == 0
+    daemon.until(
+        lambda: latest(daemon.bootstrap, topic) == holds, "the keys are theirs again"
+    )
+    assert daemon.lines("what holds was not on its topic and is sent again")
+    daemon.until(lambda: (daemon.metric(d.SAID_AGAIN) or 0) >= 2, "it is counted")
+
+    admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
+    admin.delete_topics([topic])[topic].result(timeout=20)
+
+    def comes_back() -> bool:
+        producer.produce(topic, b"somebody else's", b"another key")
+        producer.flush(5)
+        return daemon.metric(d.TOPIC_WRONG, topic="recommendations") == 1
+
+    daemon.until(comes_back, "the topic is said to be wrong")
+    daemon.until(
+        lambda: holds.items() <= latest(daemon.bootstrap, topic).items(), "all is there again"
+    )
+    status, page = daemon.get("/readyz")
+    said = " ".join(json.loads(page)["problems"])
+    assert status == 503
+    assert "cleanup.policy=delete" in said
+    assert "--add-config cleanup.policy=compact` mends it" in said
+    assert any(topic in line["problem"] for line in daemon.lines("a topic is not as it should be"))

@@ -1,0 +1,183 @@
+"""Topics that are not as they should be, on a real Kafka, as others and its defaults make them."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.servers import MissingServerError
+from tests.servers.kafka import KafkaServer, kafka_cluster
+from tests.streams.rigs import eventually
+from tunerd.errors import StreamUnavailableError
+from tunerd.streams.base import Content, Message, TopicProblem, TopicSpec
+from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.stream import KafkaStream
+
+DAY_S = 86400.0
+
+
+def specs(unique: str) -> list[TopicSpec]:
+    return [
+        TopicSpec(f"{unique}.jobs", Content.EVENT, keep_s=DAY_S),
+        TopicSpec(f"{unique}.advice", Content.JSON, compacted=True),
+    ]
+
+
+def stream_of(bootstrap: str, unique: str, partitions: int = 3) -> KafkaStream:
+    options = KafkaOptions((bootstrap,), partitions=partitions, connect_timeout_s=1.0)
+    return KafkaStream(options, specs(unique))
+
+
+def make(bootstrap: str, topic: str, partitions: int = 3, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    made = admin.create_topics([NewTopic(topic, partitions, config=settings)])
+    made[topic].result(timeout=20)
+
+
+def told(stream: KafkaStream) -> str:
+    """What is broken, by whatever way it is said."""
+    try:
+        return "; ".join(one.message for one in stream.check_topics() if one.kind == "broken")
+    except StreamUnavailableError as error:
+        return f"unavailable: {error}"
+
+
+def only(found: list[TopicProblem]) -> TopicProblem:
+    (one,) = found
+    return one
+
+
+def test_topics_that_tunerd_made_are_as_they_should_be(kafka_bootstrap: str, unique: str) -> None:
+    stream = stream_of(kafka_bootstrap, unique)
+    stream.ensure_topics()
+    assert stream.check_topics() == []
+
+
+def test_topics_that_are_missing_are_named_with_the_command_that_makes_them(
+    kafka_bootstrap: str, unique: str
+) -> None:
+    jobs, advice = stream_of(kafka_bootstrap, unique).check_topics()
+    assert (jobs.topic, jobs.kind) == (f"{unique}.jobs", "broken")
+    assert f"--create --topic {unique}.advice --config cleanup.policy=compact" in advice.message
+    assert "--partitions 3" in advice.message
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "config", "kind", "said"),
+    [
+        ("advice", 3, {"cleanup_policy": "delete"}, "broken", "cleanup.policy=compact` mends"),
+        ("advice", 3, {"cleanup_policy": "compact,delete"}, "broken", "cleanup.policy=compact`"),
+        ("jobs", 3, {"cleanup_policy": "compact"}, "broken", "cleanup.policy=delete` mends it"),
+        ("jobs", 3, {"retention_ms": "60000"}, "differs", "retention.ms=86400000` mends it"),
+        ("jobs", 1, {}, "differs", "has 1 partition, and stream.kafka.partitions wants 3"),
+    ],
+)
+def test_what_differs_is_said_with_the_command_that_mends_it(
+    kafka_bootstrap: str,
+    unique: str,
+    topic: str,
+    partitions: int,
+    config: dict[str, str],
+    kind: str,
+    said: str,
+) -> None:
+    make(kafka_bootstrap, f"{unique}.{topic}", partitions, **config)
+    stream = stream_of(kafka_bootstrap, unique)
+    stream.ensure_topics()  # leaves what exists as it is
+    found = only(stream.check_topics())
+    assert (found.topic, found.kind) == (f"{unique}.{topic}", kind)
+    assert said in found.message
+    assert f"--bootstrap-server {kafka_bootstrap}" in found.message
+
+
+def test_more_partitions_and_longer_retention_than_asked_for_are_fine(
+    kafka_bootstrap: str, unique: str
+) -> None:
+    make(kafka_bootstrap, f"{unique}.jobs", 7, retention_ms="-1")
+    stream = stream_of(kafka_bootstrap, unique)
+    stream.ensure_topics()
+    assert stream.check_topics() == []
+
+
+# -- what a broker does by itself -----------------------------------------------------------
+
+
+def test_none_of_our_clients_has_a_broker_create_a_topic(
+    kafka_server: KafkaServer, unique: str
+) -> None:
+    options = KafkaOptions(
+        (kafka_server.bootstrap,), send_timeout_s=1.0, connect_timeout_s=1.0, metadata_age_s=0.2
+    )
+    stream = KafkaStream(options, specs(unique))
+    jobs, advice = (spec.name for spec in specs(unique))
+    sink = stream.sink()
+    with pytest.raises(Exception, match="has no topic"):
+        sink.send([Message(advice, b"k", b"{}")])
+    sink.close()
+    with pytest.raises(Exception, match="has no topic"):
+        stream.follow(jobs)
+    source = stream.source(jobs, "group", lambda *_: {})
+    with pytest.raises(Exception, match="has no topic"):
+        while True:
+            source.poll(0.1, 1)
+    source.close()
+    stream.table(advice).refresh()
+    assert len(stream.check_topics()) == 2
+    admin = AdminClient({"bootstrap.servers": kafka_server.bootstrap})
+    assert not {jobs, advice} & set(admin.list_topics(timeout=10).topics)
+
+
+def test_a_topic_that_came_back_by_itself_is_told(kafka_server: KafkaServer, unique: str) -> None:
+    stream = stream_of(kafka_server.bootstrap, unique)
+    stream.ensure_topics()
+    assert stream.check_topics() == []
+    admin = AdminClient({"bootstrap.servers": kafka_server.bootstrap})
+    names = [spec.name for spec in specs(unique)]
+    for future in admin.delete_topics(names).values():
+        future.result(timeout=20)
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap})
+
+    def back() -> bool:
+        """Somebody else goes on writing."""
+        for name in names:
+            producer.produce(name, b"{}", b"key")
+        producer.flush(5)
+        return not any("does not exist" in one.message for one in stream.check_topics())
+
+    assert eventually(back)
+    said = [(one.topic, one.kind) for one in stream.check_topics()]
+    assert said == [(names[0], "differs"), (names[1], "broken"), (names[1], "differs")]
+
+
+# -- brokers that are lost ------------------------------------------------------------------
+
+
+def test_topics_without_their_brokers_are_told_within_seconds(tmp_path: Path, unique: str) -> None:
+    """Two of three are lost, and with them the controllers' majority: what the third one says of
+    leaders and copies is as it was before."""
+    try:
+        servers = kafka_cluster(tmp_path, 3)
+    except MissingServerError as error:
+        pytest.skip(str(error))
+    try:
+        bootstrap = ",".join(server.bootstrap for server in servers)
+        options = KafkaOptions(
+            tuple(bootstrap.split(",")), partitions=3, replication_factor=3, connect_timeout_s=1.0
+        )
+        stream = KafkaStream(options, specs(unique))
+        stream.ensure_topics()
+        assert eventually(lambda: told(stream) == "")
+        servers[0].kill()
+        assert eventually(lambda: told(stream) == "", 30)  # the others take over
+        servers[1].kill()
+        said = told(stream)
+        assert "no leader that answers" in said or "in sync" in said, said
+        for server in servers[:2]:
+            server.spawn()
+        assert eventually(lambda: told(stream) == "", 60)
+    finally:
+        for server in servers:
+            server.stop()

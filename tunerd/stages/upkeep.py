@@ -1,0 +1,104 @@
+"""Upkeep of the recommendations topic: a live key that others overwrote or lost is said again.
+
+A broker can lose what it held (a topic that was deleted and made anew, a retention that deletes),
+and others may write to it. What holds is in the store, and would come back with each context's
+next revision, in days.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from tunerd.store import OutboxMessage, RecommendationRow, Store
+from tunerd.streams.base import LastValue, Stream, Table
+
+__all__ = ["Upkeep", "message_of"]
+
+AGAIN_AFTER = timedelta(minutes=10)
+"""When a key is said once more that was said again and still is not what the topic says: whoever
+writes with a clock that is ahead stays the latest."""
+
+
+def message_of(row: RecommendationRow, topic: str, now: datetime) -> OutboxMessage:
+    """What was published of a context, to be sent once more with the same id."""
+    return OutboxMessage(
+        kind="recommendation",
+        message_id=row.recommendation_id,
+        topic=topic,
+        key=row.context_key.encode(),
+        value=row.value.encode(),
+        study=row.study,
+        context_key=row.context_key,
+        revision=row.revision,
+        created_at=now,
+    )
+
+
+@dataclass
+class Upkeep:
+    """Compares the store with the topic, and fills the outbox with what is not there."""
+
+    store: Store
+    table: Table
+    topic: str
+    now: Callable[[], datetime]
+    _answered: dict[bytes, tuple[int, LastValue | None, datetime]] = field(default_factory=dict)
+    """By key: which revision was said again, against what on the topic, and when."""
+
+    @classmethod
+    def of(
+        cls, stream: Stream, store: Store, topic: str, now: Callable[[], datetime]
+    ) -> "Upkeep | None":
+        """That of a stream; None where only this daemon writes to it."""
+        table = stream.table(topic)
+        return None if table is None else cls(store, table, topic, now)
+
+    def step(self) -> int:
+        """Have said again what holds and is not on the topic. Returns how many keys that are.
+
+        Raises StreamUnavailableError, StoreUnavailableError.
+        """
+        now = self.now()
+        rows = [
+            row
+            for study in self.store.studies()
+            for row in self.store.recommendations(study.name, states=["active", "withdrawn"])
+            if row.valid_until > now and row.renew_at is not None
+        ]
+        # Of what was there before this, nothing is on its way any more.
+        if not rows or "recommendation" in self.store.outbox_depths():
+            return 0
+        there = self.table.refresh()
+        lost = [row for row in rows if self._is_news(row, there.get(row.context_key.encode()))]
+        if not lost:
+            return 0
+        with self.store.transaction() as tx:
+            # A later revision may have been made meanwhile; the lock keeps others from coming.
+            same = [
+                row
+                for row in lost
+                if tx.next_revision(row.study, row.context_key) == row.revision + 1
+                and tx.recommendation(row.study, row.context_key) == row
+            ]
+            tx.enqueue(*(message_of(row, self.topic, now) for row in same))
+        for row in same:
+            key = row.context_key.encode()
+            self._answered[key] = row.revision, there.get(key), now
+        return len(same)
+
+    def close(self) -> None:
+        """Let go of the topic."""
+        self.table.close()
+
+    def _is_news(self, row: RecommendationRow, there: LastValue | None) -> bool:
+        """Whether the topic says something else, and was not answered for just that already."""
+        key = row.context_key.encode()
+        if row.state == "withdrawn" and (there is None or there.digest is None):
+            return False  # nothing is recommended, and nothing is said
+        digest = blake2b(row.value.encode(), digest_size=16).digest()
+        if there is not None and there.digest == digest:
+            self._answered.pop(key, None)
+            return False
+        revision, against, at = self._answered.get(key, (0, None, self.now() - AGAIN_AFTER))
+        return (revision, against) != (row.revision, there) or at <= self.now() - AGAIN_AFTER

@@ -1,0 +1,76 @@
+"""Watching the topics while the daemon runs: what is wrong with them is said, what they lost is sent
+again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tunerd import logs, reports
+from tunerd.errors import StoreUnavailableError, StreamUnavailableError
+from tunerd.health import Health
+from tunerd.settings.model import TopicSettings
+from tunerd.stages.upkeep import Upkeep
+from tunerd.streams.base import Stream, TopicProblem
+
+__all__ = ["TopicWatch"]
+
+ROLES = ("jobs", "requests", "recommendations", "rejected", "drift")
+"""What topics are for, as the settings name it."""
+
+
+@dataclass
+class TopicWatch:
+    """In a thread of its own: a broker that does not answer must keep no stage waiting."""
+
+    stream: Stream
+    upkeep: Upkeep | None
+    """None where this daemon does not publish, or nobody else can write to the topics."""
+    topics: TopicSettings
+    health: Health
+    log: logs.Log
+    hear: Callable[[reports.Report], None]
+    _known: frozenset[TopicProblem] = frozenset()
+    _roles: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._roles = {getattr(self.topics, role): role for role in ROLES}
+
+    def step(self) -> None:
+        """Look once."""
+        try:
+            found = self.stream.check_topics()
+        except StreamUnavailableError as error:
+            self.hear(reports.Topics(wrong=dict.fromkeys(ROLES)))
+            self.health.note("topics", f"topics: {error}")
+            return
+        self._tell(found)
+        try:
+            keys = self.upkeep.step() if self.upkeep is not None else 0
+        except (StreamUnavailableError, StoreUnavailableError):
+            return  # the stages say what is wrong
+        if keys:
+            self.hear(reports.SaidAgain(keys=keys))
+            self.log.warning(
+                "what holds was not on its topic and is sent again",
+                topic=self.topics.recommendations,
+                keys=keys,
+            )
+
+    def close(self) -> None:
+        """Let go of the topics."""
+        if self.upkeep is not None:
+            self.upkeep.close()
+
+    def _tell(self, found: list[TopicProblem]) -> None:
+        broken = [one.message for one in found if one.kind == "broken"]
+        others = [one.message for one in found if one.kind != "broken"]
+        self.health.note("topics", "; ".join(broken))
+        self.health.remark("topics", "; ".join(others))
+        for one in found:
+            if one not in self._known:
+                level = self.log.info if one.kind == "unchecked" else self.log.warning
+                level("a topic is not as it should be", topic=one.topic, problem=one.message)
+        for topic in {one.topic for one in self._known - set(found)} - {one.topic for one in found}:
+            self.log.info("a topic is as it should be again", topic=topic)
+        self._known = frozenset(found)
+        wrong = {self._roles.get(one.topic) for one in found if one.kind != "unchecked"}
+        self.hear(reports.Topics(wrong={role: role in wrong for role in ROLES}))
