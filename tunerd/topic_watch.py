@@ -1,5 +1,5 @@
-"""Watching the topics while the daemon runs: what is wrong with them is said, what they lost is sent
-again."""
+"""Watching the topics while the daemon runs: what is wrong with them is said, and what they lost
+is sent again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -60,9 +60,7 @@ def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_ag
     producer.produce(topic, b"not ours", stranger)
     producer.produce(topic, None, freed)
     assert producer.flush(20) == 0
-    daemon.until(
-        lambda: latest(daemon.bootstrap, topic) == holds, "the keys are theirs again"
-    )
+    daemon.until(lambda: latest(daemon.bootstrap, topic) == holds, "the keys are theirs again")
     assert daemon.lines("what holds was not on its topic and is sent again")
     daemon.until(lambda: (daemon.metric(d.SAID_AGAIN) or 0) >= 2, "it is counted")
 

@@ -103,7 +103,9 @@ class KafkaServer:
 
     def wait(self) -> None:
         """Wait until the broker takes requests."""
-        wait_until(lambda: self._started(self._log_offset), START_TIMEOUT_S, f"Kafka starts ({self.log})")
+        wait_until(
+            lambda: self._started(self._log_offset), START_TIMEOUT_S, f"Kafka starts ({self.log})"
+        )
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Set properties, before the first start."""
