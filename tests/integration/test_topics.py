@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.daemons import Daemon, events
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import KafkaServer, kafka_cluster
 from tunerd.metrics import definitions as d
 
 
@@ -23,12 +23,14 @@ def latest(bootstrap: str, topic: str) -> dict[bytes, bytes | None]:
             end = reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
             reader.assign([TopicPartition(topic, number, 0)])
             at = 0
-            while at < end and (record := reader.poll(1.0)) is not None:
-                if record.error() is None:
-                    at = record.offset() + 1
-                    moment = record.timestamp()[1]
-                    if moment >= found.get(record.key(), (0, None))[0]:
-                        found[record.key()] = (moment, record.value())
+            while at < end and (record := reader.poll(5.0)) is not None:
+                key, offset = record.key(), record.offset()
+                assert key is not None
+                assert offset is not None
+                at = offset + 1
+                moment = record.timestamp()[1]
+                if moment >= found.get(key, (0, None))[0]:
+                    found[key] = (moment, record.value())
     finally:
         reader.close()
     return {key: value for key, (_, value) in found.items()}
@@ -47,24 +49,25 @@ def daemon(
 def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_again(
     daemon: Daemon,
 ) -> None:
-    assert daemon.bootstrap is not None
+    bootstrap = daemon.bootstrap
+    assert bootstrap is not None
     topic = f"{daemon.name}.recommendations"
     daemon.start()
     daemon.send(events(8))
     daemon.learned(8)
-    holds = latest(daemon.bootstrap, topic)
+    holds = latest(bootstrap, topic)
     assert len(holds) > 1
 
-    producer = Producer({"bootstrap.servers": daemon.bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap})
     stranger, freed, *_ = sorted(holds)
     producer.produce(topic, b"not ours", stranger)
     producer.produce(topic, None, freed)
     assert producer.flush(20) == 0
-    daemon.until(lambda: latest(daemon.bootstrap, topic) == holds, "the keys are theirs again")
+    daemon.until(lambda: latest(bootstrap, topic) == holds, "the keys are theirs again")
     assert daemon.lines("what holds was not on its topic and is sent again")
     daemon.until(lambda: (daemon.metric(d.SAID_AGAIN) or 0) >= 2, "it is counted")
 
-    admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(timeout=20)
 
     def comes_back() -> bool:
@@ -74,7 +77,7 @@ def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_ag
 
     daemon.until(comes_back, "the topic is said to be wrong")
     daemon.until(
-        lambda: holds.items() <= latest(daemon.bootstrap, topic).items(), "all is there again"
+        lambda: holds.items() <= latest(bootstrap, topic).items(), "all is there again"
     )
     status, page = daemon.get("/readyz")
     said = " ".join(json.loads(page)["problems"])
@@ -82,3 +85,27 @@ def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_ag
     assert "cleanup.policy=delete" in said
     assert "--add-config cleanup.policy=compact` mends it" in said
     assert any(topic in line["problem"] for line in daemon.lines("a topic is not as it should be"))
+
+
+@pytest.mark.timeout(300)  # four processes of Java and Python on two cores
+def test_a_daemon_whose_brokers_lost_their_majority_is_not_ready(
+    tmp_path: Path, kafka_server: KafkaServer, unique: str
+) -> None:
+    assert kafka_server  # where there can be none, this says so
+    servers = kafka_cluster(tmp_path / "brokers", 3)
+    daemon = Daemon(tmp_path, ",".join(server.bootstrap for server in servers), unique)
+    try:
+        daemon.start()
+        daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
+        for server in servers[:2]:
+            server.kill()
+        daemon.until(lambda: daemon.get("/readyz")[0] == 503, "that is noticed")
+        assert json.loads(daemon.get("/readyz")[1])["problems"]
+        for server in servers[:2]:
+            server.spawn()
+        daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it goes on")
+        assert daemon.stop()[0] == 0
+    finally:
+        daemon.end()
+        for server in servers:
+            server.stop()

@@ -24,10 +24,17 @@ class Certificates:
     client: Path
     client_key: Path
     stranger: Path
+    expired: Path
+    """A client certificate that was valid once, for ``client_key``."""
+    coming: Path
+    """One that will be valid in 2090."""
+    encrypted_key: Path
+    """``client_key``, with a password."""
 
 
 def secure_kafka(folder: Path) -> tuple[KafkaServer, Certificates]:
-    """Return a broker with the listeners SASL (PLAIN without TLS), SASLTLS and TLS (mutual).
+    """Return a broker with the listeners SASL (PLAIN without TLS), SASLTLS, TLS (mutual) and OLD
+    (TLS with an expired certificate of the broker).
 
     Raises MissingServerError without openssl.
     """
@@ -46,8 +53,10 @@ def secure_kafka(folder: Path) -> tuple[KafkaServer, Certificates]:
         "listener.name.sasl.plain.sasl.jaas.config": login,
         "listener.name.sasltls.plain.sasl.jaas.config": login,
         "listener.name.tls.ssl.client.auth": "required",
+        "listener.name.old.ssl.keystore.type": "PEM",
+        "listener.name.old.ssl.keystore.location": str(folder / "old-both.pem"),
     }
-    listeners = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "TLS": "SSL"}
+    listeners = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "TLS": "SSL", "OLD": "SSL"}
     return KafkaServer(folder / "broker", properties, listeners), made
 
 
@@ -62,6 +71,13 @@ def _certificates(folder: Path) -> Certificates:
         _openssl(f"req -newkey rsa:2048 -nodes -subj /CN={name}", folder, name, "csr")
         signing = f"x509 -req -days 2 -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial"
         _openssl(f"{signing} -extfile {names.name} -out {name}.pem", folder)
+    _dated(folder, "broker", "old", "20200101000000Z", "20200201000000Z")
+    _dated(folder, "client", "expired", "20200101000000Z", "20200201000000Z")
+    _dated(folder, "client", "coming", "20900101000000Z", "20910101000000Z")
+    _openssl("pkey -in client.key -aes128 -passout pass:secret -out encrypted.key", folder)
+    (folder / "old-both.pem").write_text(
+        (folder / "broker.key").read_text() + (folder / "old.pem").read_text()
+    )
     both = folder / "broker-both.pem"
     both.write_text((folder / "broker.key").read_text() + (folder / "broker.pem").read_text())
     return Certificates(
@@ -70,6 +86,25 @@ def _certificates(folder: Path) -> Certificates:
         client=folder / "client.pem",
         client_key=folder / "client.key",
         stranger=folder / "stranger.pem",
+        expired=folder / "expired.pem",
+        coming=folder / "coming.pem",
+        encrypted_key=folder / "encrypted.key",
+    )
+
+
+def _dated(folder: Path, request: str, name: str, begins: str, ends: str) -> None:
+    """Sign a request for a time that is not now."""
+    (folder / "ca.cnf").write_text(
+        "[ca]\ndefault_ca=own\n[own]\nnew_certs_dir=.\ndatabase=index.txt\nserial=serial\n"
+        "default_md=sha256\npolicy=any\nunique_subject=no\n[any]\ncommonName=supplied\n"
+    )
+    (folder / "index.txt").write_text("")
+    (folder / "serial").write_text("1000\n")
+    dates = f"-startdate {begins} -enddate {ends}"
+    _openssl(
+        f"ca -batch -notext -config ca.cnf -cert ca.pem -keyfile ca.key {dates} "
+        f"-extfile names.ext -in {request}.csr -out {name}.pem",
+        folder,
     )
 
 

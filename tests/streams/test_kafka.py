@@ -447,6 +447,7 @@ def options(secure: tuple[KafkaServer, Certificates], listener: str, **more: Any
             "SASL": {"security_protocol": "SASL_PLAINTEXT"},
             "SASLTLS": {"security_protocol": "SASL_SSL", "ssl_cafile": str(files.ca)},
             "TLS": {"security_protocol": "SSL", "ssl_cafile": str(files.ca)},
+            "OLD": {"security_protocol": "SSL", "ssl_cafile": str(files.ca)},
         }[listener]
         | more,
     )
@@ -484,9 +485,19 @@ NOT_LET_IN = "refused the user name or password|user name, password or sasl_mech
         ("SASL", LOGIN | {"sasl_password": "Wr0ng-4s-can-be"}, NOT_LET_IN),
         ("SASLTLS", LOGIN | {"sasl_username": "nobody"}, NOT_LET_IN),
         ("SASL", LOGIN | {"sasl_mechanism": "SCRAM-SHA-512"}, "sasl_mechanism"),
-        ("SASLTLS", LOGIN | {"ssl_cafile": "STRANGER"}, "not from an authority"),
+        ("SASLTLS", LOGIN | {"ssl_cafile": "stranger"}, "not from an authority"),
         ("SASLTLS", LOGIN | {"ssl_cafile": "/no.pem"}, "ssl_cafile /no.pem cannot be read"),
         ("TLS", {}, "wants a client certificate"),
+        ("TLS", {"ssl_certfile": "expired"}, r"expired.pem expired on 2020-02-01 00:00 UTC"),
+        ("TLS", {"ssl_certfile": "coming"}, "coming.pem is not valid before 2090-01-01 00:00 UTC"),
+        ("TLS", {"ssl_keyfile": "encrypted_key"}, "encrypted.key is encrypted, and tunerd takes"),
+        ("TLS", {"ssl_keyfile": "broker"}, "does not belong to ssl_certfile .*client.pem"),
+        ("TLS", {"ssl_keyfile": "ca"}, "ssl_keyfile .*ca.pem has no private key"),
+        ("TLS", {"ssl_certfile": "client_key"}, "client.key is no PEM file of a certificate"),
+        ("TLS", {"ssl_cafile": "client_key"}, "ssl_cafile .*client.key is no PEM file of cert"),
+        ("TLS", {"ssl_cafile": "stranger"}, "not from an authority"),
+        ("TLS", {"ssl_cafile": "/"}, "ssl_cafile / cannot be read"),
+        ("OLD", {}, "its certificate, or that of its authority in ssl_cafile, has expired"),
         ("SASL", LOGIN | {"security_protocol": "SASL_SSL"}, "does not speak TLS"),
         ("SASL", {"security_protocol": "PLAINTEXT"}, "is the security_protocol right"),
         ("TLS", {"security_protocol": "PLAINTEXT"}, "is the security_protocol right"),
@@ -495,15 +506,16 @@ NOT_LET_IN = "refused the user name or password|user name, password or sasl_mech
 def test_why_it_cannot_connect_is_one_sentence_without_the_password(
     secure: tuple[KafkaServer, Certificates], listener: str, more: dict[str, Any], said: str
 ) -> None:
-    if more.get("ssl_cafile") == "STRANGER":
-        more = more | {"ssl_cafile": str(secure[1].stranger)}
+    if any(name in more for name in ("ssl_certfile", "ssl_keyfile")):
+        more = certificate(secure) | more
+    more = {name: str(getattr(secure[1], value, value)) for name, value in more.items()}
     chosen = replace(options(secure, listener, **more), connect_timeout_s=1.0)
     source = KafkaStream(chosen, []).source("any", "group", Positions().restore)
     with pytest.raises(StreamUnavailableError, match=said) as raised:
         source.poll(0, 1)
     source.close()
     problem = str(raised.value)
-    assert secure[0].addresses[listener] in problem or "cannot be read" in problem
+    assert secure[0].addresses[listener] in problem or " /" in problem
     assert "\n" not in problem
     assert chosen.sasl_password is None or chosen.sasl_password not in problem
     assert PASSWORD not in repr(chosen)

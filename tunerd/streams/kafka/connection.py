@@ -6,7 +6,6 @@ while connecting.
 """
 
 import logging
-import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from kafka.errors import (
 from kafka.net.compat import KafkaNetClient
 
 from tunerd.errors import StreamUnavailableError
+from tunerd.streams.kafka.certificates import outdated_certificate, unusable_files
 from tunerd.streams.kafka.options import KafkaOptions
 
 __all__ = ["Connected", "arguments", "connect", "explain", "quiet", "refused", "translated"]
@@ -41,6 +41,14 @@ CAUSES = (
     (
         r"(?i)hostname mismatch|IP address mismatch",
         "its certificate is for another host name than this address",
+    ),
+    (
+        r"(?i)alert.certificate.expired",
+        "it says that this client's certificate has expired (ssl_certfile)",
+    ),
+    (
+        r"(?i)verify failed: certificate (has expired|is not yet valid)",
+        "its certificate, or that of its authority in ssl_cafile, has expired or is not yet valid",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED",
@@ -83,7 +91,7 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
 
     Raises StreamUnavailableError after at most ``connect_timeout_s`` and a little.
     """
-    problem = refused(options) or _unreadable_file(options)
+    problem = unusable_files(options) or refused(options)
     if problem:
         raise StreamUnavailableError(problem)
     made: list[KafkaNetClient] = []
@@ -151,7 +159,11 @@ def explain(options: KafkaOptions, error: BaseException, said: list[str] | None 
     elif isinstance(error, AuthorizationError):
         text = f"Kafka at {where} does not allow it: {_one_line(error)}"
     else:
-        text = f"cannot use Kafka at {where}: {_cause(options, heard) or _one_line(error)}"
+        cause = _cause(options, heard)
+        old = outdated_certificate(options)
+        if old and not re.search(r"ECONNREFUSED|DNS Resolution", heard):
+            cause = f"it hung up, and {old}" if HUNG_UP.search(heard) else f"{cause}; {old}"
+        text = f"cannot use Kafka at {where}: {cause or _one_line(error)}"
     if options.sasl_password:
         text = text.replace(options.sasl_password, "***")
     return text
@@ -183,14 +195,6 @@ def _cause(options: KafkaOptions, heard: str) -> str | None:
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:299] + "…"
-
-
-def _unreadable_file(options: KafkaOptions) -> str | None:
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        path = getattr(options, name)
-        if path is not None and not os.access(path, os.R_OK):
-            return f"cannot use Kafka: {name} {path} cannot be read"
-    return None
 
 
 @contextmanager
