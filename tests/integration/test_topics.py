@@ -76,9 +76,7 @@ def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_ag
         return daemon.metric(d.TOPIC_WRONG, topic="recommendations") == 1
 
     daemon.until(comes_back, "the topic is said to be wrong")
-    daemon.until(
-        lambda: holds.items() <= latest(bootstrap, topic).items(), "all is there again"
-    )
+    daemon.until(lambda: holds.items() <= latest(bootstrap, topic).items(), "all is there again")
     status, page = daemon.get("/readyz")
     said = " ".join(json.loads(page)["problems"])
     assert status == 503
