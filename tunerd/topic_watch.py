@@ -1,7 +1,7 @@
 """Watching the topics while the daemon runs: what is wrong with them is said, and what they lost
 is sent again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tunerd import logs, reports
@@ -15,6 +15,7 @@ __all__ = ["TopicWatch"]
 
 ROLES = ("jobs", "requests", "recommendations", "rejected", "drift")
 """What topics are for, as the settings name it."""
+KEEPS_FROM_READY = ("broken", "away")
 
 
 @dataclass
@@ -29,6 +30,8 @@ class TopicWatch:
     log: logs.Log
     hear: Callable[[reports.Report], None]
     _known: frozenset[TopicProblem] = frozenset()
+    _away: Collection[str] = ()
+    """Topics that were away last time. Once is told to nobody: other brokers are standing in."""
     _roles: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +45,9 @@ class TopicWatch:
             self.hear(reports.Topics(wrong=dict.fromkeys(ROLES)))
             self.health.note("topics", f"topics: {error}")
             return
-        self._tell(found)
+        away = {one.topic for one in found if one.kind == "away"}
+        self._tell([one for one in found if one.kind != "away" or one.topic in self._away])
+        self._away = away
         try:
             keys = self.upkeep.step() if self.upkeep is not None else 0
         except (StreamUnavailableError, StoreUnavailableError):
@@ -61,8 +66,8 @@ class TopicWatch:
             self.upkeep.close()
 
     def _tell(self, found: list[TopicProblem]) -> None:
-        broken = [one.message for one in found if one.kind == "broken"]
-        others = [one.message for one in found if one.kind != "broken"]
+        broken = [one.message for one in found if one.kind in KEEPS_FROM_READY]
+        others = [one.message for one in found if one.kind not in KEEPS_FROM_READY]
         self.health.note("topics", "; ".join(broken))
         self.health.remark("topics", "; ".join(others))
         for one in found:

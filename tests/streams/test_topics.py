@@ -41,7 +41,7 @@ def make(bootstrap: str, topic: str, partitions: int = 3, **config: str) -> None
 def told(stream: KafkaStream) -> str:
     """What is broken, by whatever way it is said."""
     try:
-        return "; ".join(one.message for one in stream.check_topics() if one.kind == "broken")
+        return "; ".join(one.message for one in stream.check_topics() if one.kind == "away")
     except StreamUnavailableError as error:
         return f"unavailable: {error}"
 

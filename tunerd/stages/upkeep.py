@@ -64,7 +64,7 @@ class Upkeep:
             row
             for study in self.store.studies()
             for row in self.store.recommendations(study.name, states=["active", "withdrawn"])
-            if row.valid_until > now and row.renew_at is not None
+            if row.valid_until > now and (row.state == "active" or row.renew_at is not None)
         ]
         # Of what was there before this, nothing is on its way any more.
         if not rows or "recommendation" in self.store.outbox_depths():

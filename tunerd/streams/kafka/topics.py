@@ -116,7 +116,7 @@ def _unavailable(
     headless = sum(one["leader_id"] not in alive for one in partitions)
     if headless:
         text = f"topic {spec.name}: {headless} of {_count(count, 'partition')} "
-        yield TopicProblem(spec.name, text + "have no leader that answers")
+        yield TopicProblem(spec.name, text + "have no leader that answers", "away")
     with suppress(KeyError, ValueError, TypeError):
         least = int(config["min.insync.replicas"])
         # Fewer copies than that can never be: such a topic takes what it gets.
@@ -124,7 +124,7 @@ def _unavailable(
         if few and not headless:
             text = f"topic {spec.name}: {few} of {_count(count, 'partition')} have fewer than "
             text += f"{_count(least, 'broker')} in sync (min.insync.replicas) and take no records"
-            yield TopicProblem(spec.name, text)
+            yield TopicProblem(spec.name, text, "away")
 
 
 def _nodes(partition: Described) -> set[int]:

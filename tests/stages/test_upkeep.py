@@ -1,0 +1,97 @@
+"""What holds and is not on its topic any more: which of it is said again, and when."""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from tests.contracts.store_data import add_study
+from tests.stages.fakes import Time
+from tests.stages.test_publish import keep
+from tunerd.stages.upkeep import Upkeep
+from tunerd.store import Store
+from tunerd.streams.base import LastValue
+
+
+@dataclass
+class Topic:
+    """A table that says what the test has it say."""
+
+    last: dict[bytes, LastValue] = field(default_factory=dict)
+
+    def put(self, key: bytes, value: bytes | None, at_ms: int = 0) -> None:
+        digest = None if value is None else blake2b(value, digest_size=16).digest()
+        self.last[key] = LastValue(at_ms, digest)
+
+    def refresh(self) -> dict[bytes, LastValue]:
+        return self.last
+
+    def close(self) -> None:
+        pass
+
+
+def made(store: Store, time: Time) -> tuple[Upkeep, Topic]:
+    add_study(store)
+    topic = Topic()
+    return Upkeep(store, topic, "recommendations", time.now), topic
+
+
+def waiting(store: Store) -> list[tuple[bytes | None, int | None]]:
+    found = [(one.key, one.revision) for one in store.unsent(10)]
+    with store.transaction() as tx:
+        tx.mark_sent([one.id for one in store.unsent(10)], Time().now())
+    return found
+
+
+def test_what_is_lost_overwritten_or_freed_is_said_again_and_the_rest_is_not(
+    store: Store, time: Time
+) -> None:
+    upkeep, topic = made(store, time)
+    for key, revision in (("lost", 1), ("strange", 2), ("freed", 3), ("there", 4)):
+        keep(store, time, key, revision)
+    keep(store, time, "over", 5, valid_until=time.now())
+    rows = {row.context_key: row for row in store.recommendations(store.studies()[0].name)}
+    topic.put(b"strange", b"not ours")
+    topic.put(b"freed", None)
+    topic.put(b"there", rows["there"].value.encode())
+    assert upkeep.step() == 3
+    assert sorted(waiting(store)) == [(b"freed", 3), (b"lost", 1), (b"strange", 2)]
+
+
+def test_while_something_waits_nothing_is_missed(store: Store, time: Time) -> None:
+    upkeep, _ = made(store, time)
+    keep(store, time, "a", 1)
+    assert upkeep.step() == 1
+    assert upkeep.step() == 0
+    assert waiting(store) == [(b"a", 1)]
+
+
+def test_who_is_never_heard_is_not_repeated_without_end(store: Store, time: Time) -> None:
+    """Somebody whose clock is ahead stays the latest, whatever is sent."""
+    upkeep, topic = made(store, time)
+    keep(store, time, "a", 1)
+    topic.put(b"a", b"not ours", at_ms=9_999_999_999_999)
+    assert upkeep.step() == 1
+    waiting(store)
+    assert upkeep.step() == 0
+    time.pass_(minutes=11)
+    assert upkeep.step() == 1
+
+
+def test_what_is_overwritten_once_more_is_said_once_more(store: Store, time: Time) -> None:
+    upkeep, topic = made(store, time)
+    keep(store, time, "a", 1)
+    for moment in (1, 2):
+        topic.put(b"a", b"not ours", moment)
+        assert upkeep.step() == 1
+        waiting(store)
+
+
+def test_a_withdrawal_is_said_again_only_where_something_else_stands(
+    store: Store, time: Time
+) -> None:
+    upkeep, topic = made(store, time)
+    keep(store, time, "a", 2, state="withdrawn", renew_at=time.now())
+    keep(store, time, "free", 2, state="withdrawn")
+    topic.put(b"free", b"an old revision")
+    assert upkeep.step() == 0
+    topic.put(b"a", b"an old revision")
+    assert upkeep.step() == 1
