@@ -44,7 +44,9 @@ def health() -> Health:
 
 @pytest.fixture
 def watch(stream: Topics, health: Health, heard: Heard) -> TopicWatch:
-    return TopicWatch(stream, None, TopicSettings(jobs="j"), health, structlog.get_logger(), heard.hear)
+    return TopicWatch(
+        stream, None, TopicSettings(jobs="j"), health, structlog.get_logger(), heard.hear
+    )
 
 
 def wrong(heard: Heard) -> dict[str, bool | None]:

@@ -76,8 +76,8 @@ class TopicProblem:
     message: str
     kind: Literal["broken", "away", "differs", "unchecked"] = "broken"
     """``broken``: something is lost or stands still. ``away``: it is as long as brokers are lost,
-    also in the seconds that the others take to stand in for them. ``differs``: it works, but not as it should.
-    ``unchecked``: nobody may tell."""
+    also in the seconds that the others take to stand in for them. ``differs``: it works, but not
+    as it should. ``unchecked``: nobody may tell."""
 
 
 @dataclass(frozen=True, slots=True)
