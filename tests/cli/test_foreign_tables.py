@@ -71,3 +71,28 @@ def test_a_folder_of_runs(tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.Mo
     said = tunerd("import", "old", "runs", "--dry-run")
     assert said.code == 0, said.err
     assert "12 are jobs (12 with tokens_per_s" in said.out
+
+
+def test_how_many_jobs_lie_in_the_space(
+    tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a range, what lies between the points of a grid is inside."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "studies").mkdir()
+    study = tmp_path / "studies" / "old.toml"
+    text = (
+        'schema = 1\nname = "old"\nobjective = { metric = "loss", goal = "minimize" }\n'
+        'parameters.lr = { type = "float", low = 0.001, high = 0.01 }\n'
+    )
+    study.write_text(text)
+    table = tmp_path / "jobs.csv"
+    rows = [f"{0.00113 + n * 0.0003},{2 + n / 50}" for n in range(30)]
+    table.write_text("\n".join(["lr,loss", *rows, "0.5,1.5"]) + "\n")
+    said = tunerd("import", "old", table)
+    assert "30 of 31 jobs lie in the space; 1: lr is not within 0.001 to 0.01." in said.out
+    assert "30 of 31 jobs lie in the space; 1: lr is not" in tunerd("check", "--history").out
+    assert "30 of 31 jobs lie in the space" in tunerd("report", "old", "--history").out
+    assert "lr continuous" in tunerd("check").out
+    study.write_text(text.replace("0.001,", "0.002,"))
+    [told] = tunerd("check", study, "--history", "--json").json["studies"]
+    assert told["history"] == {"in_space": 27, "outside": {"lr is not within 0.002 to 0.01": 4}}

@@ -56,6 +56,14 @@ EXPECTED = {
         "number"),
     "optuna_multi_index.csv": Expected(
         "optuna", "value", "minimize", "lr dropout", "", {OK: 20}, "datetime_complete", "number"),
+    "hyperfine.json": Expected(
+        "hyperfine", "median_s", "minimize", "threads opt", "", {OK: 7, "failed": 1}),
+    "hyperfine.csv": Expected("hyperfine", "median_s", "minimize", "threads opt", "", {OK: 8}),
+    "google_benchmark.json": Expected(
+        "google_benchmark", "real_time_s", "minimize", "threads", "function arg1", {OK: 12},
+        "date"),
+    "pytest_benchmark.json": Expected(
+        "pytest_benchmark", "median_s", "minimize", "algo", "test n", {OK: 6}, "datetime"),
     "wandb_nested.csv": Expected(
         "wandb", "eval_acc", "maximize", "model_depth optim_lr", "", {OK: 30}, "Created"),
     "vllm.log": Expected(

@@ -24,6 +24,8 @@ __all__ = ["check"]
 
 MOST_COUNTED = 1_000_000
 """Feasible configurations are counted up to here; of more the number says nothing."""
+MOST_JOBS = 100_000
+"""The latest jobs of which it is said whether they lie in the space."""
 
 
 @click.command()
@@ -47,6 +49,11 @@ MOST_COUNTED = 1_000_000
     type=click.Path(path_type=Path),
     help="With --diff and one STUDY.toml: compare with this file, not with what is installed.",
 )
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Say how many of the jobs in history lie in the space, and why the others do not.",
+)
 @json_option
 def check(
     file: Path | None,
@@ -54,6 +61,7 @@ def check(
     context: tuple[str, ...],
     diff: bool,
     against: Path | None,
+    history: bool,
     as_json: bool,
 ) -> int:
     """Validate the settings and the studies in their folder, or just these STUDY.toml files.
@@ -73,6 +81,8 @@ def check(
     _judge_constraints(settings, found, summaries, problems)
     if context and found:
         summaries[0]["feasible"] = _feasible(found[0], context)
+    if history and not problems:
+        _add_places(settings or read_settings(file), found, summaries)
     if diff and not problems:
         from tunerd.cli.diff import compare
 
@@ -151,6 +161,7 @@ def _summary(study: "Study") -> dict[str, Any]:
             parameter.name: len(parameter.choices) ** parameter.repeat
             for parameter in study.parameters
         },
+        "continuous": [parameter.name for parameter in study.parameters if parameter.continuous],
         "configurations": math.prod(
             len(parameter.choices) ** parameter.repeat for parameter in study.parameters
         ),
@@ -208,12 +219,14 @@ def _told(summary: dict[str, Any]) -> str:
         f"{summary['name']}: {summary['objective']}{unit}, mode {summary['mode']}",
         f"  context         {', '.join(summary['context']) or 'none'}",
         f"  parameters      {', '.join(summary['parameters'])}",
-        f"  configurations  {_number(summary['configurations'])} before constraints",
+        f"  configurations  {_configurations(summary)} before constraints",
         f"  constraints     {', '.join(summary['constraints']) or 'none'}",
         f"  guards          {', '.join(summary['guards']) or 'none'}",
         f"  baselines       {summary['baselines'] or 'none: what unasked jobs most often use'}",
         f"  search          {summary['search']}",
     ]
+    if "history" in summary:
+        lines.append(f"  history         {_history(summary['history'])}")
     lines += [f"  never true      {told}" for told in summary["never_true"]]
     feasible = summary.get("feasible")
     if feasible:
@@ -230,6 +243,35 @@ def _told(summary: dict[str, Any]) -> str:
             f"    line {one['line']}: {one['entry']}  # {one['why']}" for one in summary["guesses"]
         ]
     return "\n".join(lines)
+
+
+def _configurations(summary: dict[str, Any]) -> str:
+    count = _number(summary["configurations"])
+    if not summary["continuous"]:
+        return count
+    return f"no end ({', '.join(summary['continuous'])} continuous); {count} on the search's grid,"
+
+
+def _add_places(
+    settings: "Settings", found: "Sequence[Study]", summaries: Sequence[dict[str, Any]]
+) -> None:
+    """Add how many jobs of history lie in the space of each study."""
+    from tunerd.cli.never import latest_jobs
+    from tunerd.core.decisions.spaces import Places
+
+    for study, summary in zip(found, summaries, strict=True):
+        places = Places(study)
+        places.add(latest_jobs(settings, study.name, MOST_JOBS))
+        outside = dict(places.outside.most_common())
+        summary["history"] = {"in_space": places.inside, "outside": outside}
+
+
+def _history(counts: dict[str, Any]) -> str:
+    from tunerd.core.decisions.spaces import in_space_text
+
+    if not counts["in_space"] and not counts["outside"]:
+        return "no jobs yet"
+    return in_space_text(counts["in_space"], counts["outside"])
 
 
 def _number(count: int) -> str:

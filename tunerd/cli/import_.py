@@ -163,6 +163,8 @@ def _told(
         "with_objective": tally.measured,
         "statuses": tally.statuses,
         "impossible": tally.impossible,
+        "in_space": tally.in_space,
+        "outside": dict(sorted(tally.outside.items(), key=lambda item: -item[1])),
         "repeated": tally.repeated,
         "sent": tally.sent,
         "known": tally.known,
@@ -177,6 +179,7 @@ def _told(
 
 
 def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
+    from tunerd.core.decisions.spaces import in_space_text
     from tunerd.report.words import plural
 
     metric = study.objective.metric
@@ -193,6 +196,8 @@ def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
             f"  {count:,} of them with a value that {metric} cannot have: {says} "
             f'([objective] impossible = "{study.objective.impossible}").'
         )
+    if told["usable"]:
+        click.echo(f"  {in_space_text(told['in_space'], told['outside'])}.")
     if told["repeated"]:
         click.echo(f"  {told['repeated']:,} of them stand in an earlier table too.")
     if unusable := sum(told["unusable"].values()):

@@ -50,7 +50,7 @@ def never_true(study: Study, jobs: "Sequence[Observation]") -> Iterator[str]:
             )
 
 
-def latest_jobs(settings: "Settings", study: str) -> "list[Observation]":
+def latest_jobs(settings: "Settings", study: str, most: int = LOOKED_AT) -> "list[Observation]":
     """The latest jobs of a study; none where there is no store that could be read."""
     from tunerd.cli.options import open_the_store
 
@@ -59,7 +59,7 @@ def latest_jobs(settings: "Settings", study: str) -> "list[Observation]":
             row = store.study(study)
             if row is None:
                 return []
-            after = max(0, row.last_sequence - LOOKED_AT)
-            return store.observations(study, after=after, limit=LOOKED_AT)
+            after = max(0, row.last_sequence - most)
+            return store.observations(study, after=after, limit=most)
     except (TunerdError, OSError):
         return []

@@ -4,13 +4,20 @@ import math
 
 __all__ = ["gain_text", "percent"]
 
+WHOLE = 10.0
+"""Shares from which on percents are whole …"""
+MOST = 1_000.0
+"""… and beyond which nobody wants to know them."""
+
 
 def percent(value: float | None, *, sign: bool = True, digits: int = 1) -> str:
     """0.0423 as +4.2%; whole percent from 1,000 on."""
     if value is None or not math.isfinite(value):
         return "–"
-    if abs(value) >= 10:
+    if abs(value) >= WHOLE:
         digits = 0
+    if abs(value) > MOST:
+        return f"{'below −' if value < 0 else 'above +' if sign else 'above '}{MOST:.0%}"
     text = f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
     return text.replace("-", "−")
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from tunerd.core.decisions.spaces import Places
 from tunerd.core.observation import Observation
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.events.job import content_hash
@@ -81,13 +82,14 @@ def read_tables(
     before = sum(file.progress()[1] for file in files[: tally.file])
     for number in range(tally.file, len(files)):
         file, reader = files[number], readers[number]
+        places = Places(reader.study)
         done = tally.row
         jobs: list[Job] = []
         for row in file.rows():
             if row.number <= done:
                 continue
             tally.row = row.number
-            made = _take(row, reader, tally, partial(spool.place_among_alike, number))
+            made = _take(row, reader, tally, partial(spool.place_among_alike, number), places)
             if isinstance(made, Unusable):
                 rejects.add(_rejected(file, row, made))
             else:
@@ -115,8 +117,9 @@ def count_usable(
     total = sum(file.progress()[1] for file in files)
     before = 0
     for file, reader in zip(files, readers, strict=True):
+        places = Places(reader.study)
         for row in file.rows():
-            made = _take(row, reader, tally, lambda _: 1)
+            made = _take(row, reader, tally, lambda _: 1, places)
             if isinstance(made, Unusable):
                 rejects.add(_rejected(file, row, made))
             if row.number % SAVE_EVERY == 0:
@@ -131,6 +134,7 @@ def _take(
     reader: TableReader,
     tally: Tally,
     place_among_alike: Callable[[str], int],
+    places: Places,
 ) -> tuple[Observation, bytes] | Unusable:
     """What tunerd will keep of a row, and its event; counted."""
     tally.rows += 1
@@ -150,6 +154,10 @@ def _take(
             why = reader.study.unusable(observation.metrics)
             tally.measured += why is None
             tally.impossible += why == "impossible"
+            if (fault := places.why_outside(observation)) is None:
+                tally.in_space += 1
+            else:
+                count_into(tally.outside, fault)
             return observation, body
         most = kib(MAX_EVENT_BYTES)
         made = Unusable("row", f"makes an event of more than {most}", kib(len(body)))

@@ -47,6 +47,10 @@ class Tally(msgspec.Struct, kw_only=True):
     """Usable ones with a usable objective."""
     impossible: int = 0
     """Usable ones whose objective has a value that it cannot have."""
+    in_space: int = 0
+    """Usable ones whose configuration lies in the study's space."""
+    outside: dict[str, int] = msgspec.field(default_factory=dict)
+    """The other usable ones, by reason."""
     repeated: int = 0
     """Usable ones that stand in an earlier table too."""
     statuses: dict[str, int] = msgspec.field(default_factory=dict)

@@ -86,7 +86,7 @@ def compute(material: Material, now: datetime) -> Report:
         contexts=contexts,
         contexts_total=contexts_total,
         history=past,
-        notes=notes(study, counts, would, material.unlearned, material.incomparable),
+        notes=notes(material, counts, would),
         changed=list(material.changed),
     )
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.decisions.contexts import UNREADABLE
+from tunerd.core.decisions.spaces import Places, in_space_text
 from tunerd.core.evidence.judged import Judged
 from tunerd.core.expressions import suggestion
 from tunerd.core.recommendation import Recommendation
@@ -20,6 +21,8 @@ __all__ = ["Material", "Told", "UnknownStudyError", "gather", "incomparable_unti
 MOST = 100_000
 """Jobs of a window that are looked at, the latest ones: two seconds, 300 MB."""
 MOST_HISTORY = 20_000
+MOST_PLACED = 5_000
+"""The latest jobs of which it is said whether they lie in the space."""
 
 
 class UnknownStudyError(TunerdError):
@@ -52,6 +55,8 @@ class Material:
     """Jobs in the store that are not learned yet."""
     incomparable: int
     """Live jobs of this time that were judged by another objective, and are left out."""
+    in_space: str = ""
+    """How many of the latest jobs lie in the study's space, in words; empty without jobs."""
     changed: Sequence[str] = ()
     """What changes of speed led to, in words."""
 
@@ -99,8 +104,18 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
         },
         unlearned=row.last_sequence - row.learned_sequence,
         incomparable=len(live) - len(alike),
+        in_space=_in_space(store, study, row.last_sequence),
         changed=_changed(store, study),
     )
+
+
+def _in_space(store: Store, study: Study, last: int) -> str:
+    places = Places(study)
+    places.add(store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED))
+    if not places.inside and not places.outside:
+        return ""
+    latest = "Of the latest jobs, " if last > MOST_PLACED else ""
+    return latest + in_space_text(places.inside, places.outside)
 
 
 def _changed(store: Store, study: Study) -> list[str]:

@@ -1,6 +1,6 @@
 """What a reader has to keep in mind about this very report."""
 
-from tunerd.core.study import Study
+from tunerd.report.gather import Material
 from tunerd.report.model import Counts, Would
 from tunerd.report.words import plural
 
@@ -9,11 +9,10 @@ __all__ = ["notes"]
 MOSTLY = 0.9
 
 
-def notes(
-    study: Study, counts: Counts, would: Would | None, unlearned: int, incomparable: int
-) -> list[str]:
+def notes(material: Material, counts: Counts, would: Would | None) -> list[str]:
     """In the order in which they matter."""
-    found = []
+    unlearned, incomparable = material.unlearned, material.incomparable
+    found = [f"{material.in_space}."] if material.in_space else []
     if counts.left_out:
         found.append(
             f"Only the latest {counts.jobs:,} jobs of this time were looked at; "
@@ -26,7 +25,7 @@ def notes(
             f"{plural(incomparable, 'job')} were judged by another objective, which the study had "
             "then, and are not in it."
         )
-    if study.objective.scale == "linear":
+    if material.study.objective.scale == "linear":
         found.append(
             "The objective is on a linear scale: gains are relative to the typical job of each "
             "context."

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 
+from tunerd.tables.measured import many_digits
 from tunerd.tables.profile import Column
 
 __all__ = ["context_table", "parameter_table"]
@@ -12,6 +13,8 @@ LISTED = 64
 """Values that are listed one by one; more become a range."""
 FEW = 12
 """Values that people list, even where none comes again."""
+VERY_FEW = 5
+"""… and so many, where none comes again and most have many digits."""
 SPREAD = 8.0
 """Numbers that differ by more than this factor are compared by their ratios."""
 MANY = 50
@@ -57,7 +60,11 @@ def parameter_table(column: Column, repeat: int | None) -> tuple[dict[str, objec
 
 def _drawn(column: Column) -> bool:
     """Whether numbers were drawn from a range, as a random search does: hardly any comes again."""
-    return column.distinct > FEW and column.distinct >= 0.7 * column.present
+    if column.distinct <= FEW:
+        return (
+            column.distinct > VERY_FEW and column.distinct == column.present and many_digits(column)
+        )
+    return column.distinct >= 0.7 * column.present
 
 
 def _repeated(column: Column, repeat: int) -> dict[str, object]:

@@ -13,9 +13,17 @@ from tunerd.tables.oddities import meaning
 from tunerd.tables.profile import Column, Profile
 from tunerd.tables.relations import explained, same_gaps
 from tunerd.tables.roles import Goal, Guess, sureness
+from tunerd.tables.vocabulary import QUALITY
 from tunerd.tables.words import Name, read_name
 
-__all__ = ["find_measured", "goal_of", "pick_objective", "refuse_second_best", "shape_of"]
+__all__ = [
+    "find_measured",
+    "goal_of",
+    "many_digits",
+    "pick_objective",
+    "refuse_second_best",
+    "shape_of",
+]
 
 FEW = 12
 """Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
@@ -31,11 +39,11 @@ def shape_of(column: Column) -> tuple[float, str]:
     if _on_a_grid(column) and ratio < 0.9:
         return -2.0, f"has {column.distinct} values on a grid"
     if ratio >= 0.5 or (ratio >= 0.2 and column.distinct > 30):
-        digits = column.kind == "float" and _many_digits(column)
+        digits = column.kind == "float" and many_digits(column)
         return (
             2.5 if digits else 1.5
         ), f"has {column.distinct:,} values in {column.present:,} rows"
-    if column.kind == "float" and column.distinct > 40 and _many_digits(column):
+    if column.kind == "float" and column.distinct > 40 and many_digits(column):
         return 1.0, f"has {column.distinct:,} values that follow no grid"
     return (-1.0 if ratio < 0.05 else 0.0), f"has {column.distinct:,} values"
 
@@ -53,7 +61,7 @@ def _on_a_grid(column: Column) -> bool:
     )
 
 
-def _many_digits(column: Column) -> bool:
+def many_digits(column: Column) -> bool:
     """Whether most values have four significant digits or more."""
     values = [float(v) for v in list(column.counts)[:1_000] if isinstance(v, int | float)]
     long = sum(1 for value in values if float(f"{value:.3g}") != value)
@@ -162,10 +170,20 @@ def pick_objective(profile: Profile, found: Mapping[str, Guess]) -> Guess:
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     lead = _rank(best) - (_rank(second) if second else 0.0)
     sure = sureness(min(lead + 0.5, _rank(best) / 2))
+    quality = next((one for one in ranked[1:] if _is_quality(one)), None)
+    if quality is not None and not _is_quality(best):
+        sure = min(sure, 0.4)
     why = f'"{best.name.measure}" is what people tune for' if best.name.measure else best.why
-    if second is not None and second.name.rank > 0:
+    if quality is not None and not _is_quality(best):
+        why += f"; {quality.column.name} may be meant instead"
+    elif second is not None and second.name.rank > 0:
         why += f"; the next likely is {second.column.name}"
     return replace(best, role="objective", sure=sure, why=why)
+
+
+def _is_quality(one: Guess) -> bool:
+    """Whether it says how good what was trained is."""
+    return not QUALITY.isdisjoint(one.name.measure.split())
 
 
 def refuse_second_best(profile: Profile, objective: Guess, said: Collection[str]) -> None:

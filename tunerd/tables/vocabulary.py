@@ -11,12 +11,15 @@ from typing import Literal
 
 __all__ = [
     "CONTEXT",
+    "DEVICES",
     "LABELS",
     "MEASURES",
     "OUTCOMES",
     "PARAMETER",
     "QUALIFIERS",
+    "QUALITY",
     "QUANTITIES",
+    "SENSORS",
     "STATISTICS",
     "STATUS",
     "TAKEN",
@@ -196,6 +199,7 @@ MEASURES = _measures("""
 3 3 min: sync time, comm time, communication time, compute time, computation time, gc time
 3 3 min: queue time, wait time, waiting time, load time, setup time, init time, startup time
 3 3 min: compile time, io time, compilation time, cpu time, forward time, backward time, bubble
+3 1 min: usr cpu, sys cpu, user cpu, system cpu
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
@@ -213,6 +217,7 @@ MEASURES = _measures("""
 3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg
 3.5 3 max!: precision at
 3.5 3 min!: loss, perplexity, ppl, rmse, mse, mae, residual, error, error rate, failure rate
+3.5 3 min!: wer, cer, fid, word error rate
 3.5 3 min!: slo violation
 2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
 2.5 1 min: stalled
@@ -222,6 +227,10 @@ MEASURES = _measures("""
 """)
 """By phrase. What is a part of something, or its spread, ranks low."""
 
+QUALITY = word_set("""
+    accuracy f1 auc bleu rouge top1 top5 recall ndcg loss perplexity ppl rmse mse mae wer cer fid
+""")
+"""How good what was trained is. Beside it, a time or a speed may not be what is tuned for."""
 STATISTICS = word_set("""
     std stderr variance ci ci95 ci99 iqr mad median percentile quantile p5 p10 p25 p50 p75 p90 p95
     p99 p999 cv skewness kurtosis rse
@@ -236,6 +245,9 @@ QUANTITIES = word_set("""
     power watt memory utilization temperature energy current voltage occupancy usage vram latency
     throughput bandwidth duration ttft tpot itl
 """)
+DEVICES = word_set("gpu cpu device accelerator tpu npu")
+SENSORS = word_set("utilization temperature temp fan")
+"""What a sensor of one of :data:`DEVICES` says. A memory utilization may be set."""
 TAKEN = word_set("mean average peak max draw drawn")
 """Beside one of :data:`QUANTITIES`: a mean power was taken by somebody."""
 WISHES = word_set("""

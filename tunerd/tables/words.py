@@ -10,12 +10,14 @@ from tunerd.core.expressions import RESERVED
 from tunerd.tables.rates import DOUBTFUL, Rate, plain_unit, rate_of
 from tunerd.tables.vocabulary import (
     CONTEXT,
+    DEVICES,
     LABELS,
     MEASURES,
     OUTCOMES,
     PARAMETER,
     QUALIFIERS,
     QUANTITIES,
+    SENSORS,
     STATISTICS,
     STATUS,
     TAKEN,
@@ -268,6 +270,8 @@ def _certainly_measured(found: Sequence[str]) -> bool:
         return False
     if said & STATISTICS or said & OUTCOMES:
         return True
+    if said & DEVICES and said & SENSORS and "memory" not in said:
+        return True
     # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
     taken = said & TAKEN - ({"max"} if "memory" in said else set())
     return bool(taken and said & QUANTITIES)
@@ -365,7 +369,9 @@ def unit_of(name: str) -> str:
 
 def identifier(name: str, taken: Collection[str]) -> str:
     """A name as one that can stand in an expression, unlike all that are taken."""
-    plain = unicodedata.normalize("NFKD", name.replace("µ", "u").replace("%", "_pct"))
+    plain = unicodedata.normalize(
+        "NFKD", name.replace("µ", "u").replace("ß", "ss").replace("%", "_pct")
+    )
     text = re.sub(r"[^A-Za-z0-9_]+", "_", plain.encode("ascii", "ignore").decode()).strip("_")
     text = (text or "column")[:56]
     if text[0].isdigit():

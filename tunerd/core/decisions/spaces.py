@@ -1,17 +1,20 @@
 """The search spaces of a study's contexts, those that were looked at lately."""
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tunerd.core.decisions.orders import Orders
-from tunerd.core.observation import Scalar, Value
+from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.space import Space
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Spaces", "why_not"]
+__all__ = ["Places", "Spaces", "in_space_text", "why_not"]
+
+MOST_REASONS = 5
+"""Reasons why jobs lie outside the space that are told."""
 
 
 class Spaces:
@@ -75,17 +78,71 @@ class Spaces:
 
 def why_not(study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value]) -> str:
     """Why a configuration, by present names, does not lie in the space of a context."""
+    return _fault(study, context, config) or "nothing is feasible in this context"
+
+
+def _fault(
+    study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value], *, value: bool = True
+) -> str | None:
+    """What is wrong with a configuration, with its ``value`` or for all values alike."""
     for parameter in study.parameters:
-        value = config.get(parameter.name)
-        if value is None:
+        given = config.get(parameter.name)
+        if given is None:
             return f"{parameter.name} is missing"
-        for one in parameter.spread(value):
+        for one in parameter.spread(given):
             if parameter.index(one) is None:
                 ends = f"{parameter.choices[0]} to {parameter.choices[-1]}"
                 lies = f"within {ends}" if parameter.ranged else "one of its values"
-                return f"{parameter.name} = {one} is not {lies}"
-    columns = study.columns([context], [config])
-    for constraint in study.constraints:
-        if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
-            return f"breaks {constraint.name}: {constraint.expression.text}"
-    return "nothing is feasible in this context"
+                shown = f" = {one}" if value else ""
+                return f"{parameter.name}{shown} is not {lies}"
+    if study.constraints:
+        columns = study.columns([context], [config])
+        for constraint in study.constraints:
+            if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
+                return f"breaks {constraint.name}: {constraint.expression.text}"
+    return None
+
+
+class Places:
+    """Which jobs lie in a study's space, and why the others do not."""
+
+    MOST = 100_000
+    """Different jobs that are remembered."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: dict[str, str | None] = {}
+        self.inside = 0
+        self.outside: Counter[str] = Counter()
+        """Jobs by reason."""
+
+    def why_outside(self, job: Observation) -> str | None:
+        """Why a job does not lie in the space; None where it does."""
+        study = self._study
+        seen = repr((job.context if study.constraints else None, job.config))
+        if seen not in self._known:
+            if len(self._known) >= self.MOST:
+                self._known.clear()
+            context, config = study.clean_context(job.context), study.named(job.config)
+            self._known[seen] = _fault(study, context, config, value=False)
+        return self._known[seen]
+
+    def add(self, jobs: Iterable[Observation]) -> None:
+        """Count jobs."""
+        for job in jobs:
+            why = self.why_outside(job)
+            if why is None:
+                self.inside += 1
+            else:
+                self.outside[why] += 1
+
+
+def in_space_text(inside: int, outside: Mapping[str, int]) -> str:
+    """How many jobs lie in the space, and why the others do not, for a person."""
+    total = inside + sum(outside.values())
+    text = f"{inside:,} of {total:,} {'job lies' if total == 1 else 'jobs lie'} in the space"
+    reasons = sorted(outside.items(), key=lambda one: -one[1])
+    shown = [f"{count:,}: {why}" for why, count in reasons[:MOST_REASONS]]
+    if rest := sum(count for _, count in reasons[MOST_REASONS:]):
+        shown.append(f"{rest:,}: for other reasons")
+    return "; ".join([text, *shown])
