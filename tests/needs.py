@@ -1,12 +1,14 @@
 """What some tests need of the machine: without it they are skipped, loudly; in CI they fail."""
 
+import importlib
 import os
 import shutil
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
 
-__all__ = ["MISSING", "need_program", "without"]
+__all__ = ["MISSING", "need_library", "need_program", "without"]
 
 MISSING: dict[str, str] = {}
 """What was missing in this run, and why; the end of the run says so."""
@@ -19,6 +21,14 @@ def without(what: str, reason: str) -> NoReturn:
         pytest.fail(f"{text} (CI must have one)", pytrace=False)
     MISSING[what] = reason
     pytest.skip(text)
+
+
+def need_library(name: str, extra: str = "peers") -> ModuleType:
+    """A library that only an extra of tunerd brings."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        without(error.name or name, f"`make peers`, or pip install -e '.[{extra}]'")
 
 
 def need_program(name: str, package: str) -> str:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers.grid import Grid, as_jobs
+from tests.needs import need_library
 from tunerd.core.observation import Value
 from tunerd.core.study_file import parse_study
 from tunerd.evaluation.closed_loop import Problem
@@ -64,7 +65,7 @@ def test_configurations_as_jobs_say_nothing_of_how_they_went(problem: Problem) -
 
 
 def test_log_expected_improvement_is_exact_and_goes_on_far_below() -> None:
-    pytest.importorskip("sklearn")
+    need_library("sklearn")
     from benchmarks.peers.optimizers.surrogate import log_expected_improvement
 
     draws = np.random.default_rng(0).normal(size=400_000)

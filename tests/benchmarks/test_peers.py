@@ -8,6 +8,7 @@ import pytest
 from benchmarks.peers import OPTIMIZERS, PREDICTORS, forecaster, optimizer
 from benchmarks.tables import read_table
 from tests.benchmarks.made_up import NAME, write_table
+from tests.needs import without
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study
@@ -34,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def needs(name: str, registry: object) -> None:
     peer = PREDICTORS[name] if registry is PREDICTORS else OPTIMIZERS[name]
     if not peer.installed:
-        pytest.skip(f"{name} needs {', '.join(peer.needs)}: pip install -e '.[peers]'")
+        without(", ".join(peer.needs), "`make peers`, or pip install -e '.[peers]'")
 
 
 @pytest.fixture(params=list(PREDICTORS))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
 from tests.core.tuning import TEXT, random_jobs
+from tests.needs import need_library
 from tunerd.core.observation import Observation, Status
 
 Tunerd = Callable[..., Said]
@@ -71,7 +72,7 @@ def test_a_table_says_how_well_it_would_have_been_predicted(
 def test_the_report_fits_its_schema_and_is_the_same_from_several_processes(
     tunerd: Tunerd, study: Path, table: Path
 ) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema = need_library("jsonschema", "test")
     reports = []
     for processes in (1, 2):
         more = ("--processes", processes, "--known", "40", "--repeats", 2, "--json")

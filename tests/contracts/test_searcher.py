@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.contract import CONTRACT
 from tests.core.tuning import study, true_speed
+from tests.needs import need_library
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import SEARCHERS, searcher_class
 from tunerd.core.searchers.base import Budget, Found, Searcher
@@ -70,7 +71,7 @@ def budget(searcher: Searcher) -> Budget:
 
 def made(name: str) -> Searcher:
     if name == "optuna":
-        pytest.importorskip("optuna", reason="an extra: pip install 'tunerd[optuna]'")
+        need_library("optuna", "optuna")
     return searcher_class(name)(replace(LAYERS.search, searcher=name))
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.tuning import Inline, job
+from tests.needs import without
 from tunerd.core.decisions.orders import Order, Orders
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Advice
@@ -160,7 +161,7 @@ def test_repair_leaves_what_is_feasible_and_moves_the_rest_onto_choices() -> Non
 def test_searchers_begin_beside_what_ran_between_choices(name: str) -> None:
     study = study_of(MIXED, f"search.searcher = '{name}'")
     if searcher_class(name).problem(study.search) is not None:
-        pytest.skip("its library is not here")
+        without(f"searcher {name}", "its library is missing: pip install -e '.[optuna]'")
     space = Space(study, {})
     code = space.encode(INSIDE)
     assert code is not None

@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.tuning import job, random_jobs, study
 from tests.evaluation.forecasters import Constant, oracle, shuffled
+from tests.needs import need_library
 from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError
@@ -173,7 +174,7 @@ def test_two_repeats_of_one_part_allow_no_interval() -> None:
 
 
 def test_a_report_is_json_that_fits_its_schema() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema = need_library("jsonschema", "test")
     jobs = with_failures(random_jobs(120))
     found = told(asked([TREES, Constant()], jobs, "group:n", "0,5"))
     fold = folds(STUDY, parse_split("random", STUDY), jobs)[0]

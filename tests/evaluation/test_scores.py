@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.core.tuning import study
+from tests.needs import need_library
 from tunerd.evaluation.scores import (
     auc,
     brier,
@@ -79,7 +80,7 @@ def test_regret_of_a_random_order_is_the_mean_over_all_draws(k: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=50))
 def test_auc_and_brier_agree_with_scikit_learn(pairs: list[tuple[int, bool]]) -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
+    metrics = need_library("sklearn.metrics")
     said = np.array([p / 10 for p, _ in pairs])
     ran = np.array([r for _, r in pairs])
     assert brier(said, ran) == pytest.approx(float(np.mean((said - ran) ** 2)))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.contracts.test_searcher import LAYERS, SPACES, separable
+from tests.needs import need_library
 from tunerd.core.searchers.base import Budget
 from tunerd.core.searchers.optuna import MOST_ASKED, OptunaSearcher
 from tunerd.core.study_file import parse_study
@@ -34,7 +35,7 @@ def text(table: str) -> str:
     ],
 )
 def test_a_study_chooses_its_sampler(sampler: str, evaluations: int) -> None:
-    pytest.importorskip("optuna")
+    need_library("optuna", "optuna")
     study = parse_study(text(f'sampler = "{sampler}"\nseeds = [1]'))
     space = SPACES["wide rule"]
     found = OptunaSearcher(study.search).search(
@@ -46,7 +47,7 @@ def test_a_study_chooses_its_sampler(sampler: str, evaluations: int) -> None:
 
 
 def test_cma_es_learns_what_is_good() -> None:
-    pytest.importorskip("cmaes")
+    need_library("cmaes", "optuna")
     space = SPACES["wide rule"]
     score = separable(space)
     options = replace(OPTIONS, sampler="CmaEsSampler", seeds=(1,))
@@ -56,7 +57,7 @@ def test_cma_es_learns_what_is_good() -> None:
 
 
 def test_a_slow_sampler_is_asked_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("optuna")
+    need_library("optuna", "optuna")
     monkeypatch.setitem(MOST_ASKED, "RandomSampler", 20)
     space, options = SPACES["wide rule"], replace(OPTIONS, sampler="RandomSampler")
     found = OptunaSearcher(options).search(
@@ -67,7 +68,7 @@ def test_a_slow_sampler_is_asked_so_often_and_no_more(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("sampler", ["GridSampler", "PartialFixedSampler", "BaseSampler", "tpe"])
 def test_a_sampler_that_cannot_be_used_is_refused_with_those_that_can(sampler: str) -> None:
-    pytest.importorskip("optuna")
+    need_library("optuna", "optuna")
     with pytest.raises(MisconfiguredError, match=f"no sampler '{sampler}'; there are .*TPESampler"):
         parse_study(text(f'sampler = "{sampler}"'))
 
