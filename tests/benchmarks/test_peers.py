@@ -113,16 +113,16 @@ def regret(player: str, made: Made, plan: Plan) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.parametrize("player", [n for n, one in OPTIMIZERS.items() if one.cold], indirect=True)
 def test_optimizers_find_something_good(player: str, made: Made) -> None:
-    if not OPTIMIZERS[player].cold:
-        pytest.skip("cannot begin without old jobs")
     worst = 0.25 if player in ("random", "optuna_cmaes") else 0.12
     assert regret(player, made, Plan(jobs=30, start=10, seeds=(1,))) < worst
 
 
+@pytest.mark.parametrize(
+    "player", [n for n, one in OPTIMIZERS.items() if one.history], indirect=True
+)
 def test_optimizers_use_old_jobs(player: str, made: Made) -> None:
-    if not OPTIMIZERS[player].history:
-        pytest.skip("starts from nothing")
     worst = 0.25 if player == "nearest_context" else 0.15
     assert regret(player, made, Plan(jobs=10, start=0, seeds=(1,), history="others")) < worst
 

@@ -20,6 +20,7 @@ from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 from tests.contracts.test_stream import follow
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
+from tests.needs import without
 from tests.servers.secure import PASSWORD, USER, Certificates, secure_kafka
 from tests.streams.rigs import KafkaRig, Positions, eventually, read
 from tunerd.errors import FencedOutError, StreamUnavailableError
@@ -433,7 +434,7 @@ def secure(
         server, certificates = secure_kafka(tmp_path_factory.mktemp("secure"))
         server.start()
     except MissingServerError as error:
-        pytest.skip(str(error))
+        without("openssl", str(error))
     yield server, certificates
     server.stop()
 
