@@ -18,9 +18,9 @@ from kafka import TopicPartition
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
 from tests.contracts.test_stream import follow
+from tests.needs import without
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
-from tests.needs import without
 from tests.servers.secure import PASSWORD, USER, Certificates, secure_kafka
 from tests.streams.rigs import KafkaRig, Positions, eventually, read
 from tunerd.errors import FencedOutError, StreamUnavailableError
