@@ -46,6 +46,7 @@ def daemon(
     made.end()
 
 
+@pytest.mark.timeout(300)  # each wait may take longer beside other tests
 def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_again(
     daemon: Daemon,
 ) -> None:

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.kafka import KafkaServer, kafka_cluster
+from tests.servers.secure import PASSWORD, USER, secure_kafka
 from tests.streams.rigs import eventually
 from tunerd.errors import StreamUnavailableError
 from tunerd.streams.base import Content, Message, TopicProblem, TopicSpec
@@ -158,7 +166,72 @@ def test_a_topic_that_came_back_by_itself_is_told(kafka_server: KafkaServer, uni
     assert said == [(names[0], "differs"), (names[1], "broken"), (names[1], "differs")]
 
 
+# -- who may not know ----------------------------------------------------------------------
+
+
+def test_who_may_not_see_the_settings_works_and_says_so(tmp_path: Path, unique: str) -> None:
+    server, _ = secure_kafka(tmp_path)
+    server.set(
+        {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+    )
+    try:
+        server.start()
+        stream_of(server.bootstrap, unique).ensure_topics()
+        allowed = [
+            (ResourceType.TOPIC, f"{unique}.advice", AclOperation.WRITE),
+            (ResourceType.TOPIC, f"{unique}.advice", AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE),
+        ]
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        for answer in admin.create_acls([_allow(*one) for one in allowed]).values():
+            answer.result(timeout=20)
+        options = KafkaOptions(
+            (server.addresses["SASL"],),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username=USER,
+            sasl_password=PASSWORD,
+        )
+        stream = KafkaStream(options, specs(unique))
+
+        def allowed_now() -> bool:
+            """The broker learns of the rules a little later."""
+            return "DESCRIBE_CONFIGS on it" in stream.check_topics()[1].message
+
+        assert eventually(allowed_now)
+        jobs, advice = stream.check_topics()
+        assert (jobs.kind, advice.kind) == ("unchecked", "unchecked")
+        assert "lacks DESCRIBE on it" in jobs.message
+        sink = stream.sink(unique)
+        sink.send([Message(f"{unique}.advice", b"k", b"{}")])
+        sink.hold()
+        sink.close()
+        assert set(stream.table(f"{unique}.advice").refresh()) == {b"k"}
+    finally:
+        server.stop()
+
+
+def _allow(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    everywhere = (ResourcePatternType.LITERAL, f"User:{USER}", "*")
+    return AclBinding(kind, name, *everywhere, operation, AclPermissionType.ALLOW)
+
+
 # -- brokers that are lost ------------------------------------------------------------------
+
+
+def test_a_topic_with_fewer_copies_than_its_least_in_sync_takes_what_it_gets(
+    kafka_bootstrap: str, unique: str
+) -> None:
+    make(kafka_bootstrap, f"{unique}.jobs", min_insync_replicas="2")
+    stream = stream_of(kafka_bootstrap, unique)
+    stream.ensure_topics()
+    assert stream.check_topics() == []
+    sink = stream.sink()
+    sink.send([Message(f"{unique}.jobs", None, b"{}")])
+    sink.close()
 
 
 @pytest.mark.usefixtures("kafka_bootstrap")  # says why, where there can be no broker

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.net.compat import KafkaNetClient
 
 from tunerd.streams.base import TopicProblem, TopicSpec
@@ -33,11 +33,20 @@ def problems_of_topics(
     """Return what is wrong with the topics, in their order. Raises KafkaError."""
     described = {one["name"]: one for one in admin.describe_topics([spec.name for spec in specs])}
     there = [spec for spec in specs if described.get(spec.name, {}).get("partitions")]
+    hidden = {
+        name
+        for name, one in described.items()
+        if one["error_code"] == TopicAuthorizationFailedError.errno
+    }
     configs = _configs(admin, [spec.name for spec in there])
     partitions = [one for spec in there for one in described[spec.name]["partitions"]]
     alive = _answering(options, client, {node for one in partitions for node in _nodes(one)})
     found = []
     for spec in specs:
+        if spec.name in hidden:
+            text = f"topic {spec.name} could not be checked; this user lacks DESCRIBE on it"
+            found.append(TopicProblem(spec.name, text, "unchecked"))
+            continue
         if spec not in there:
             found.append(_missing(options, spec))
             continue
@@ -119,8 +128,11 @@ def _unavailable(
         yield TopicProblem(spec.name, text + "have no leader that answers", "away")
     with suppress(KeyError, ValueError, TypeError):
         least = int(config["min.insync.replicas"])
-        # Fewer copies than that can never be: such a topic takes what it gets.
-        few = sum(len(alive & set(one["isr_nodes"])) < least for one in partitions)
+        # A topic with fewer copies than that takes what it gets.
+        few = sum(
+            len(alive & set(one["isr_nodes"])) < min(least, len(one["replica_nodes"]))
+            for one in partitions
+        )
         if few and not headless:
             text = f"topic {spec.name}: {few} of {_count(count, 'partition')} have fewer than "
             text += f"{_count(least, 'broker')} in sync (min.insync.replicas) and take no records"
