@@ -5,7 +5,7 @@ and others may write to it. What holds is in the store, and would come back with
 next revision, in days.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -45,6 +45,9 @@ class Upkeep:
     now: Callable[[], datetime]
     _answered: dict[bytes, tuple[int, LastValue | None, datetime]] = field(default_factory=dict)
     """By key: which revision was said again, against what on the topic, and when."""
+    _due: set[bytes] = field(default_factory=set)
+    """Keys that the topic said something of since they were compared."""
+    _all_due: bool = True
 
     @classmethod
     def of(
@@ -60,19 +63,21 @@ class Upkeep:
         Raises StreamUnavailableError, StoreUnavailableError.
         """
         now = self.now()
-        rows = [
-            row
-            for study in self.store.studies()
-            for row in self.store.recommendations(study.name, states=["active", "withdrawn"])
-            if row.valid_until > now and (row.state == "active" or row.renew_at is not None)
-        ]
-        # Of what was there before this, nothing is on its way any more.
-        if not rows or "recommendation" in self.store.outbox_depths():
+        self._read()
+        self._due |= {key for key, (_, _, at) in self._answered.items() if at <= now - AGAIN_AFTER}
+        if not self._due and not self._all_due:
             return 0
-        there = self.table.refresh()
+        rows = [row for row in self._rows() if _stands(row, now)]
+        # Of what was there before this, nothing is on its way any more.
+        if rows and "recommendation" in self.store.outbox_depths():
+            return 0
+        self._all_due = False
+        self._due.clear()
+        there = self._read()
         lost = [row for row in rows if self._is_news(row, there.get(row.context_key.encode()))]
         if not lost:
             return 0
+        self._all_due = True  # until it is committed
         with self.store.transaction() as tx:
             # A later revision may have been made meanwhile; the lock keeps others from coming.
             same = [
@@ -82,10 +87,34 @@ class Upkeep:
                 and tx.recommendation(row.study, row.context_key) == row
             ]
             tx.enqueue(*(message_of(row, self.topic, now) for row in same))
+        self._all_due = False
         for row in same:
             key = row.context_key.encode()
             self._answered[key] = row.revision, there.get(key), now
         return len(same)
+
+    def _read(self) -> Mapping[bytes, LastValue]:
+        """Read on, and remember what has to be compared: all of it would be much every time."""
+        there = self.table.refresh()
+        if self.table.changed is None:
+            self._all_due = True
+        else:
+            self._due |= self.table.changed
+        return there
+
+    def _rows(self) -> list[RecommendationRow]:
+        """What the store has for the keys that have to be compared."""
+        studies = [study.name for study in self.store.studies()]
+        if self._all_due:
+            states = ["active", "withdrawn"]
+            return [r for name in studies for r in self.store.recommendations(name, states=states)]
+        keys = [key.decode(errors="replace") for key in sorted(self._due)]
+        found = [
+            self.store.recommendation(key.partition("|")[0], key)
+            for key in keys
+            if key.partition("|")[0] in studies
+        ]
+        return [row for row in found if row is not None]
 
     def close(self) -> None:
         """Let go of the topic."""
@@ -102,3 +131,9 @@ class Upkeep:
             return False
         revision, against, at = self._answered.get(key, (0, None, self.now() - AGAIN_AFTER))
         return (revision, against) != (row.revision, there) or at <= self.now() - AGAIN_AFTER
+
+
+def _stands(row: RecommendationRow, now: datetime) -> bool:
+    """Whether a row is what the topic should say: no proposal, not over, its key not freed."""
+    published = row.state == "active" or (row.state == "withdrawn" and row.renew_at is not None)
+    return published and row.valid_until > now

@@ -257,6 +257,9 @@ class Follower(Protocol):
 class Table(Protocol):
     """What a compacted topic says of each key."""
 
+    changed: set[bytes] | None
+    """Keys that the last ``refresh`` read something of; None where it read everything anew."""
+
     def refresh(self) -> Mapping[bytes, LastValue]:
         """Read on to the topic's end as of now, and return the last value of each key.
 

@@ -23,6 +23,7 @@ class KafkaTable:
         self._consumer: KafkaConsumer | None = None
         self._identity: object = None
         self._last: dict[bytes, LastValue] = {}
+        self.changed: set[bytes] | None = None
 
     def refresh(self) -> dict[bytes, LastValue]:
         try:
@@ -30,6 +31,7 @@ class KafkaTable:
                 self._refresh()
         except StreamUnavailableError:
             self.close()
+            self.changed = None
             raise
         return self._last
 
@@ -51,9 +53,12 @@ class KafkaTable:
         timeout_ms = int(self._options.request_timeout_s * 1000)
         starts = consumer.beginning_offsets(places, timeout_ms=timeout_ms) if places else {}
         # Another id: it was made anew. Another start: something was deleted, nobody says what.
+        self.changed = set()
+        anew = False
         identity = (self._client.cluster.topic_id(self._topic), starts)
         if identity != self._identity:
             self._last.clear()
+            anew = True
             consumer.assign(places)
             for place, start in starts.items():
                 consumer.seek(place, start)
@@ -69,12 +74,16 @@ class KafkaTable:
             for records in batches.values():
                 for record in records:
                     self._keep(record.key, record.value, record.timestamp)
+        if anew:
+            self.changed = None
 
     def _keep(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
         """One key may be in two partitions: others hash keys in other ways, and a topic that gets
         more partitions moves them. The later one is what readers are left with."""
         if key is None:
             return
+        if self.changed is not None:
+            self.changed.add(key)
         before = self._last.get(key)
         if before is None or timestamp_ms >= before.timestamp_ms:
             digest = None if value is None else blake2b(value, digest_size=16).digest()
