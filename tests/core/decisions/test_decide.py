@@ -293,6 +293,9 @@ def test_the_incumbent_is_kept_where_no_gain_is_certain_and_the_reason_says_so()
     assert "Keep the incumbent: no gain is certain" in advice.reason
     assert "perhaps none" in advice.reason
     assert "No job here ran x=5: that it runs, and how well, is extrapolated." in advice.reason
+    fails = replace(prospect(5, mean=1.2), spread=0.02, feasible=0.85)
+    advice = decide(STUDY, evidence, rivals, [fails], None, introduction=introduction)
+    assert "what is predicted better may not run" in advice.reason
     worse = replace(prospect(5, mean=0.5), spread=0.6)
     advice = decide(STUDY, evidence, rivals, [worse], None, introduction=introduction)
     assert "worse than the incumbent (5 runs)" in advice.reason

@@ -115,9 +115,15 @@ def _why(
     if best.kind is Kind.EXPLOIT:
         return f"Predicted better: {how}; {jobs}."
     return (
-        "Keep the incumbent: no gain is certain to be above zero. Candidates are run to learn"
+        f"Keep the incumbent: {_why_kept(best.gain)}. Candidates are run to learn"
         f" from{'; ' if best.gain is None else ', the best of them '}{how}; {jobs}."
     )
+
+
+def _why_kept(gain: Gain | None) -> str:
+    if gain is not None and gain.low > 0:  # too few of its jobs are expected to run
+        return "what is predicted better may not run"
+    return "no gain is certain to be above zero"
 
 
 def _compared(gain: Gain, against: str) -> str:
