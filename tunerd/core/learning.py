@@ -108,11 +108,14 @@ class Learner:
         """What predicts, once there is enough to learn from."""
         return self.training.model
 
-    def learn(self, observations: Sequence[Observation], advises: Advises = nobody) -> Learned:
+    def learn(
+        self, observations: Sequence[Observation], advises: Advises = nobody, waiting: int = 0
+    ) -> Learned:
         """Test, then train: predict the observations, then learn them.
 
         They must follow :attr:`sequence` without a gap. ``advises`` says what is recommended in
-        their contexts. Cost does not depend on history.
+        their contexts; so many further ones are known and ``waiting``. Cost does not depend on
+        history.
         """
         first = self._expect(observations)
         self.usability.see(self.study, observations)
@@ -143,7 +146,8 @@ class Learner:
             drift = self._watch(seen, jobs)
             self._remember(jobs, rows)
             before = self.model
-            swapped = self.training.learn(rows, days(portion), self.sequence) or swapped
+            left = waiting + observations[-1].sequence - end
+            swapped = self.training.learn(rows, days(portion), self.sequence, left) or swapped
             swapped = self._act(drift) or swapped
             self._start_bands(before)
             changes += drift

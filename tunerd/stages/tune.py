@@ -220,7 +220,7 @@ class Tune:
         changes = Changes(served=books.checkpoints.latest)
         fresh: tuple[str, ...] = ()
         if observations:
-            observations, fresh = self._learn(observations, books, changes)
+            observations, fresh = self._learn(observations, books, changes, row.last_sequence)
         learn_s = self.clock() - started
         if observations or commands or idle_s > HOUSEKEEP_EVERY_S:
             books.looked_at = started
@@ -261,10 +261,11 @@ class Tune:
         return found
 
     def _learn(
-        self, found: Sequence[Observation], books: Books, changes: Changes
+        self, found: Sequence[Observation], books: Books, changes: Changes, last: int
     ) -> tuple[Sequence[Observation], tuple[str, ...]]:
-        """Learn observations, a portion at a time, until this step's time for it is over. Returns
-        those that were learned, and the contexts of live jobs among them."""
+        """Learn observations, a portion at a time, until this step's time for it is over; history
+        goes on to ``last``. Returns those that were learned, and the contexts of live jobs among
+        them."""
         started, first = self.clock(), found[0].sequence
         done, fresh = 0, dict[str, None]()
         for begin, end in portions(first, found[-1].sequence):
@@ -273,7 +274,9 @@ class Tune:
             # The parent's deadline is for what hangs: a backlog that takes long is no fault.
             self.listener.hear(reports.Began(study=books.study.name))
             portion = found[begin - first : end - first + 1]
-            learned = books.tuner.learn(portion, books.recommended.advised)
+            learned = books.tuner.learn(
+                portion, books.recommended.advised, last - portion[-1].sequence
+            )
             changes.swapped = changes.swapped or learned.swapped
             changes.judged += learned.judged
             changes.drift += learned.drift
@@ -373,6 +376,7 @@ class Tune:
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
             "waiting": len(books.due),  # contexts: `tunerd import` waits for them
+            "known": row.last_sequence,  # when a model is fitted depends on what waits
             "scores": msgspec.to_builtins(known),
         }
         if changes.results:

@@ -198,6 +198,40 @@ def test_without_a_model_a_fit_that_fails_is_not_passed_over(
         learn(Tuner(study(), Inline()), JOBS[:40])
 
 
+def backlog(jobs: Sequence[Observation], size: int = 10) -> list[Tuner]:
+    """A tuner that learned a backlog in steps, after it one that came back half way from a crash
+    and learned on."""
+    tuner, crashed = Tuner(study(), Inline()), None
+    parts: dict[str, bytes] = {}
+    for i in range(0, len(jobs), size):
+        waiting = len(jobs) - i - size
+        step = jobs[i : i + size]
+        learned = tuner.learn(step, waiting=waiting)
+        if crashed is not None:
+            assert crashed.learn(step, waiting=waiting) == learned
+        if i == 320:
+            parts = model_of(tuner).dump()
+        if i == 350:
+            crashed = restored(tuner, parts, JOBS)
+            drained(crashed)
+    assert crashed is not None
+    return [tuner, crashed]
+
+
+def test_of_a_backlog_few_models_are_fitted_and_the_last_one_is_as_fresh_as_ever() -> None:
+    usual = learn(Tuner(study(), Inline()), JOBS)
+    built = drained(backlog(JOBS)[0])
+    assert len(built) <= len(usual) / 2
+    last = max(one.fitted_at for one in built)
+    assert len(JOBS) - last <= max(len(JOBS) - one.fitted_at for one in usual[-1:])
+
+
+def test_a_backlog_survives_a_crash_in_its_middle() -> None:
+    tuner, crashed = backlog(JOBS)
+    assert saved(crashed) == saved(tuner)
+    assert model_of(crashed).dump() == model_of(tuner).dump()
+
+
 # -- an operator's word ------------------------------------------------------------------------
 
 

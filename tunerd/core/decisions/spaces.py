@@ -24,7 +24,9 @@ class Spaces:
     Some take tens of milliseconds to build, and a busy study has a thousand contexts.
     """
 
-    MOST = 256
+    MOST = 4_096
+    MOST_BYTES = 64 * 2**20
+    """Of what the spaces that are kept have listed."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Spaces:
         self._orders = orders
         self._only = only or {}
         self._known: OrderedDict[str, Space | NothingFeasibleError] = OrderedDict()
+        self._bytes = 0
 
     def get(self, key: str, context: Mapping[str, Scalar]) -> Space:
         """The space of a context.
@@ -53,8 +56,11 @@ class Spaces:
             except NothingFeasibleError as error:
                 space = error
             self._known[key] = space
-            if len(self._known) > self.MOST:
-                self._known.popitem(last=False)
+            self._bytes += _bytes(space)
+            while len(self._known) > 1 and (
+                len(self._known) > self.MOST or self._bytes > self.MOST_BYTES
+            ):
+                self._bytes -= _bytes(self._known.popitem(last=False)[1])
         self._known.move_to_end(key)
         if isinstance(space, NothingFeasibleError):
             raise space
@@ -74,6 +80,10 @@ class Spaces:
         if code is not None:
             return space.decode(code)
         return config
+
+
+def _bytes(space: Space | NothingFeasibleError) -> int:
+    return space.nbytes if isinstance(space, Space) else 0
 
 
 def why_not(study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value]) -> str:

@@ -43,6 +43,10 @@ GROWTH = 0.2
 cost per event stays constant."""
 MAX_GROWTH = 4_000
 """… or by this many observations, once the sample that a rebuild sees is full."""
+BACKLOG_GROWTH = 1.0
+"""… by this share, while so many jobs wait to be learned that the fit would be obsolete before they
+are: a backlog of 100,000 jobs is learned with 14 fits instead of 50. Near its end the usual share
+counts, so that the model that serves afterwards is as fresh as any."""
 SWAP_AFTER = 64
 """Observations between the start of a rebuild and the decision. A rebuild that is not ready by
 then is waited for."""
@@ -161,13 +165,15 @@ class Training:
         self.replay.add(new.rows, new.sequences, new.finished)
         return new
 
-    def learn(self, rows: Rows, finished: FloatArray, sequence: int) -> bool:
+    def learn(self, rows: Rows, finished: FloatArray, sequence: int, waiting: int = 0) -> bool:
         """Let the model learn rows, the last of which is ``sequence``; says whether it was
-        replaced."""
+        replaced. So many observations are ``waiting`` to be learned after them: when a fit is worth
+        its time depends on that."""
         new = self._gathered(rows, finished, sequence)
         if self.model is None:
             return self._fit_now(sequence, "first")
-        if sequence <= SMALL and self._has_grown(sequence) and self._fit_now(sequence, "grown"):
+        grown = self._has_grown(sequence, waiting)
+        if sequence <= SMALL and grown and self._fit_now(sequence, "grown"):
             return True
         heard = self._heard(new)
         if self._rebuild is not None:
@@ -175,7 +181,7 @@ class Training:
         self.model.update(*heard, sequence)
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
             return self._decide(self._rebuild, sequence)
-        if self._rebuild is None and self._has_grown(sequence):
+        if self._rebuild is None and grown and self._has_grown(sequence, waiting):
             self._start(sequence, "grown", SWAP_AFTER)
         return False
 
@@ -266,12 +272,15 @@ class Training:
         self._refill(sequence, fetch)
         return self._fit(self._all(), sequence)
 
-    def _has_grown(self, sequence: int) -> bool:
+    def _has_grown(self, sequence: int, waiting: int) -> bool:
         if self.pinned:
             return False
         fitted_at = self.model.fitted_at if self.model else 0
         attempted = max(fitted_at, self._attempted_at)
-        return sequence - attempted >= max(FIRST_FIT, min(GROWTH * attempted, MAX_GROWTH))
+        grown = sequence - attempted
+        if waiting > _lasts(sequence):
+            return grown >= max(FIRST_FIT, BACKLOG_GROWTH * attempted)
+        return grown >= _lasts(attempted)
 
     # -- champion and challenger ------------------------------------------------------------
 
@@ -384,6 +393,11 @@ class Training:
         if len(sequences):
             observations = fetch(sequences.tolist())
             self.replay.add(self.features.rows(observations), sequences, days(observations))
+
+
+def _lasts(fitted_at: int) -> float:
+    """Observations after which a fit is followed by the next one."""
+    return max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
 
 
 NOTHING = Told(np.empty(0), np.empty(0))

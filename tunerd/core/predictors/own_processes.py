@@ -29,8 +29,11 @@ COMPARED = 8
 """Contexts that say what is usual …"""
 LEAST_COMPARED = 5
 """… and configurations that each has at least."""
-MOST_PROCESSES = 64
-"""Processes of single contexts that are kept ready."""
+READY_SIZE = 2_500_000
+"""Of the processes of single contexts that are kept ready, the sum of their points squared: 64 of
+the largest, or thousands of contexts with a few jobs each; 20 to 60 MB."""
+READY_LEAST = 500
+"""What one counts at least."""
 
 
 class OwnProcesses:
@@ -59,6 +62,8 @@ class OwnProcesses:
         self.chosen: FloatArray | None = None
         """What processes of contexts choose, by several together; None before they were asked."""
         self._ready: OrderedDict[str, Local] = OrderedDict()
+        self._size = 0
+        """Of those: see :data:`READY_SIZE`."""
         self._trees: dict[str, OwnTrees | None] = {}
         """Of those of the former that were asked for."""
 
@@ -105,10 +110,17 @@ class OwnProcesses:
             own = self.jobs.get(key) or OwnJobs()
             process = self.around(own, None if own.theta is None else np.array(own.theta))
             self._ready[key] = process
-            if len(self._ready) > MOST_PROCESSES:
-                self._trees.pop(self._ready.popitem(last=False)[0], None)
+            self._size += _size(process)
+            while self._size > READY_SIZE and len(self._ready) > 1:
+                self._drop(next(iter(self._ready)))
         self._ready.move_to_end(key)
         return process
+
+    def _drop(self, key: str) -> None:
+        process = self._ready.pop(key, None)
+        self._trees.pop(key, None)
+        if process is not None:
+            self._size -= _size(process)
 
     def around(self, own: OwnJobs, theta: FloatArray | None = None) -> Local:
         """A process over some jobs around what other contexts say of them."""
@@ -156,8 +168,7 @@ class OwnProcesses:
             self.jobs.put(key, own)
             own.add(x, score, weight, count, float(told[i]))
             own.expect([float(errors[i])] if own.jobs > 1 else [])
-            self._ready.pop(key, None)
-            self._trees.pop(key, None)
+            self._drop(key)
         while len(self.jobs) > MAX_CONTEXTS:
             self.jobs.drop_first()
 
@@ -186,6 +197,10 @@ class OwnProcesses:
         }
         head = [[key, turn, len(own.points), own.dump()] for key, turn, own in told]
         return seal_headed(head, pack(values))
+
+
+def _size(process: Local) -> int:
+    return max(READY_LEAST, len(process.Z) ** 2)
 
 
 def own_jobs(rows: Rows) -> dict[str, OwnJobs]:

@@ -118,6 +118,13 @@ class Space:
         self._seeds = [self._found(wide) for wide in self._wide]
         self.blocks = self._blocks()
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of what is listed, in bytes."""
+        listed = [cell.table for cell in self._cells] + self._seeds
+        listed += [block.table for block in self.blocks if block.table is not None]
+        return sum(table.nbytes for table in listed)
+
     def _listed(self, only: Sequence[Mapping[str, object]], rules: Sequence[Rule]) -> Cells:
         """All dimensions in one cell, whose rows are the configurations that keep the rules."""
         known = [code for code in map(self._codes, only) if code is not None]
