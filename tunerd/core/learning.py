@@ -114,8 +114,8 @@ class Learner:
         """Test, then train: predict the observations, then learn them.
 
         They must follow :attr:`sequence` without a gap. ``advises`` says what is recommended in
-        their contexts; so many further ones are known and ``waiting``. Cost does not depend on
-        history.
+        their contexts; so many further ones are known and ``waiting``, which decides when a model
+        is fitted anew. Cost does not depend on history.
         """
         first = self._expect(observations)
         self.usability.see(self.study, observations)
@@ -146,8 +146,7 @@ class Learner:
             drift = self._watch(seen, jobs)
             self._remember(jobs, rows)
             before = self.model
-            left = waiting + observations[-1].sequence - end
-            swapped = self.training.learn(rows, days(portion), self.sequence, left) or swapped
+            swapped = self.training.learn(rows, days(portion), self.sequence, waiting) or swapped
             swapped = self._act(drift) or swapped
             self._start_bands(before)
             changes += drift
