@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers demo test check format bench-quick clean
+.PHONY: help setup peers demo demo-real test check format bench-quick clean
 
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ setup: $(READY) ## make .venv with everything in it (once: one to three minutes,
 
 demo: $(READY) ## tune a simulated cluster: see it work in two minutes (after setup)
 	$(BIN)/tunerd demo
+
+demo-real: $(READY) ## tune real programs for five minutes against their own defaults (after setup)
+	$(BIN)/python examples/real/demo.py
 
 peers: $(READY) ## add what tunerd is compared with: without it, its tests are skipped
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \

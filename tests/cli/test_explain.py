@@ -156,7 +156,7 @@ def test_what_is_wrong_is_said(tunerd: Tunerd, learned: Learning) -> None:
         "toy", *mine, "--recommendation", "r-0"
     )
     assert "nothing is recommended in toy|n=9" in fails("toy", *mine, "--context", "n=9")
-    assert "no context feature m" in fails("toy", *mine, "--context", "m=9")
+    assert "no context feature 'm'" in fails("toy", *mine, "--context", "m=9")
     assert ".png" in fails("toy", *mine, "--plot", "why.bmp")
     assert "either" in fails("toy", *mine, "--context", "n=8", "--recommendation", "r-0")
 

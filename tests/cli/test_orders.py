@@ -115,7 +115,7 @@ def test_a_command(
         ("commands lmm", "no study lmm; it knows: llm"),
         ("end lmm", "no study lmm; it knows: llm"),
         ("approve --study lmm", "no study lmm; it knows: llm"),
-        ("pause llm --context gpus=8", "no context feature gpus"),
+        ("pause llm --context gpus=8", "no context feature 'gpus'"),
         ("pause llm --context n_gpus=many", "should be an integer"),
         ("lift llm 3", "no order 3 stands for llm; there are: none"),
         ("decline r-1", "nothing waits"),

@@ -102,7 +102,7 @@ def test_it_tells_what_jobs_never_had(installation: Installation, tunerd: Tunerd
     [
         (("nope", *GPU), "the store knows no study nope; it knows: llm"),
         (("llm", "--context", "gpu=H100"), "missing: n_gpus"),
-        (("llm", *GPU, "--context", "gpus=1"), "no context feature gpus; did you mean"),
+        (("llm", *GPU, "--context", "gpus=1"), "no context feature 'gpus'; did you mean"),
         (("llm", "--context", "gpu=H100", "--context", "n_gpus=many"), "should be an integer"),
     ],
 )

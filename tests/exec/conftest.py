@@ -129,7 +129,7 @@ def until() -> Callable[[Callable[[], object]], None]:
     """Wait for something that another process does."""
 
     def wait(done: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not done():
             assert time.monotonic() < deadline, "it did not happen"
             time.sleep(0.01)

@@ -212,6 +212,14 @@ def test_what_the_baseline_omits_may_be_given(place: Place) -> None:
     assert done.stdout == b"3 2 very small\n"
 
 
+def test_derived_values_are_filled_in(place: Place) -> None:
+    study = place.folder / "studies" / "zip.toml"
+    study.write_text(study.read_text() + '[derived]\nboth = "level * threads"\n')
+    place.recommend(message(OTHER))
+    assert place.run("--", "echo", "{both}").stdout == b"18\n"
+    assert place.event()["config"] == OTHER
+
+
 def test_a_dry_run_prints_the_command_and_starts_nothing(place: Place) -> None:
     done = place.run("--dry-run", "--", "echo", "{mode}")
     assert done.stdout == b"echo 'very small'\n"

@@ -1,6 +1,7 @@
 """What a program's output, its file and the kernel say: metrics, and causes of failure."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -81,6 +82,21 @@ def test_of_a_failed_program_printed_metrics_count_and_its_time_does_not(place: 
     assert event["status"] == "failed"
     assert event["metrics"]["x"] == 5
     assert "wall_s" not in event["metrics"]
+
+
+def test_the_time_of_a_program_that_stood_still_is_not_told(place: Place, until: Until) -> None:
+    ready = place.folder / "ready"
+    running = place.start(
+        "--", "sh", "-c", f"echo $$ >{ready}.part; mv {ready}.part {ready}; sleep 1"
+    )
+    until(ready.exists)
+    pid = int(ready.read_text())
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    os.kill(pid, signal.SIGCONT)
+    assert running.wait(30) == 0
+    event = place.event()
+    assert (event["status"], "wall_s" in event["metrics"]) == ("succeeded", False)
 
 
 # -- hostile output -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pytest
 from tests.exec.conftest import Place
 
 Until = Callable[[Callable[[], object]], None]
-READY = "import sys, signal, time; "
+DEFAULTS = ("env", "--default-signal=INT,QUIT")
+"""Whoever runs these tests in the background has them ignored."""
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
@@ -59,7 +61,12 @@ def test_signals_pass_through_once(place: Place, number: signal.Signals) -> None
         "print(got, flush=True)\n"
         "sys.exit(7)\n"
     )
-    running = place.start("--", sys.executable, "-c", program, stdout=subprocess.PIPE)
+    running = subprocess.Popen(
+        [*DEFAULTS, *place.line("--", sys.executable, "-c", program)],
+        cwd=place.folder,
+        env=place.environment,
+        stdout=subprocess.PIPE,
+    )
     assert running.stdout is not None
     assert running.stdout.readline() == b"ready\n"
     running.send_signal(number)
@@ -71,7 +78,6 @@ def test_signals_pass_through_once(place: Place, number: signal.Signals) -> None
 
 def test_what_was_ignored_stays_ignored(place: Place) -> None:
     """As nohup wants it."""
-    program = "import signal; print(signal.getsignal(1) == signal.SIG_IGN, signal.getsignal(13))"
     done = subprocess.run(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *place.line("--", "sh", "-c", "kill -HUP $$")],
         cwd=place.folder,
@@ -79,8 +85,32 @@ def test_what_was_ignored_stays_ignored(place: Place) -> None:
         check=False,
     )
     assert done.returncode == 0
-    done = place.run("--", sys.executable, "-S", "-c", program)
-    assert done.stdout.startswith(b"False")
+    assert place.event()["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_who_wants_to_know_of_what_was_ignored_is_told(place: Place, ignored: bool) -> None:
+    """As a program that handles SIGINT in the background of a script, where it is ignored."""
+    program = (
+        "import signal, time\n"
+        "got = []\n"
+        "signal.signal(2, lambda n, _: got.append(n))\n"
+        "print('ready', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+    )
+    trap = 'trap "" INT; exec "$@"' if ignored else 'exec "$@"'
+    running = subprocess.Popen(
+        [*DEFAULTS, "sh", "-c", trap, "sh", *place.line("--", sys.executable, "-c", program)],
+        cwd=place.folder,
+        env=place.environment,
+        stdout=subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"ready\n"
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert place.event()["status"] == ("succeeded" if ignored else "cancelled")
 
 
 def test_a_closed_pipe_ends_the_program_and_not_the_report(place: Place) -> None:
@@ -145,6 +175,20 @@ def test_what_was_closed_stays_closed(place: Place) -> None:
     assert place.event()["status"] == "succeeded"
 
 
+def test_where_outputs_are_closed_nothing_goes_astray(place: Place) -> None:
+    """No file of the wrapper's own takes the place of a closed output."""
+    line = place.line("--metric", "x=(1)", "--", "sh", "-c", "echo 1; echo 1 >&2; exit 0")
+    subprocess.run(
+        ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *line],
+        cwd=place.folder,
+        env=place.environment,
+        check=True,
+    )
+    event = place.event()
+    assert (event["status"], "x" in event["metrics"]) == ("succeeded", False)
+    assert not place.spool
+
+
 def test_the_environment_is_the_callers(place: Place) -> None:
     """And no threads are set for numpy, which tunerd does for itself."""
     plain = {k: v for k, v in place.environment.items() if not k.startswith(("OMP", "OPENBLAS"))}
@@ -170,12 +214,12 @@ def test_a_program_may_be_tunerd_itself(place: Place) -> None:
 class Terminal:
     """A person at a terminal."""
 
-    def __init__(self, place: Place, *arguments: object) -> None:
+    def __init__(self, place: Place, *line: str) -> None:
         self.pid, self.end = pty.fork()
         if self.pid == 0:
             os.chdir(place.folder)
-            line = place.line(*arguments)
-            os.execve(line[0], line, place.environment | {"TERM": "dumb"})  # noqa: S606
+            environment = place.environment | {"TERM": "dumb", "PS1": "$ "}
+            os.execvpe("env", [*DEFAULTS, *line], environment)  # noqa: S606
         self.seen = b""
 
     def read_until(self, what: bytes) -> None:
@@ -207,7 +251,7 @@ def test_a_program_at_a_terminal_sees_one(place: Place, options: tuple[str, ...]
         "import os, sys; print([os.isatty(n) for n in (0, 1, 2)], os.get_terminal_size().columns);"
         "print('name?', flush=True); print('hello', input())"
     )
-    terminal = Terminal(place, *options, "--", sys.executable, "-c", program)
+    terminal = Terminal(place, *place.line(*options, "--", sys.executable, "-c", program))
     import fcntl
     import struct
     import termios
@@ -232,9 +276,30 @@ def test_control_c_reaches_the_program_once(place: Place, options: tuple[str, ..
         "print('got', got, flush=True)\n"
         "sys.exit(9)\n"
     )
-    terminal = Terminal(place, *options, "--", sys.executable, "-c", program)
+    terminal = Terminal(place, *place.line(*options, "--", sys.executable, "-c", program))
     terminal.read_until(b"ready")
     terminal.type(b"\x03")
     terminal.read_until(b"got [2]\r\n")
     assert terminal.wait() == 9
     assert place.event()["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("options", ASKED)
+def test_control_z_stops_the_program_and_fg_goes_on(place: Place, options: tuple[str, ...]) -> None:
+    shell = Terminal(place, "bash", "--norc", "--noprofile", "-i")
+    shell.read_until(b"$ ")
+    program = "echo up; read x; echo got-$x; exit 5"
+    line = shlex.join(place.line(*options, "--", "sh", "-c", program))
+    shell.type(f"{line}\n".encode())
+    shell.read_until(b"up\r\n")
+    shell.type(b"\x1a")
+    shell.read_until(b"Stopped")
+    shell.type(b"echo the shell $((40 + 2))\n")
+    shell.read_until(b"the shell 42")
+    shell.type(b"fg\n")
+    shell.type(b"hello\n")
+    shell.read_until(b"got-hello")
+    shell.type(b"echo code $?; exit\n")
+    shell.read_until(b"code 5")
+    shell.wait()
+    assert place.event()["status"] == "failed"

@@ -189,6 +189,7 @@ def _from_command(
 ) -> None:
     """Draft a study for a program; says what to do with it."""
     from tunerd.cli.init_command import at_a_terminal, init_from_command, name_of
+    from tunerd.exec.draft import exec_line
 
     called = _checked_name(name) if name is not None else name_of(command)
     target = out if out is not None else Path(f"{called}.toml")
@@ -203,10 +204,10 @@ def _from_command(
         tell_json({"study": called, "file": str(target)})
         return
     shown = shlex.quote(str(target))
-    given = "".join(f" --context {one}=…" for one in context)
     click.echo(f"Wrote {target}. Read it, then:")
     click.echo(f"  tunerd check {shown}")
-    click.echo(f"  tunerd exec --local --study {shown}{given} -- {command}")
+    line = exec_line(f"--local --study {shown}", command, context, objective or "wall_s")
+    click.echo(f"  {line}")
 
 
 def _leave_what_is_there(target: Path, *, force: bool) -> None:

@@ -76,6 +76,8 @@ class Ended:
     received: list[int] = field(default_factory=list)
     """Signals that came while it ran, passed on or from the terminal, in order."""
     timed_out: bool = False
+    stopped: bool = False
+    """Whether it stood still in between, as after Ctrl-Z: then its time says nothing."""
 
 
 def run_child(
@@ -135,8 +137,7 @@ class _Run:
     def _lay(self, stdout: Listener | None, stderr: Listener | None) -> None:
         """Put a pipe or a terminal between; one for both where both go to the same place, so that
         their order stays."""
-        together = _same_file(1, 2)
-        if together and (stdout or stderr):
+        if _is_open(1) and _is_open(2) and _same_file(1, 2) and (stdout or stderr):
             route = self._route(1, stdout or stderr)
             self.actions += [(os.POSIX_SPAWN_DUP2, route.given, fd) for fd in (1, 2)]
             return
@@ -190,15 +191,20 @@ class _Run:
             with self.lock:
                 if self.over:
                     continue
-                if number != signal.SIGWINCH:
+                if number != signal.SIGWINCH and number not in self.ignored:
                     self.ended.received.append(number)
                 if info.si_code <= FROM_A_PROCESS or number == signal.SIGWINCH:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(self.pid, number)
 
     def _watch_end(self) -> None:
+        between = os.WSTOPPED | os.WCONTINUED
         with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            while found := os.waitid(os.P_PID, self.pid, os.WEXITED | between | os.WNOWAIT):
+                if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                    break
+                self.ended.stopped = True
+                os.waitid(os.P_PID, self.pid, between | os.WNOHANG)  # heard; wait for the next
         self.end_s = time.monotonic()
         with self.lock:
             self.over = True  # from here on the number may become another process
@@ -209,7 +215,10 @@ class _Run:
     def run(
         self, started: Callable[[int], None], timeout_s: float | None, kill_after_s: float
     ) -> Ended:
-        handled = {one for one in PASSED_ON if signal.getsignal(one) != signal.SIG_IGN}
+        # What is blocked arrives here even where it is ignored, as by nohup and in the background
+        # of a script. The program ignores it too, unless it wants to know: then it is passed on.
+        handled = set(PASSED_ON)
+        self.ignored = {one for one in handled if signal.getsignal(one) == signal.SIG_IGN}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
         begin = time.monotonic()
         try:
@@ -307,11 +316,11 @@ def _copy_size(source: int, target: int) -> None:
 
 
 def _is_open(number: int) -> bool:
+    """Whether the program will have this descriptor."""
     try:
-        os.fstat(number)
+        return os.get_inheritable(number)
     except OSError:
         return False
-    return True
 
 
 def _same_file(one: int, other: int) -> bool:

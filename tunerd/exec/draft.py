@@ -9,7 +9,7 @@ from typing import Any
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.exec.fill import placeholders
 
-__all__ = ["Values", "draft", "names_in", "parse_tries", "parse_values"]
+__all__ = ["Values", "draft", "exec_line", "names_in", "parse_tries", "parse_values"]
 
 LOG_FROM = 50.0
 """A range whose end is so many times its start is searched by ratios."""
@@ -104,6 +104,13 @@ def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, Values]
     return found
 
 
+def exec_line(options: str, command: str, context: Sequence[str], objective: str) -> str:
+    """What to type to run a command; what is not known stands as an ellipsis."""
+    wanted = "" if objective in GOALS else f"--metric '{objective}=…([0-9.]+)' "
+    given = "".join(f"--context {one}=… " for one in context)
+    return f"tunerd exec {options} {given}{wanted}-- {command}"
+
+
 def draft(
     name: str,
     command: str,
@@ -114,11 +121,9 @@ def draft(
     unit: str,
 ) -> str:
     """The text of a study file."""
-    wanted = "" if objective in GOALS else f"--metric '{objective}=…([0-9.]+)' "
-    given = "".join(f"--context {one}=… " for one in context)
     lines = [
         "# Drafted by `tunerd init` from a command. Run it as",
-        f"#   tunerd exec --study {name} {given}{wanted}-- {_comment(command)}",
+        f"#   {_comment(exec_line(f'--study {name}', command, context, objective))}",
         "schema = 1",
         f"name = {_text(name)}",
         'mode = "publish"        # exec follows what is published',

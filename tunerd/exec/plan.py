@@ -98,6 +98,20 @@ def make_plan(
     return _plan(answer["plan"])
 
 
+def derived_values(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The study's derived values of a configuration; those that are undefined are left out."""
+
+    def read() -> dict[str, Any]:
+        from tunerd.settings.studies import read_study
+
+        study = read_study(Path(plan.study_file))
+        columns = study.columns([plan.context], [dict(config)])
+        found = {name: columns[name].plain(1).tolist()[0] for name in plan.derived}
+        return {name: value for name, value in found.items() if value == value is not None}
+
+    return in_another_process(read)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that nobody ever reads half of it. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -179,12 +193,16 @@ def _read(
 def _read_in_full(
     study: str, given: Sequence[str], settings: Path | None, environ: Mapping[str, str]
 ) -> dict[str, Any]:
+    from tunerd.core.study.context_texts import read_context
     from tunerd.settings import load_settings
 
     loaded = load_settings(settings, environ, check_studies=False)
     _something_configured(settings, loaded.data_dir, environ)
     path, found = _study(study, loaded.studies)
-    context = _context(found, given)
+    texts = read_context(found, given)
+    if texts.wrong:
+        raise MisconfiguredError([Problem("--context", one) for one in texts.wrong])
+    context = texts.context
     stream, topics = loaded.stream, loaded.topics
     kafka = stream.kind == "kafka"
     file = Path(settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
@@ -239,31 +257,3 @@ def _study(given: str, folder: Path) -> tuple[Path, Any]:
     hint = suggestion(given, names) or f"; there are {', '.join(names) or 'none'}"
     message = f"there is no study {given!r} in {folder}{hint}"
     raise MisconfiguredError([Problem("--study", message)])
-
-
-def _context(study: Any, given: Sequence[str]) -> dict[str, Any]:
-    """``name=value`` texts in the study's types; every feature has to be named."""
-    from tunerd.core.expressions import suggestion
-    from tunerd.core.study.context_key import MISSING, clean_value
-
-    features = {feature.name: feature for feature in study.context}
-    found: dict[str, Any] = {}
-    wrong = []
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            wrong.append(f"{text}: should be name=value")
-        elif name not in features:
-            hint = suggestion(name, features) or f"; it has {', '.join(features) or 'none'}"
-            wrong.append(f"{text}: study {study.name} has no context feature {name!r}{hint}")
-        elif name in found:
-            wrong.append(f"{text}: {name} is given twice")
-        else:
-            found[name] = None if value == MISSING else clean_value(value, features[name].type)
-            if found[name] is None and value != MISSING:
-                wrong.append(f"{text}: should be of type {features[name].type}")
-    missing = features.keys() - {text.partition("=")[0] for text in given}
-    wrong += [f"{name} is missing (say '{name}={MISSING}' if jobs lack it)" for name in missing]
-    if wrong:
-        raise MisconfiguredError([Problem("--context", one) for one in sorted(wrong)])
-    return found

@@ -20,10 +20,10 @@ from tunerd.client import Choice, JobReporter
 from tunerd.exec.causes import Cause, Causes, OomCounter
 from tunerd.exec.child import CannotRunError, Ended, run_child
 from tunerd.exec.choose import Chosen, choose
-from tunerd.exec.fill import Filled, fill
+from tunerd.exec.fill import Filled, fill, placeholders
 from tunerd.exec.metrics import Metric, collect, from_clock
 from tunerd.exec.output import Lines
-from tunerd.exec.plan import Plan, make_plan, state_folder
+from tunerd.exec.plan import Plan, derived_values, make_plan, state_folder
 from tunerd.exec.spool import Entry, Spool
 from tunerd.exec.stream import SOURCE, reporter_to
 
@@ -66,6 +66,7 @@ def run_job(job: Job, environ: Mapping[str, str]) -> int:
         MisconfiguredError: nothing was started.
         OSError: a file of the configuration cannot be written; nothing was started.
     """
+    _reserve_standard()
     if not job.local:
         return _run_plan(job, make_plan(job.study, job.context, job.settings, environ), environ)
     from tunerd.exec.local import local_folder, prepare, used
@@ -92,9 +93,10 @@ def _run_plan(job: Job, plan: Plan, environ: Mapping[str, str]) -> int:
     )
     if chosen.note:
         _tell(f"{chosen.note}; {chosen.kind} is used")
-    filled = fill(
-        job.command, chosen.config, plan.context, write=job.write, templates=job.templates
-    )
+    known = dict(plan.context)
+    if plan.derived and set(placeholders(job.command)) & set(plan.derived):
+        known |= derived_values(plan, chosen.config)
+    filled = fill(job.command, chosen.config, known, write=job.write, templates=job.templates)
     if job.verbose or job.dry_run:
         values = " ".join(f"{name}={value}" for name, value in chosen.config.items())
         _tell(f"{chosen.kind}: {values or 'nothing known'}")
@@ -111,7 +113,8 @@ def _run_plan(job: Job, plan: Plan, environ: Mapping[str, str]) -> int:
 
 def _run(job: Job, filled: Filled, telling: "_Telling | None", environ: Mapping[str, str]) -> int:
     if telling:
-        telling.send_what_waits()
+        if not telling.chosen.note:  # the stream is away, which was said
+            telling.send_what_waits()
         telling.begin(os.path.basename(filled.arguments[0]))
     descriptor, name = tempfile.mkstemp(".jsonl", "tunerd-metrics-")
     os.close(descriptor)
@@ -133,7 +136,7 @@ def _run(job: Job, filled: Filled, telling: "_Telling | None", environ: Mapping[
             if listener is not None:
                 listener.end()
         cause = job.causes.of(ended, counter.rose(), environ)
-        metrics = from_clock(ended, whole=cause.status == "succeeded")
+        metrics = from_clock(ended, whole=cause.status == "succeeded" and not ended.stopped)
         metrics |= collect(job.metrics, metrics_file)
     except CannotRunError as error:
         if telling:
@@ -236,8 +239,8 @@ class _Telling:
             with _sender(self.plan) as send:
                 send(event)
         except Exception as error:  # the program has run; its end is what counts
-            waits = f"it waits in {self.spool.folder}" if self.entry else "it is lost"
-            _tell(f"the event was not sent, {waits}: {error}")
+            waits = f"waits in {self.spool.folder}" if self.entry else "is lost"
+            _tell(f"{error}; the event {waits}")
             return
         if self.entry:
             self.entry.remove()
@@ -333,6 +336,19 @@ def _rank(environ: Mapping[str, str]) -> int:
         if environ.get(name, "").isdecimal():
             return int(environ[name])
     return 0
+
+
+def _reserve_standard() -> None:
+    """See that no file of ours becomes standard input, output or error where these are closed. The
+    program has them closed all the same: descriptors are not inherited unless somebody says so."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number, inheritable=False)
+                os.close(null)
 
 
 def _user() -> str | None:

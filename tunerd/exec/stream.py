@@ -30,8 +30,7 @@ class AwayError(Exception):
 def follow(plan: Plan) -> Recommendations:
     """Recommendations of the stream, not yet read. Raises AwayError."""
     if plan.stream == "jsonl":
-        if not Path(plan.where).is_dir():
-            raise AwayError(f"{plan.where} does not exist, so no daemon has been there")
+        _look(plan)
         return Recommendations.follow_jsonl(plan.where, plan.recommendations_topic)
     options = _kafka(plan)
     try:
@@ -43,6 +42,7 @@ def follow(plan: Plan) -> Recommendations:
 def reporter_to(plan: Plan) -> JobReporter:
     """Who sends to the jobs topic. Raises AwayError."""
     if plan.stream == "jsonl":
+        _look(plan)
         return JobReporter.jsonl(plan.where, plan.jobs_topic, SOURCE)
     options = _kafka(plan)
     try:
@@ -60,6 +60,11 @@ def requests_to(plan: Plan) -> Requests:
         return Requests.kafka(plan.where, plan.requests_topic, SOURCE, **options)
     except Exception as error:
         raise AwayError(f"{plan.where}: {error}") from None
+
+
+def _look(plan: Plan) -> None:
+    if not Path(plan.where).is_dir():
+        raise AwayError(f"{plan.where} does not exist, so no daemon has been there")
 
 
 def _kafka(plan: Plan) -> Mapping[str, Any]:
