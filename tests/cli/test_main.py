@@ -96,7 +96,7 @@ def test_wrong_use_is_misconfigured(tunerd: Tunerd, arguments: list[str]) -> Non
         ("simulate lmm", "did you mean 'llm'?"),
         ("import lmm jobs.csv", "did you mean 'llm'?"),
         ("cluster ads-fspd", "did you mean 'ads-fsdp'?"),
-        ("pause llm --context n_gpu=8", "did you mean n_gpus?"),
+        ("pause llm --context n_gpu=8", "did you mean 'n_gpus'?"),
         ("check studies/lmm.toml", "did you mean 'llm.toml'?"),
         ("import llm job.csv", "did you mean 'jobs.csv'?"),
         ("init job.csv", "did you mean 'jobs.csv'?"),

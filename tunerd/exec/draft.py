@@ -127,7 +127,7 @@ def draft(
         "schema = 1",
         f"name = {_text(name)}",
         'mode = "publish"        # exec follows what is published',
-        "explore_share = 0.3     # of the runs, for everything that is new",
+        "explore_share = 0.8     # of the runs, for everything that is new; less once it is good",
         "",
         "[objective]",
         f"metric = {_text(objective)}",
