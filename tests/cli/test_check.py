@@ -109,7 +109,7 @@ def test_feasible_in_a_context(tunerd: Tunerd, installation: Installation) -> No
     assert "feasible here   3" in said.out
     wrong = count("gpu=H100", "ngpus=2", "gpu=A100")
     assert wrong.code == 2
-    for part in ("did you mean n_gpus?", "gpu is given twice", "missing: n_gpus"):
+    for part in ("did you mean 'n_gpus'?", "gpu is given twice", "missing: n_gpus"):
         assert part in wrong.err
     assert "n_gpus should be an integer" in count("gpu=~", "n_gpus=many").err
 
