@@ -23,7 +23,7 @@ BLOCK = 1024
 BLOCKS = 2_500
 """Of each kind."""
 TREES = 20
-REPEATS = 3
+REPEATS = 2
 """Trainings of one run; the fastest counts, which other work on the machine disturbs least."""
 
 
