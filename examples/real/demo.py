@@ -23,6 +23,7 @@ import sysconfig
 import tarfile
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from typing import Any
 
 from tunerd.client import Recommendations
 from tunerd.exec.fill import fill
+from tunerd.exec.local import stop
 
 HERE = Path(__file__).parent
 CHECKS = 7
@@ -66,6 +68,12 @@ class Program:
     slack: float = 1.002
     """So many times the default's is the bound; rounding, where nothing else is meant."""
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def default_config(self) -> dict[str, Any]:
+        """The baseline's values."""
+        found: dict[str, Any] = tomllib.loads(f"config = {{ {self.baseline} }}")["config"]
+        return found
 
     @property
     def best(self) -> Callable[[Sequence[float]], float]:
@@ -127,7 +135,9 @@ class Found:
 
     @property
     def gain(self) -> float:
-        """How many times as fast as the defaults, of the best of each."""
+        """How many times as fast as the defaults, of the best of each; 1 where these stay."""
+        if not self.config:
+            return 1.0
         default, found = (self.program.best(self.checked[one]) for one in ("default", "found"))
         return self.program.times(default, found)
 
@@ -334,6 +344,7 @@ class Demo:
     def run(self) -> list[Found]:
         """Prepare, tune in turns, measure anew."""
         with ExitStack() as stack:
+            stack.callback(stop, self.stream.parent.parent)
             programs = self._programs(stack)
             found = [self._begin(program) for program in programs]
             check_s = sum(2 * CHECKS * one.took_s for one in found)
@@ -345,7 +356,9 @@ class Demo:
                 _show(found, self.left() - check_s)
             _end_line()
             for one in found:
-                one.config = self._recommended(one.program)
+                config = self._recommended(one.program)
+                # The defaults themselves may be the best that is known.
+                one.config = {} if config == one.program.default_config else config
             for _ in range(CHECKS):
                 for one in found:
                     self._check(one)
@@ -469,6 +482,13 @@ def tell(found: Sequence[Found], seconds: float) -> None:
     for one in found:
         program = one.program
         default, tuned = (program.best(one.checked[name]) for name in ("default", "found"))
+        if not one.config:
+            print(
+                f"  {program.name:9} {program.shown(default):>10}: the defaults stay, nothing ",
+                end="",
+            )
+            print(f"better was found in {len(one.runs)} runs")
+            continue
         print(
             f"  {program.name:9} {program.shown(default):>10} -> {program.shown(tuned):>10}   "
             f"{one.gain:.2f} times as fast, {len(one.runs)} runs"
@@ -477,7 +497,7 @@ def tell(found: Sequence[Found], seconds: float) -> None:
             before, after = (statistics.median(one.guards[name]) for name in ("default", "found"))
             print(f"            {program.guard} {before:g} -> {after:g}")
         values = ", ".join(f"{name}={value}" for name, value in one.config.items())
-        print(f"            {values or 'nothing better than the defaults'}")
+        print(f"            {values}")
 
 
 def plot(found: Sequence[Found], file: Path) -> None:
@@ -488,7 +508,7 @@ def plot(found: Sequence[Found], file: Path) -> None:
     from matplotlib import pyplot
 
     figure, all_axes = pyplot.subplots(
-        1, len(found), figsize=(4.6 * len(found), 4.2), layout="constrained", squeeze=False
+        1, len(found), figsize=(4.6 * len(found), 4.9), layout="constrained", squeeze=False
     )
     for axes, one in zip(all_axes[0], found, strict=True):
         program = one.program
@@ -498,10 +518,9 @@ def plot(found: Sequence[Found], file: Path) -> None:
         colors = ["#90a4ae" if run.kind in ("explore", "confirm") else "#1565c0" for run in ran]
         axes.scatter([run.at_s for run in ran], speeds, s=14, c=colors)
         broke = [run.at_s for run in one.runs if run.value is None]
-        low = min([*speeds, 1.0])
         axes.plot(
             broke,
-            [low * 0.93] * len(broke),
+            [0.0] * len(broke),
             "x",
             color="#c62828",
             ms=5,
@@ -510,13 +529,19 @@ def plot(found: Sequence[Found], file: Path) -> None:
         axes.plot([], [], "o", color="#1565c0", ms=4, label="recommended")
         axes.plot([], [], "o", color="#90a4ae", ms=4, label="tried")
         axes.axhline(
-            one.gain, color="#2e7d32", lw=1.6, label=f"found, measured anew: {one.gain:.2f}x"
+            one.gain,
+            color="#2e7d32",
+            lw=1.6,
+            label=f"found, measured anew: {one.gain:.2f}x" if one.config else "nothing better",
         )
         axes.set_title(program.title.replace(", ", "\n", 1), fontsize=10)
         axes.set_xlabel("seconds since the demo began")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-        axes.legend(frameon=False, fontsize=8, loc="best")
+        axes.set_ylim(bottom=0)
+        axes.legend(
+            frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16)
+        )
     all_axes[0][0].set_ylabel("times as fast as by default")
     figure.savefig(file, dpi=120)
     pyplot.close(figure)

@@ -20,7 +20,7 @@ from pathlib import Path
 from tunerd.errors import MisconfiguredError, Problem
 from tunerd.exec.plan import in_another_process, state_folder, write_whole
 
-__all__ = ["local_folder", "prepare", "used"]
+__all__ = ["local_folder", "prepare", "stop", "used"]
 
 SETTINGS = """\
 # Made by `tunerd exec --local`, for one user on one machine: no network, no HTTP.
@@ -101,6 +101,15 @@ def start(folder: Path, idle_s: float = IDLE_S) -> None:
         )
 
 
+def stop(folder: Path) -> None:
+    """End the daemon of a folder, if one runs; returns at once."""
+    with suppress(OSError, ValueError), (folder / "keeper").open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # the keeper holds it: it runs
+            os.kill(int(file.read()), signal.SIGTERM)
+
+
 _BETWEEN = "import os, sys\nif os.fork() == 0: os.execv(sys.argv[1], sys.argv[1:])"
 
 
@@ -150,6 +159,9 @@ def keep(folder: Path, idle_s: float) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return 0  # another was faster
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
         settings = folder / "tunerd.toml"
         daemon = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", "tunerd", "run", "--settings", str(settings)],
