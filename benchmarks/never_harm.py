@@ -7,8 +7,9 @@ unstable, as TUNA found of configurations that had measured best ("up to 63 % de
 deployed"): half of their runs are 30 % slower, or, for one in four of them, most of those after
 they have been made the incumbent. On day 10 the A100 machines slow down by a fifth, on day 20 a
 change of software takes 15 % from every configuration that computes in bf16. On day 15, in every
-fourth context, whatever serves there falls to 60 % for good. Staying with what a change has made
-worse than a measured alternative counts as harm too, once there was time to see it.
+fourth context that has left its baseline, what serves there falls to 60 % for good. Staying with
+what a change has made worse than a measured alternative counts as harm too, once there was time to
+see it.
 
 What each job would have given under another configuration is known without noise. Beside tunerd
 runs the policy that publishes the top prediction for all jobs, with the same predictor.
@@ -62,7 +63,7 @@ KNOWN = 0.85
 SLOWER = 0.05
 """What counts as harm."""
 FALLEN = float(np.log(0.6))
-"""What becomes of what serves in every fourth context on day 15."""
+"""What becomes of a configuration that falls on day 15."""
 GRACE = 80
 """Jobs of a context after a change in which the former order may still be followed."""
 MEASURED = 3
@@ -288,6 +289,8 @@ class Month:
         self.runs: dict[str, Counter[int]] = {one.key: Counter() for one in self.cluster.places}
         self.changes: Counter[str] = Counter()
         """Jobs of a context since the last change there; no key before the first."""
+        self.falls: Counter[str] = Counter()
+        """The same since what served there fell."""
 
     def run(self) -> "Month":
         """Let it pass."""
@@ -353,12 +356,12 @@ class Month:
 
     def _change(self, before: float, day: float) -> None:
         """What serves falls; jobs since a change are counted from its day on."""
-        for at, place in enumerate(self.cluster.places):
-            fell = at % 4 == 0 and before < 15 <= day
-            if fell:
-                self.cluster.fallen[place.key] = self._serves(place)
+        left = [place for place in self.cluster.places if self._serves(place) != place.known]
+        fell = {one.key: self._serves(one) for one in left[::4]} if before < 15 <= day else {}
+        self.cluster.fallen |= fell
+        for place in self.cluster.places:
             slowed = place.context["gpu"] == "A100" and before < 10 <= day
-            if fell or slowed or before < 20 <= day:
+            if place.key in fell or slowed or before < 20 <= day:
                 self.changes[place.key] = 0
 
     def _regime(self, place: Place, day: float) -> int:
@@ -398,7 +401,7 @@ class Month:
                 former if same else baseline,
                 bool(lagging),
                 self._behind(place, kind, value, day),
-                cluster.fallen.get(place.key) == index and self.changes[place.key] <= GRACE,
+                cluster.fallen.get(place.key) == index and self.falls[place.key] <= GRACE,
                 self._promised(place, choice) if kind in ("explore", "exploit") else None,
             )
         )
@@ -408,6 +411,7 @@ class Month:
         if place.key not in self.changes or np.isnan(value):
             return False
         self.changes[place.key] += 1
+        self.falls[place.key] += place.key in self.cluster.fallen
         if kind not in ("incumbent", "top") or self.changes[place.key] <= GRACE:
             return False
         known = (one for one, runs in self.runs[place.key].items() if runs >= MEASURED)
