@@ -34,6 +34,13 @@ DECAY = (0.9, 0.99)
 SMALLEST = 4
 """Draws of a policy in one step where the budget is short: many small steps find more than few
 large ones, and cost more calls of the predictor."""
+VALUES = 2
+"""Values of the widest category for each draw of a step. Eight draws hardly tell which of a thousand
+values is good. They cost nearly the time of a hundred, for a call of the predictor is dear."""
+MOST_DRAWS = 64
+"""Draws that the values of a category ask for at most."""
+FEW_STEPS = 30
+"""Steps that a cycle has at least, however many draws are asked for."""
 CHANGED = 0.75
 """Share of a step's draws that are the policy's best with some places changed."""
 STUCK = 40
@@ -87,8 +94,10 @@ class _Cycle:
         rng: np.random.Generator,
     ) -> None:
         count = self.count = len(options.seeds)
-        self.size = min(max(scored.left // (count * options.steps), SMALLEST), options.batch)
-        self.steps = min(options.steps, max(scored.left // (count * self.size), 1))
+        wanted = max(options.batch, min(_widest(space) // VALUES, MOST_DRAWS))
+        steps = min(options.steps, max(scored.left // (count * wanted), FEW_STEPS))
+        self.size = min(max(scored.left // (count * steps), SMALLEST), wanted)
+        self.steps = min(steps, max(scored.left // (count * self.size), 1))
         self.space, self.scored, self.rng = space, scored, rng
         self.policies, self.changes = Policies(space, count), Changes(space)
         self.groups = common(space)
@@ -154,6 +163,13 @@ class _Cycle:
         self.idle[policy] = 0
         self.policies.logits[policy] = 0.0
         self.adam.forget(policy)
+
+
+def _widest(space: Space) -> int:
+    """Values of the category that has most of them. Numbers are learned by their neighbours."""
+    categories = {one.name for one in space.study.parameters if one.type == "category"}
+    sizes = zip(space.dimensions, space.sizes.tolist(), strict=True)
+    return max((size for one, size in sizes if one.parameter in categories), default=0)
 
 
 class _Adam:
