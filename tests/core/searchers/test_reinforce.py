@@ -30,7 +30,8 @@ def test_wide_categories_cost_few_calls_of_the_predictor(sizes: tuple[int, ...])
     def score(codes: Codes) -> FloatArray:
         nonlocal calls
         calls += 1
-        return np.sum([w[codes[:, i]] for i, w in enumerate(worth)], axis=0)
+        total: FloatArray = np.sum([w[codes[:, i]] for i, w in enumerate(worth)], axis=0)
+        return total
 
     searcher = Reinforce(space.study.search)
     found = searcher.search(space, score, np.random.default_rng(1), Budget(10_000, 128))

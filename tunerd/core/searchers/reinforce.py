@@ -35,8 +35,8 @@ SMALLEST = 4
 """Draws of a policy in one step where the budget is short: many small steps find more than few
 large ones, and cost more calls of the predictor."""
 VALUES = 2
-"""Values of the widest category for each draw of a step. Eight draws hardly tell which of a thousand
-values is good. They cost nearly the time of a hundred, for a call of the predictor is dear."""
+"""Values of the widest category for each draw of a step. Eight draws hardly tell which of a
+thousand values is good. They cost nearly the time of a hundred: a call of the predictor is dear."""
 MOST_DRAWS = 64
 """Draws that the values of a category ask for at most."""
 FEW_STEPS = 30
