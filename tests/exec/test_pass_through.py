@@ -15,8 +15,8 @@ import pytest
 from tests.exec.conftest import Place
 
 Until = Callable[[Callable[[], object]], None]
-DEFAULTS = ("env", "--default-signal=INT,QUIT")
-"""Whoever runs these tests in the background has them ignored."""
+DEFAULTS = ("env", "--default-signal=INT,QUIT,HUP")
+"""Whoever runs these tests in the background, or with nohup, has them ignored."""
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
@@ -233,6 +233,15 @@ class Terminal:
                     break
         assert what in self.seen, self.seen
 
+    def prompt(self) -> None:
+        """Wait until a shell reads: what is typed before that may be lost."""
+        while not self.seen.endswith(b"\n$ "):
+            self.read_more()
+
+    def read_more(self) -> None:
+        assert select.select([self.end], [], [], 30)[0], self.seen
+        self.seen += os.read(self.end, 65536)
+
     def type(self, text: bytes) -> None:
         os.write(self.end, text)
 
@@ -294,11 +303,14 @@ def test_control_z_stops_the_program_and_fg_goes_on(place: Place, options: tuple
     shell.read_until(b"up\r\n")
     shell.type(b"\x1a")
     shell.read_until(b"Stopped")
+    shell.prompt()
     shell.type(b"echo the shell $((40 + 2))\n")
-    shell.read_until(b"the shell 42")
+    shell.read_until(b"the shell 42\r\n")
+    shell.prompt()
     shell.type(b"fg\n")
     shell.type(b"hello\n")
-    shell.read_until(b"got-hello")
+    shell.read_until(b"got-hello\r\n")
+    shell.prompt()
     shell.type(b"echo code $?; exit\n")
     shell.read_until(b"code 5")
     shell.wait()
