@@ -235,8 +235,9 @@ class Terminal:
 
     def prompt(self) -> None:
         """Wait until a shell reads: what is typed before that may be lost."""
-        while not self.seen.endswith(b"\n$ "):
+        while not self.seen.endswith(b"$ "):
             self.read_more()
+        self.seen = b""
 
     def read_more(self) -> None:
         assert select.select([self.end], [], [], 30)[0], self.seen
@@ -296,7 +297,7 @@ def test_control_c_reaches_the_program_once(place: Place, options: tuple[str, ..
 @pytest.mark.parametrize("options", ASKED)
 def test_control_z_stops_the_program_and_fg_goes_on(place: Place, options: tuple[str, ...]) -> None:
     shell = Terminal(place, "bash", "--norc", "--noprofile", "-i")
-    shell.read_until(b"$ ")
+    shell.prompt()
     program = "echo up; read x; echo got-$x; exit 5"
     line = shlex.join(place.line(*options, "--", "sh", "-c", program))
     shell.type(f"{line}\n".encode())
@@ -308,6 +309,7 @@ def test_control_z_stops_the_program_and_fg_goes_on(place: Place, options: tuple
     shell.read_until(b"the shell 42\r\n")
     shell.prompt()
     shell.type(b"fg\n")
+    shell.read_until(b"exit 5")  # what goes on
     shell.type(b"hello\n")
     shell.read_until(b"got-hello\r\n")
     shell.prompt()

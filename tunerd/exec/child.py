@@ -41,6 +41,8 @@ LINGER_S = 0.2
 """How long output is read after the program's end, while a process that it left behind holds it."""
 MOST_LEFT = 1 << 20
 """Bytes that a pipe holds at most, unless root changed that."""
+STOPS_WITHIN_S = 0.5
+"""How long the program is given to stop by Ctrl-Z before this process stops."""
 FROM_A_PROCESS = 0
 """``si_code`` of a signal that somebody sent; those of the kernel's own are larger."""
 
@@ -129,6 +131,7 @@ class _Run:
         self._lay(stdout, stderr)
         self.lock = threading.Lock()
         self.over = False
+        self.stopped = threading.Event()
         self.ended = Ended()
         self.wake_reader, self.wake_writer = os.pipe()
 
@@ -184,6 +187,9 @@ class _Run:
         while True:
             info = signal.sigwaitinfo(wanted)
             number = info.si_signo
+            if number == signal.SIGTSTP:
+                self._stop_too(passed_on=info.si_code <= FROM_A_PROCESS)
+                continue
             if number == signal.SIGWINCH:
                 for route in self.routes:
                     if route.terminal:
@@ -197,6 +203,20 @@ class _Run:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(self.pid, number)
 
+    def _stop_too(self, *, passed_on: bool) -> None:
+        """Stop as the program does, but after it: a shell goes on once this process has stopped,
+        and what is typed there must not be read by a program that is about to stop."""
+        if signal.SIGTSTP in self.ignored:
+            return
+        with self.lock:
+            if passed_on and not self.over:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(self.pid, signal.SIGTSTP)
+        self.stopped.wait(STOPS_WITHIN_S)  # it may as well ignore this
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+
     def _watch_end(self) -> None:
         between = os.WSTOPPED | os.WCONTINUED
         with suppress(ChildProcessError):
@@ -204,6 +224,10 @@ class _Run:
                 if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                     break
                 self.ended.stopped = True
+                if found.si_code == os.CLD_STOPPED:
+                    self.stopped.set()
+                else:
+                    self.stopped.clear()
                 os.waitid(os.P_PID, self.pid, between | os.WNOHANG)  # heard; wait for the next
         self.end_s = time.monotonic()
         with self.lock:
@@ -217,7 +241,7 @@ class _Run:
     ) -> Ended:
         # What is blocked arrives here even where it is ignored, as by nohup and in the background
         # of a script. The program ignores it too, unless it wants to know: then it is passed on.
-        handled = set(PASSED_ON)
+        handled = {*PASSED_ON, signal.SIGTSTP}
         self.ignored = {one for one in handled if signal.getsignal(one) == signal.SIG_IGN}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
         begin = time.monotonic()
