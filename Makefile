@@ -56,7 +56,7 @@ $(READY): pyproject.toml constraints.txt
 	@date +%s >$(VENV)/.began
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test]'
-	@$(BIN)/python -c 'from tunerd.core.learners.trees import lightgbm; lightgbm()' || { \
+	@$(BIN)/python -c 'from tunerd.core.estimators.trees import lightgbm; lightgbm()' || { \
 		echo "LightGBM needs the OpenMP runtime; on Debian: apt-get install libgomp1" >&2; exit 1; }
 	@echo "set up in $$(($$(date +%s) - $$(cat $(VENV)/.began))) s; from now on it takes none" >&2
 	@touch $(READY)

@@ -28,16 +28,16 @@ from benchmarks.kit import Bars, arguments, peak_mib
 from tunerd import logs
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.scores import kendall
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.space.space import Codes
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.own import AtOnce
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.settings.model import TuneSettings
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import Simulator, simulator_for
-from tunerd.stages.tune import Tune
+from tunerd.stages.tune import TuneStage
 from tunerd.store import Store, open_store
 from tunerd.threads import THREADS
 
@@ -134,7 +134,7 @@ def learned(kind: str, contexts: int, count: int) -> dict[str, float]:
         store.publish_generation(study.name, study.content_hash, study.text, "benchmark", now)
         fill(store, study, contexts, count, history=kind == "import")
         settings = TuneSettings(max_contexts=2 * contexts)
-        stage = Tune(
+        stage = TuneStage(
             store,
             settings,
             "recommendations",
@@ -201,13 +201,13 @@ def places(count: int) -> list[dict[str, Scalar]]:
 
 def simulated(
     study: Study, contexts: int, count: int
-) -> tuple[list[Observation], list[tuple[Space, Codes]]]:
+) -> tuple[list[Observation], list[tuple[SearchSpace, Codes]]]:
     """Jobs of random configurations in random contexts, and of each context its space with the
     codes of configurations that no job ran."""
     simulator, rng = simulator_for(study), np.random.default_rng(1)
     pools, held_out = [], []
     for context in places(contexts):
-        space = Space(study, study.clean_context(context))
+        space = SearchSpace(study, study.clean_context(context))
         codes = space.sample(CONFIGURATIONS + HELD_OUT, rng)
         configs = [space.decode(code) for code in codes[:CONFIGURATIONS]]
         pools.append((context, configs, simulator.expected(space.context, configs)))
@@ -241,7 +241,7 @@ def quality(contexts: int, count: int) -> dict[str, float]:
     jobs, held_out = simulated(study, contexts, count)
     found: dict[str, float] = {}
     for prefix, size in (("usual_", 10), ("", BATCH)):
-        tuner = Tuner(study, AtOnce())
+        tuner = Tuner(study, InlineExecutor())
         for begin in range(0, count, size):
             batch = jobs[begin : begin + size]
             waiting = count - batch[-1].sequence if size == BATCH else 0
@@ -253,7 +253,7 @@ def quality(contexts: int, count: int) -> dict[str, float]:
 
 
 def judged(
-    tuner: Tuner, simulator: Simulator, held_out: Sequence[tuple[Space, Codes]]
+    tuner: Tuner, simulator: Simulator, held_out: Sequence[tuple[SearchSpace, Codes]]
 ) -> tuple[float, float]:
     """Mean tau within contexts, and mean share that the best predicted is slower than the best."""
     means = defaultdict[str, list[float]](list)

@@ -26,13 +26,13 @@ from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT, TABLES
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.bands import BAND
+from tunerd.core.conformal import BAND
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import measured
-from tunerd.evaluation.own import AtOnce
-from tunerd.evaluation.streams import Stream, StreamJob, Traffic, make_stream
+from tunerd.evaluation.streams import DriftStream, StreamJob, WorkloadOptions, make_stream
+from tunerd.evaluation.tabular import measured
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 
 KINDS = ("nothing", "slower", "reversed", "decay", "new_hardware")
 NOISES = (0.03, 0.10)
@@ -72,7 +72,7 @@ class Task:
     table: str
     kind: str
     seed: int
-    traffic: Traffic
+    traffic: WorkloadOptions
     predictor: str
     truth: bool
     data: Path
@@ -125,7 +125,7 @@ def tasks(options: argparse.Namespace) -> Iterator[Task]:
         for kind in options.kinds:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
                 noise = NOISES[seed % len(NOISES)]
-                traffic = Traffic(jobs=options.jobs, contexts=options.contexts, noise=noise)
+                traffic = WorkloadOptions(jobs=options.jobs, contexts=options.contexts, noise=noise)
                 truth = options.alarm == "truth"
                 yield Task(table, kind, seed, traffic, options.predictor, truth, options.data)
 
@@ -152,13 +152,13 @@ def one_stream(task: Task) -> "Told | None":
     return replace(told, seconds=time.perf_counter() - started)
 
 
-def follow(stream: Stream, predictor: str, truth: bool = False) -> Told:
+def follow(stream: DriftStream, predictor: str, truth: bool = False) -> Told:
     """Let a study serve the stream, and write down what it said."""
     study = stream.study
     study = replace(study, predictor=replace(study.predictor, name=predictor))
     if truth:
         study = replace(study, drift=replace(study.drift, act=False))
-    tuner = Tuner(study, AtOnce())
+    tuner = Tuner(study, InlineExecutor())
     (change,) = stream.truths
     errors: list[float] = []
     lines: list[tuple[float, ...]] = []

@@ -31,7 +31,7 @@ from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.own import AtOnce
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
 
 __all__ = ["SCENARIOS", "Played", "Scenario", "play"]
@@ -229,7 +229,7 @@ class Tuned:
     running: dict[str, Recommendation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tuner = Tuner(self.study, AtOnce())
+        self.tuner = Tuner(self.study, InlineExecutor())
         self.reader = Recommendations()
         self.now = START
 

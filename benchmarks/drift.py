@@ -26,14 +26,14 @@ import numpy as np
 from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT, NOISES, TABLES
 from benchmarks.tables import DATA, read_table
-from tunerd.core.drift.found import Change
-from tunerd.core.features import Rows
+from tunerd.core.drift.alarms import DriftUpdate
+from tunerd.core.features import FeatureRows
 from tunerd.core.scores import kendall
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import measured
-from tunerd.evaluation.streams import Stream, Traffic, Truth, make_stream
+from tunerd.evaluation.streams import ChangeTruth, DriftStream, WorkloadOptions, make_stream
+from tunerd.evaluation.tabular import measured
 
 STEP = 10
 """Jobs that come in together."""
@@ -68,9 +68,9 @@ class Told:
     """What came of it."""
 
     task: Task
-    truth: Truth | None = None
+    truth: ChangeTruth | None = None
     """None where the table has nothing that could change so."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[DriftUpdate] = field(default_factory=list)
     affected: dict[str, list[int]] = field(default_factory=dict)
     """Context → sequences of its jobs from the change on."""
     taus: list[tuple[int, float]] = field(default_factory=list)
@@ -80,10 +80,10 @@ class Told:
     seconds: float = 0.0
 
     @property
-    def alarms(self) -> list[Change]:
+    def alarms(self) -> list[DriftUpdate]:
         return [one for one in self.changes if one.phase != "over"]
 
-    def after(self, change: Change, keys: Sequence[str]) -> int:
+    def after(self, change: DriftUpdate, keys: Sequence[str]) -> int:
         """Affected jobs of these contexts until a change was noticed, itself included."""
         return sum(s <= change.at for key in keys for s in self.affected.get(key, []))
 
@@ -174,7 +174,7 @@ def one_stream(task: Task) -> Told:
     table = measured(study, read.observations)
     try:
         stream = make_stream(
-            table, [task.kind], Traffic(jobs=task.jobs, noise=task.noise), task.seed
+            table, [task.kind], WorkloadOptions(jobs=task.jobs, noise=task.noise), task.seed
         )
     except MisconfiguredError:
         return told
@@ -186,7 +186,7 @@ def one_stream(task: Task) -> Told:
     return told
 
 
-def _through(stream: Stream, tuner: Tuner, told: Told) -> None:
+def _through(stream: DriftStream, tuner: Tuner, told: Told) -> None:
     truth = told.truth
     assert truth is not None
     waiting, hit, looked = [], 0, -1
@@ -211,7 +211,7 @@ def _through(stream: Stream, tuner: Tuner, told: Told) -> None:
             told.taus.append((hit, _tau(stream, tuner, truth, job.arrival.number)))
 
 
-def _tau(stream: Stream, tuner: Tuner, truth: Truth, number: int) -> float:
+def _tau(stream: DriftStream, tuner: Tuner, truth: ChangeTruth, number: int) -> float:
     """Mean over the affected contexts, the busiest few of them."""
     assert tuner.model is not None
     found: list[float] = []
@@ -220,7 +220,7 @@ def _tau(stream: Stream, tuner: Tuner, truth: Truth, number: int) -> float:
             continue
         actual = stream.true_scores(c, number)
         ran = np.flatnonzero(np.isfinite(actual))
-        rows: Rows = tuner.features.rows([context.rows[i][0] for i in ran])
+        rows: FeatureRows = tuner.features.rows([context.rows[i][0] for i in ran])
         found.append(kendall(tuner.model.outlook(rows).mean, actual[ran]))
     return float(np.nanmean(found))
 

@@ -25,7 +25,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.simulation.cluster import TAUGHT_NOTHING, Cluster, Finished
+from tunerd.simulation.cluster import TAUGHT_NOTHING, FinishedJob, SimulatedCluster
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for
 
@@ -131,7 +131,7 @@ def _play(folder: Path, plan: Plan, seed: int) -> Played:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         rounds = _Rounds(daemon, follower, study.context_key(context))
         rounds.wait_for(0)
-        cluster = Cluster(
+        cluster = SimulatedCluster(
             simulator, [context], reporter, follower, seed=seed, name="figure", pace=rounds.pace
         )
         jobs = []
@@ -222,7 +222,7 @@ def _played(
     study: Study,
     simulator: CostSimulator,
     context: Mapping[str, Scalar],
-    jobs: Sequence[Finished],
+    jobs: Sequence[FinishedJob],
     asked: Mapping[str, tuple[int, int]],
     config: Mapping[str, Value] | None,
     seed: int,
@@ -230,7 +230,7 @@ def _played(
 ) -> Played:
     # A candidate that was asked for may become the incumbent, and is then run again by all: what
     # counts is its first run that said something.
-    first: dict[str, Finished] = {}
+    first: dict[str, FinishedJob] = {}
     for job in jobs:
         name = job.candidate_id or ""
         if name in asked and job.status not in TAUGHT_NOTHING:

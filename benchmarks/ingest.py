@@ -33,7 +33,7 @@ from benchmarks.kit import (
 )
 from tests.broken_events import good_event
 from tests.servers import tied
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import shipped_study
 
@@ -59,7 +59,7 @@ def completions(count: int) -> Iterator[bytes]:
             "global_batch": 2 ** (8 + i % 4),
             "seq_len": 4096,
         }
-        space = Space(study, study.clean_context(context))
+        space = SearchSpace(study, study.clean_context(context))
         configs = [space.decode(row) for row in space.sample(50, rng)]
         choices += [(context, config) for config in configs]
     now = datetime.now(UTC) - timedelta(hours=1)

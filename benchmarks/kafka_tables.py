@@ -20,7 +20,7 @@ from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, running
 from benchmarks.tables import DATA, Table, read_table
 from benchmarks.witness import read_topic
 from tunerd.client import context_key
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
@@ -83,11 +83,11 @@ def faults(study: Study, key: str, raw: bytes, now: datetime) -> list[str]:
         "something to run": bool(candidates or message["incumbent"]),
     }
     wrong = [rule for rule, kept in rules.items() if not kept]
-    space = Space(study, study.clean_context(message["context"]))
+    space = SearchSpace(study, study.clean_context(message["context"]))
     return wrong + [fault for one in candidates for fault in candidate_faults(study, space, one)]
 
 
-def candidate_faults(study: Study, space: Space, candidate: Mapping[str, Any]) -> list[str]:
+def candidate_faults(study: Study, space: SearchSpace, candidate: Mapping[str, Any]) -> list[str]:
     """What is wrong with one candidate."""
     feasible, band = candidate["feasible"], candidate["predicted"]
     rules = {

@@ -30,8 +30,8 @@ from tests.servers import tied
 from tests.servers.kafka import KafkaServer
 from tunerd.cli.progress import progress, track
 from tunerd.core.observation import Observation, Value
-from tunerd.core.space import Space
-from tunerd.simulation.simulator import Outcome
+from tunerd.core.space import SearchSpace
+from tunerd.simulation.simulator import SimulatedRun
 
 __all__ = [
     "Bars",
@@ -254,7 +254,7 @@ def make_topic(bootstrap: str, name: str, partitions: int, **config: str) -> Non
 
 
 def observation(
-    space: Space, config: Mapping[str, Value], outcome: Outcome, sequence: int
+    space: SearchSpace, config: Mapping[str, Value], outcome: SimulatedRun, sequence: int
 ) -> Observation:
     """A simulated job as the daemon would have heard of it, one a minute."""
     return Observation(

@@ -26,8 +26,8 @@ from benchmarks.kit import Bars, arguments
 from benchmarks.search import TUNER_ENVIRONMENT, Situation, learned, most_gpus
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import searcher_class
-from tunerd.core.searchers.base import Budget
-from tunerd.evaluation.judging import weighed
+from tunerd.core.searchers.base import SearchBudget
+from tunerd.evaluation.forecast_scores import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import simulator_for
 
@@ -94,7 +94,10 @@ class Cell:
         for seed in range(seeds):
             curve = Curve(self.score)
             searcher_class(options.searcher)(options).search(
-                self.situation.space, curve, np.random.default_rng([seed, 7]), Budget(calls, 128)
+                self.situation.space,
+                curve,
+                np.random.default_rng([seed, 7]),
+                SearchBudget(calls, 128),
             )
             curve.end()
             self.curves[name].append(curve)

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer
 
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, percentile, running
 from tunerd.core.observation import Scalar
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import shipped_study
@@ -44,7 +44,7 @@ def history(simulator: CostSimulator, count: int, seed: int = 0) -> list[dict[st
         }
         for _ in range(200)
     ]
-    spaces = [(c, Space(study, study.clean_context(c))) for c in contexts]
+    spaces = [(c, SearchSpace(study, study.clean_context(c))) for c in contexts]
     events = []
     for i in range(count):
         context, space = spaces[int(rng.integers(len(spaces)))]
@@ -106,7 +106,7 @@ def probe(
                 "global_batch": 1024,
                 "seq_len": 4096 + 1 + tag * 10_000 + len(sent),
             }
-            space = Space(study, study.clean_context(context))
+            space = SearchSpace(study, study.clean_context(context))
             config = space.decode(space.sample(1, rng)[0])
             metrics = {"tokens_per_second_per_gpu": 400.0 + len(sent) % 50}
             message = event(study, f"p{tag}-{len(sent)}", context, config, "succeeded", metrics)

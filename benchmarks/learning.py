@@ -23,11 +23,11 @@ import numpy as np
 
 from benchmarks.kit import Bars, arguments, peak_mib, resident_mib
 from tunerd.core.observation import Observation, Scalar, Status
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.own import AtOnce
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import simulator_for
 from tunerd.threads import THREADS
@@ -94,7 +94,7 @@ def measured(name: str, jobs: int, quick: bool) -> dict[str, float]:
     """One predictor with one length of history."""
     study = parse_study(shipped_study("llm-pretrain"))
     study = replace(study, predictor=replace(study.predictor, name=name))
-    tuner = Tuner(study, AtOnce())
+    tuner = Tuner(study, InlineExecutor())
     stream = simulated(study)
     for _ in range(0, jobs, STEP):
         tuner.gather(list(islice(stream, min(STEP, jobs - tuner.sequence))))
@@ -106,7 +106,7 @@ def measured(name: str, jobs: int, quick: bool) -> dict[str, float]:
     took = [seconds(lambda b=batch: tuner.learn(b)) for batch in batches]  # type: ignore[misc]
     model = tuner.model
     assert model is not None
-    space = Space(study, CONTEXTS[5])
+    space = SearchSpace(study, CONTEXTS[5])
     codes = space.sample(CONFIGURATIONS, np.random.default_rng(1))
     codes = codes[np.arange(CONFIGURATIONS) % len(codes)]
     rows = tuner.features.candidates(space, codes)
@@ -138,7 +138,7 @@ def seconds(what: Callable[[], object]) -> float:
 def simulated(study: Study) -> Iterator[Observation]:
     """Jobs without end: random feasible configurations, each context in its turn."""
     simulator, rng = simulator_for(study), np.random.default_rng(0)
-    spaces = [Space(study, context) for context in CONTEXTS]
+    spaces = [SearchSpace(study, context) for context in CONTEXTS]
     at, sequence = datetime(2026, 1, 1, tzinfo=UTC), 0
     while True:
         portions = []

@@ -25,13 +25,13 @@ from msgspec import structs
 from benchmarks.kit import Bars, Daemon, arguments, counted
 from benchmarks.learning import CONTEXTS, simulated
 from tunerd.core.decisions.lifecycle import compose
-from tunerd.core.evidence.judged import Entry, Judged
+from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord
 from tunerd.core.observation import Observation, Scalar
 from tunerd.core.recommendation import MadeFrom
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.own import AtOnce
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
 from tunerd.settings import load_settings
 from tunerd.simulation.shipped import shipped_study
@@ -56,7 +56,7 @@ class Template:
 
     state: dict[str, Any]
     said: dict[str, Any]
-    judged: Judged
+    judged: PrequentialRecord
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,7 +133,7 @@ def fill(url: str, count: int) -> None:
 def templates(study: Study) -> list[Template]:
     """What a tuner makes of some contexts."""
     study = replace(study, predictor=replace(study.predictor, name="boosted_trees"))
-    tuner = Tuner(study, AtOnce())
+    tuner = Tuner(study, InlineExecutor())
     observations: list[Observation] = list(islice(simulated(study), LEARNED))
     seen = {one.context_key: one for one in tuner.learn(observations).judged}
     made_from = MadeFrom(
@@ -173,9 +173,11 @@ def recommended(study: Study, key: str, message: dict[str, Any], at: datetime) -
     )
 
 
-def jobs_of(one: Judged, key: str, at: datetime, first: int) -> Iterator[Judged]:
+def jobs_of(
+    one: PrequentialRecord, key: str, at: datetime, first: int
+) -> Iterator[PrequentialRecord]:
     """Live jobs of a context that followed."""
-    entry = Entry(lead=0.01, ahead=0.02, promised=0.03, kind="exploit")
+    entry = LedgerEntry(lead=0.01, ahead=0.02, promised=0.03, kind="exploit")
     for number in range(JOBS):
         outcome = structs.replace(
             one.outcome,
@@ -185,7 +187,9 @@ def jobs_of(one: Judged, key: str, at: datetime, first: int) -> Iterator[Judged]
             recommendation_id=f"r-{key}",
             entry=entry,
         )
-        yield Judged(first + number + 1, at - timedelta(hours=number), False, key, outcome)
+        yield PrequentialRecord(
+            first + number + 1, at - timedelta(hours=number), False, key, outcome
+        )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.kit import Bars, Daemon, arguments
 from tests.servers import tied
 from tests.servers.prometheus import PrometheusServer, QueryError
 from tunerd.core.study_file import parse_study
-from tunerd.monitoring.alerts import Alert, Times, groups
+from tunerd.monitoring.alerts import AlertRule, AlertTimings, groups
 from tunerd.monitoring.dashboard import dashboard
 from tunerd.monitoring.rules import rule_file
 from tunerd.simulation.shipped import demo_contexts, shipped_study
@@ -42,7 +42,7 @@ EVERY_S = 0.5
 """Between scrapes."""
 QUIET_S = 40.0
 """For which no alert may fire on a daemon that is well: several times what rules wait for."""
-TIMES = Times(moment=6, stalled=15, outbox=8, window=10, hour=60, day=100)
+TIMES = AlertTimings(moment=6, stalled=15, outbox=8, window=10, hour=60, day=100)
 """A day is longer than the nonsense may take: no job comes in meanwhile, and that is not yet to be
 noticed."""
 VARIABLES = {
@@ -293,7 +293,7 @@ def nothing(prometheus: PrometheusServer, expression: str) -> str:
     return "" if any(float(one["value"][1]) == float(one["value"][1]) for one in series) else "NaN"
 
 
-def parts(alert: Alert) -> list[str]:
+def parts(alert: AlertRule) -> list[str]:
     """What an alert measures, without the conditions."""
     conditions = [STEP.sub("", alert.only_if)] if alert.only_if else []
     return [alert.measure, *conditions]

@@ -34,17 +34,17 @@ from tunerd import __version__
 from tunerd.client import Choice, Recommendations
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.decisions.lifecycle import compose, is_news
-from tunerd.core.evidence.introduction import Verdict
+from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.recommendation import MadeFrom, Recommendation, candidate_id
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.own import AtOnce
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
 from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import CostSimulator, Troubles, simulator_for
+from tunerd.simulation.simulator import CostSimulator, FaultModel, simulator_for
 
 __all__ = ["Cluster", "Month", "Passed", "Ran"]
 
@@ -118,7 +118,7 @@ class Place:
 
     context: dict[str, Scalar]
     key: str
-    space: Space
+    space: SearchSpace
     codes: Codes
     truth: FloatArray
     """(n,) logarithm of the speed, NaN where it does not run."""
@@ -150,13 +150,13 @@ class Cluster:
 
     def __post_init__(self) -> None:
         bare = parse_study(study_text((), self.predictor), "bare")
-        simulator = simulator_for(bare, Troubles(noise=0.0, preempted=0.0))
+        simulator = simulator_for(bare, FaultModel(noise=0.0, preempted=0.0))
         self.places = [self._place(bare, simulator, one) for one in contexts(self.count)]
         known = [(one.context, one.space.decode(one.codes[one.known])) for one in self.places]
         self.study = parse_study(study_text(known, self.predictor), "never-harm")
 
     def _place(self, study: Study, simulator: CostSimulator, context: dict[str, Scalar]) -> Place:
-        space = Space(study, context)
+        space = SearchSpace(study, context)
         codes = space.table(20_000)
         assert codes is not None
         configs = [space.decode(code) for code in codes]
@@ -279,7 +279,7 @@ class Month:
     """Incumbents of each context, the latest last."""
 
     def __post_init__(self) -> None:
-        self.tuner = Tuner(self.cluster.study, AtOnce())
+        self.tuner = Tuner(self.cluster.study, InlineExecutor())
         self.reader = Recommendations()
         self.running: dict[str, Recommendation] = {}
         self.top: dict[str, int] = {}
@@ -518,7 +518,7 @@ def _replaced(served: Sequence[int], known: int) -> int:
     return stack[-2] if len(stack) > 1 else known
 
 
-def _right(verdict: Verdict, ahead: float) -> str:
+def _right(verdict: RolloutResult, ahead: float) -> str:
     if verdict.outcome == "promoted":
         return "promoted, better" if ahead > 0 else "promoted, worse"
     if verdict.outcome in ("returned", "slowed"):

@@ -17,21 +17,21 @@ from typing import Literal, cast
 import numpy as np
 
 from benchmarks.kit import Bars, arguments, counted
-from tunerd import logs, reports
+from tunerd import logs, telemetry
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.recommendation import candidate_id
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.report.compute import compute
+from tunerd.report.formatting import VERDICTS, percent, span
 from tunerd.report.gather import gather
-from tunerd.report.model import Report
-from tunerd.report.words import VERDICTS, percent, span
+from tunerd.report.model import StudyReport
 from tunerd.settings.model import TuneSettings
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, job_rng, simulator_for
-from tunerd.stages.tune import Tune
+from tunerd.stages.tune import TuneStage
 from tunerd.store import Store, open_store
 
 __all__ = ["Month", "observe"]
@@ -68,19 +68,19 @@ class Month:
         given = self.contexts or demo_contexts(self.study_name)
         self.places = [self.study.clean_context(one) for one in given]
         self.keys = [self.study.context_key(one) for one in self.places]
-        self.spaces = [Space(self.study, one) for one in self.places]
+        self.spaces = [SearchSpace(self.study, one) for one in self.places]
         self.rng = np.random.default_rng(self.seed)
         self.habits = [[self._habit(c) for _ in range(PEOPLE)] for c in range(len(self.places))]
 
-    def run(self, store: Store, batch: int = 4) -> Report:
+    def run(self, store: Store, batch: int = 4) -> StudyReport:
         """Let the month pass; the report on it."""
         clock = _Clock()
         store.publish_generation(
             self.study.name, self.study.content_hash, self.study.text, "benchmark", START
         )
         quiet = cast(logs.Log, _Quiet())
-        tune = Tune(
-            store, TuneSettings(), "r", reports.Silence(), quiet, clock.now, clock.monotonic
+        tune = TuneStage(
+            store, TuneSettings(), "r", telemetry.NullListener(), quiet, clock.now, clock.monotonic
         )
         for first in range(1, self.jobs + 1, batch):
             count = min(batch, self.jobs + 1 - first)
@@ -191,7 +191,7 @@ class Month:
                 self.known[name] = dict(told.incumbent.config)
 
 
-def observe(month: Month, folder: Path) -> Report:
+def observe(month: Month, folder: Path) -> StudyReport:
     """Let a month pass in a store of its own."""
     with open_store(f"sqlite:///{folder}/store.sqlite") as store:
         return month.run(store)

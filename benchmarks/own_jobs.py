@@ -17,8 +17,8 @@ from benchmarks.kit import Bars, arguments, counted
 from benchmarks.tables import DATA, read_table
 from benchmarks.yardsticks.plan import table_names
 from tunerd.core.arrays import FloatArray, places_of
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.model.model import Model
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.model.model import StudyModel
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.evaluation.scores import kendall, regret
@@ -63,17 +63,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def asked(
-    study: Study, features: FeatureMap, rows: Rows, contexts: int, repeats: int
+    study: Study, features: FeatureMap, rows: FeatureRows, contexts: int, repeats: int
 ) -> Iterator[FloatArray]:
     """For each context and draw (len(KNOWN), 2): τ and regret."""
     places = [at for at in places_of(rows.context_key).values() if len(at) >= LEAST]
     some = np.linspace(0, len(places) - 1, min(contexts, len(places))).astype(int)
     for there in (places[i] for i in some.tolist()):
         others = np.setdiff1d(np.arange(len(rows)), there)[-MOST_ROWS:]
-        parts = Model.fit(study, features, rows.take(others), at=1).dump()
+        parts = StudyModel.fit(study, features, rows.take(others), at=1).dump()
         target = rows.take(there)
         for repeat in range(repeats):
-            model = Model.load(study, features, parts)
+            model = StudyModel.load(study, features, parts)
             order = np.random.default_rng(repeat).permutation(len(there))
             found, seen = np.zeros((len(KNOWN), 2)), 0
             for i, known in enumerate(KNOWN):

@@ -19,10 +19,10 @@ from benchmarks.kit import Bars, arguments, counted
 from benchmarks.peers import forecaster as peer
 from benchmarks.tables import DATA, Table, read_table
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
-from tunerd.evaluation.judging import Truth
-from tunerd.evaluation.own import forecaster
+from tunerd.evaluation.backtest import SplitScore, answer, ask, verdicts
+from tunerd.evaluation.forecast_scores import GroundTruth
 from tunerd.evaluation.splits import folds, parse_known, parse_split
+from tunerd.evaluation.tunerd_forecaster import forecaster
 
 TABLES = ("vtrain_megatron", "trimtuner_ps")
 KNOWN = {"a fifth held out": "80%", "5 % known": "5%"}
@@ -54,7 +54,7 @@ def compare(bars: Bars, title: str, table: Table, known: str, repeats: int) -> N
     made = folds(study, parse_split("random", study), jobs, parse_known(known), repeats)
     questions = ask(made, [forecaster("boosted_trees"), *map(peer, PEERS)])
     answers = (answer(study, jobs, question) for question in questions)
-    found = list(verdicts(Truth.of(study, jobs), answers))
+    found = list(verdicts(GroundTruth.of(study, jobs), answers))
     ours = [verdict for verdict in found if verdict.who == "boosted_trees"]
     taus = {who: _taus(found, who) for who in ("boosted_trees", *PEERS)}
     for who in PEERS:
@@ -75,7 +75,7 @@ def compare(bars: Bars, title: str, table: Table, known: str, repeats: int) -> N
     bars.say(f"{title}: one fit", float(np.median([v.seconds for v in ours])), "s")
 
 
-def _taus(found: Sequence[Verdict], who: str) -> list[float]:
+def _taus(found: Sequence[SplitScore], who: str) -> list[float]:
     taus = [verdict.judged.within.kendall_tau for verdict in found if verdict.who == who]
     return [float("nan") if tau is None else tau for tau in taus]
 

@@ -2,7 +2,7 @@
 
 Jobs of streams (:mod:`tunerd.evaluation.streams`) are predicted, then learned, as the tuner does it
 (``boosted_trees``, one member of 40 trees, for speed). At every rebuild champion and challenger are
-compared on the jobs since it began (:mod:`tunerd.core.model.contest`); whoever wins serves. The
+compared on the jobs since it began (:mod:`tunerd.core.model.comparison`); whoever wins serves. The
 loser is kept as well, for as many jobs again: what it would have predicted of them says whether the
 verdict was right. Every third rebuild is spoiled on purpose: a third of its jobs have the speeds of
 other jobs, as after an importer's mistake. Beside the contest: always taking over, and taking over
@@ -21,17 +21,22 @@ import numpy as np
 from benchmarks.kit import Bars, arguments, counted
 from benchmarks.streams import AS_CONTEXT
 from benchmarks.tables import DATA, TABLES, read_table
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.features.replay import Replay
-from tunerd.core.model.contest import Contest, Scored, Told, contest
-from tunerd.core.model.history import days
-from tunerd.core.model.model import Model
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.features.replay import ReplayBuffer
+from tunerd.core.model.comparison import (
+    ModelComparison,
+    ModelScore,
+    PrequentialPredictions,
+    contest,
+)
+from tunerd.core.model.history_weights import days
+from tunerd.core.model.model import StudyModel
 from tunerd.core.model.training import GROWTH, RECENT, SMALL, SWAP_AFTER
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import measured
-from tunerd.evaluation.streams import Stream, Traffic, make_stream
+from tunerd.evaluation.streams import DriftStream, WorkloadOptions, make_stream
+from tunerd.evaluation.tabular import measured
 
 STEP = 10
 KINDS = ("nothing", "slower", "reversed")
@@ -46,10 +51,10 @@ DRAWS = 2_000
 class Verdict:
     """One comparison, and how both did afterwards."""
 
-    found: Contest
+    found: ModelComparison
     spoiled: bool
-    champion: Scored
-    challenger: Scored
+    champion: ModelScore
+    challenger: ModelScore
     """On as many jobs after the decision."""
 
     def later(self, rule: str) -> float | None:
@@ -66,16 +71,16 @@ class Verdict:
 class Side:
     """A model and what it said of jobs before it learned them."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: StudyModel) -> None:
         self.model = model
         self.forget()
 
     def forget(self) -> None:
-        self.told = Told(np.empty(0), np.empty(0))
+        self.told = PrequentialPredictions(np.empty(0), np.empty(0))
 
-    def meet(self, rows: Rows, recent: Rows, at: int) -> None:
+    def meet(self, rows: FeatureRows, recent: FeatureRows, at: int) -> None:
         outlook = self.model.outlook(rows)
-        self.told = self.told.joined(Told(outlook.mean, outlook.spread))
+        self.told = self.told.joined(PrequentialPredictions(outlook.mean, outlook.spread))
         self.model.update(rows, recent, at)
 
 
@@ -125,7 +130,7 @@ def _judge(bars: Bars, verdicts: list[Verdict], *, spoiled: bool) -> None:
         bars.hold(f"{name}: contest is not worse", float(high), high >= 0, ">= 0")
 
 
-def _streams(options: argparse.Namespace) -> Iterator[Stream]:
+def _streams(options: argparse.Namespace) -> Iterator[DriftStream]:
     for name in counted("tables", options.tables):
         read = read_table(name, options.data, as_context=AS_CONTEXT.get(name, ()))
         study = parse_study(read.study)
@@ -133,7 +138,7 @@ def _streams(options: argparse.Namespace) -> Iterator[Stream]:
         table = measured(replace(study, predictor=quick), read.observations)
         for kind in KINDS:
             for seed in range(options.seeds):
-                traffic = Traffic(jobs=options.jobs, noise=0.03)
+                traffic = WorkloadOptions(jobs=options.jobs, noise=0.03)
                 try:
                     yield make_stream(table, [kind], traffic, seed)
                 except MisconfiguredError:
@@ -141,16 +146,16 @@ def _streams(options: argparse.Namespace) -> Iterator[Stream]:
                 print(f"  {name} {kind} seed {seed}", flush=True)
 
 
-def follow(stream: Stream) -> Iterator[Verdict]:
+def follow(stream: DriftStream) -> Iterator[Verdict]:
     """Every comparison of a stream."""
-    study, features, replay = stream.study, FeatureMap(stream.study), Replay()
+    study, features, replay = stream.study, FeatureMap(stream.study), ReplayBuffer()
     rng = np.random.default_rng(stream.seed)
     jobs = [one.job for one in stream.jobs()]
     champion: Side | None = None
     challenger: Side | None = None
     loser: Side | None = None
     started = decided = rebuilds = 0
-    found: Contest | None = None
+    found: ModelComparison | None = None
     for first in range(0, len(jobs), STEP):
         portion = jobs[first : first + STEP]
         rows, at = features.rows(portion), portion[-1].sequence
@@ -186,11 +191,11 @@ def follow(stream: Stream) -> Iterator[Verdict]:
             champion.forget()
 
 
-def _fit(study: Study, features: FeatureMap, rows: Rows, at: int) -> Model:
-    return Model.fit(study, features, rows, at)
+def _fit(study: Study, features: FeatureMap, rows: FeatureRows, at: int) -> StudyModel:
+    return StudyModel.fit(study, features, rows, at)
 
 
-def _spoiled(rows: Rows, rng: np.random.Generator) -> Rows:
+def _spoiled(rows: FeatureRows, rng: np.random.Generator) -> FeatureRows:
     score = rows.score.copy()
     wrong = rng.choice(len(score), int(WRONG * len(score)), replace=False)
     score[wrong] = score[rng.permutation(wrong)]

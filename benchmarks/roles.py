@@ -29,11 +29,11 @@ from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.tables.draft import Draft, draft, study_name
+from tunerd.tables.draft import StudyDraft, draft, study_name
 from tunerd.tables.files import open_table
 from tunerd.tables.guess import guess
 from tunerd.tables.profile import profile
-from tunerd.tables.roles import Guess
+from tunerd.tables.roles import ColumnGuess
 
 __all__ = ["Judged", "judge", "main"]
 
@@ -94,7 +94,7 @@ def judge(table: Path, description: Mapping[str, Any]) -> tuple[list[Judged], bo
     return judged, columns[guesses.objective.column.name]["role"] == "objective"
 
 
-def _kind(one: Guess, made: Draft, study: Study) -> str:
+def _kind(one: ColumnGuess, made: StudyDraft, study: Study) -> str:
     """The type that the drafted study gives a column, else what it holds."""
     name = made.names.get(one.column.name)
     types: dict[str, str] = {feature.name: feature.type for feature in study.context}

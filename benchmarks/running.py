@@ -23,16 +23,16 @@ from benchmarks.kit import Bars, arguments, observation
 from benchmarks.learning import CONTEXTS
 from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.feasibility import FeasibilityModel
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.observation import Observation, Status
-from tunerd.core.runs import RunsModel
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import Plan, play
-from tunerd.evaluation.measured import measured
-from tunerd.evaluation.players import Tunerd
+from tunerd.evaluation.closed_loop import BenchmarkPlan, play
+from tunerd.evaluation.optimizers import TunerdOptimizer
 from tunerd.evaluation.scores import auc, brier
+from tunerd.evaluation.tabular import measured
 from tunerd.simulation.shipped import shipped_study
 from tunerd.simulation.simulator import simulator_for
 
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def simulated(study: Study, count: int) -> list[Observation]:
     """Jobs with random configurations, as their cluster reports them, each context in its turn."""
     simulator, rng = simulator_for(study), np.random.default_rng(0)
-    spaces = [Space(study, context) for context in CONTEXTS]
+    spaces = [SearchSpace(study, context) for context in CONTEXTS]
     each = [space.sample(count // len(spaces) + 1, rng) for space in spaces]
     jobs: list[Observation] = []
     for turn in range(min(map(len, each))):
@@ -122,7 +122,7 @@ def early(bars: Bars, study: Study, jobs: Sequence[Observation], count: int) -> 
     told = []
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(len(rows))
-        model = RunsModel.fit(study, features, rows.take(np.sort(order[:count])), 0)
+        model = FeasibilityModel.fit(study, features, rows.take(np.sort(order[:count])), 0)
         rest = rows.take(order[count:])
         told.append(Told(model.predict(rest), rest.ran))
     bars.say(f"simulated, {count} jobs known: AUC", fmean(auc(t.p, t.ran > 0) for t in told))
@@ -161,14 +161,14 @@ def judge(bars: Bars, title: str, study: Study, jobs: Sequence[Observation], fol
 
 
 def left_out(
-    study: Study, features: FeatureMap, rows: Rows, parts: IntArray, kept: int
+    study: Study, features: FeatureMap, rows: FeatureRows, parts: IntArray, kept: int
 ) -> Iterator[Told]:
     """Each part predicted from the others and so many of its own jobs, drawn at random."""
     for part in np.unique(parts):
         there = np.random.default_rng(part).permutation(np.flatnonzero(parts == part))
         asked = there[kept:]
         rest = np.setdiff1d(np.arange(len(rows)), asked)
-        model = RunsModel.fit(study, features, rows.take(rest), 0)
+        model = FeasibilityModel.fit(study, features, rows.take(rest), 0)
         yield Told(model.predict(rows.take(asked)), rows.ran[asked])
 
 
@@ -177,13 +177,15 @@ def recommended(
 ) -> None:
     """The first jobs in each context, the others known: four batches of five."""
     table = measured(study, jobs)
-    plan = Plan(jobs=JOBS, batch=5, start=0, seeds=(0,) if quick else (0, 1, 2), history="others")
+    plan = BenchmarkPlan(
+        jobs=JOBS, batch=5, start=0, seeds=(0,) if quick else (0, 1, 2), history="others"
+    )
     ran = []
     for target in table.contexts[: 1 if quick else None]:
         history = table.others(target)
         runs = np.isfinite(target.scores)
         for seed in plan.seeds:
-            curve = play(target, Tunerd(predictor=predictor), plan, seed, history)
+            curve = play(target, TunerdOptimizer(predictor=predictor), plan, seed, history)
             ran.append(float(np.mean([runs[i] for i in curve.tried])))
         bars.say(f"{target.context}: share that runs", float(runs.mean()))
         bars.say(f"{target.context}: of the first {JOBS} ran", fmean(ran[-len(plan.seeds) :]))
@@ -211,12 +213,15 @@ def from_nothing(
     quick: bool,
 ) -> float:
     """What share runs of the jobs that follow on random ones, nothing else known."""
-    plan, seeds = Plan(jobs=AT_RANDOM + SEARCHED, start=AT_RANDOM), range(1 if quick else 5)
+    plan, seeds = (
+        BenchmarkPlan(jobs=AT_RANDOM + SEARCHED, start=AT_RANDOM),
+        range(1 if quick else 5),
+    )
     ran, regrets = [], []
     for target in measured(study, jobs).contexts:
         runs = np.isfinite(target.scores)
         for seed in seeds:
-            curve = play(target, Tunerd(predictor=predictor), plan, seed)
+            curve = play(target, TunerdOptimizer(predictor=predictor), plan, seed)
             ran += [float(runs[i]) for i in curve.tried[AT_RANDOM:]]
             regrets.append(fmean(curve.regret[AT_RANDOM:]))
     bars.say(f"from nothing, {title}: mean regret of {SEARCHED} jobs", fmean(regrets))

@@ -16,15 +16,15 @@ import numpy as np
 
 from benchmarks.kit import Bars, arguments, observation
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.model.model import Model
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Scalar
 from tunerd.core.searchers import searcher_class
-from tunerd.core.searchers.base import Budget, Found
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import SearchBudget, SearchResult
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.judging import weighed
+from tunerd.evaluation.forecast_scores import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.simulation.simulator import job_rng, simulator_for
 
@@ -47,9 +47,9 @@ class Situation:
 
     study: Study
     features: FeatureMap
-    rows: Rows
-    model: Model
-    space: Space
+    rows: FeatureRows
+    model: StudyModel
+    space: SearchSpace
 
     def score(self, codes: Codes) -> FloatArray:
         """Upper confidence bound times the probability to run."""
@@ -96,7 +96,7 @@ def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situ
     simulator, features, rng = simulator_for(study), FeatureMap(study), np.random.default_rng(0)
     gpus = int(str(context["n_gpus"]))
     contexts = [{**context, "n_gpus": gpus // divisor} for divisor in (1, 2, 4)]
-    spaces = [Space(study, one) for one in contexts]
+    spaces = [SearchSpace(study, one) for one in contexts]
     observations = []
     for i in range(jobs):
         space = spaces[i % len(spaces)]
@@ -104,15 +104,15 @@ def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situ
         outcome = simulator.run(space.context, config, job_rng(0, space.context, config, i))
         observations.append(observation(space, config, outcome, i + 1))
     rows = features.rows(observations)
-    return Situation(study, features, rows, Model.fit(study, features, rows, jobs), spaces[0])
+    return Situation(study, features, rows, StudyModel.fit(study, features, rows, jobs), spaces[0])
 
 
 def measure(bars: Bars, title: str, situation: Situation, evaluations: int, repeats: int) -> None:
     """Time the study's searcher, and compare it with random search."""
     study = situation.study
-    budget = Budget(evaluations, study.search.keep)
+    budget = SearchBudget(evaluations, study.search.keep)
 
-    def search(name: str, seed: int) -> Found:
+    def search(name: str, seed: int) -> SearchResult:
         searcher = searcher_class(name)(replace(study.search, searcher=name))
         return searcher.search(
             situation.space, situation.score, np.random.default_rng(seed), budget

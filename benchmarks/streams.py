@@ -17,8 +17,8 @@ from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import Table, measured
-from tunerd.evaluation.streams import CHANGES, Stream, StreamJob, Traffic, make_stream
+from tunerd.evaluation.streams import CHANGES, DriftStream, StreamJob, WorkloadOptions, make_stream
+from tunerd.evaluation.tabular import TabularBenchmark, measured
 
 TABLES = ("vtrain_megatron", "trimtuner_ps", "pollux_dp", "calculon_simulated_16k")
 AS_CONTEXT = {"pollux_dp": ("num_replicas",)}
@@ -46,15 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         read = read_table(name, options.data, as_context=AS_CONTEXT.get(name, ()))
         table = measured(parse_study(read.study), read.observations)
         for noise in NOISES:
-            shown = look(bars, name, table, Traffic(jobs=jobs, noise=noise), options.seed)
+            shown = look(bars, name, table, WorkloadOptions(jobs=jobs, noise=noise), options.seed)
             if options.plots:
                 plot(options.plots / f"{name}_{noise:g}.png", f"{name}, noise {noise:.0%}", shown)
     return bars.end(options)
 
 
 def look(
-    bars: Bars, name: str, table: Table, traffic: Traffic, seed: int
-) -> list[tuple[Stream, list[StreamJob]]]:
+    bars: Bars, name: str, table: TabularBenchmark, traffic: WorkloadOptions, seed: int
+) -> list[tuple[DriftStream, list[StreamJob]]]:
     """Every kind of change, checked."""
     shown = []
     for kind in CHANGES:
@@ -72,7 +72,7 @@ def look(
     return shown
 
 
-def check_noise(bars: Bars, title: str, stream: Stream, jobs: Sequence[StreamJob]) -> None:
+def check_noise(bars: Bars, title: str, stream: DriftStream, jobs: Sequence[StreamJob]) -> None:
     """What is left when the truth is taken away."""
     metric, noise = stream.study.objective.metric, stream.traffic.noise
     ran = [(job.job.metrics[metric], job.true_mean) for job in jobs if job.true_mean is not None]
@@ -82,7 +82,7 @@ def check_noise(bars: Bars, title: str, stream: Stream, jobs: Sequence[StreamJob
 
 
 def check_change(
-    bars: Bars, title: str, stream: Stream, jobs: Sequence[StreamJob], traffic: Traffic
+    bars: Bars, title: str, stream: DriftStream, jobs: Sequence[StreamJob], traffic: WorkloadOptions
 ) -> None:
     """Jobs of the affected contexts, before and after, against the usual truth."""
     (truth,) = stream.truths
@@ -113,7 +113,7 @@ def check_change(
 
 
 def residuals(
-    stream: Stream, jobs: Sequence[StreamJob]
+    stream: DriftStream, jobs: Sequence[StreamJob]
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Of the jobs that ran: number, log speed less the usual, and whether the context is one that
     the change acts on."""
@@ -133,7 +133,7 @@ def residuals(
     return np.array(numbers, np.float64), np.array(off, np.float64), np.array(hit, np.bool_)
 
 
-def agreement(stream: Stream, context: int) -> float:
+def agreement(stream: DriftStream, context: int) -> float:
     from scipy.stats import kendalltau
 
     before = stream.true_scores(context, 0)
@@ -142,7 +142,7 @@ def agreement(stream: Stream, context: int) -> float:
     return float(kendalltau(before[ran], after[ran]).statistic)
 
 
-def plot(file: Path, title: str, shown: Sequence[tuple[Stream, list[StreamJob]]]) -> None:
+def plot(file: Path, title: str, shown: Sequence[tuple[DriftStream, list[StreamJob]]]) -> None:
     """One panel for each kind of change."""
     from matplotlib.figure import Figure
 

@@ -30,7 +30,7 @@ from typing import Any
 from tunerd.core.expressions import RESERVED
 from tunerd.core.observation import Observation, Scalar
 from tunerd.core.study_file import parse_study
-from tunerd.tables.files import Row, TableFile, open_table
+from tunerd.tables.files import TableFile, TableRow, open_table
 from tunerd.tables.mapping import read_observations
 from tunerd.tables.values import status_in, typed
 
@@ -117,7 +117,7 @@ def study_text(
 ) -> str:
     """The study file of a described table; see :func:`read_table`."""
     columns = [_Column(one, as_context, as_parameter) for one in about["columns"]]
-    rows = [row.values for row in file.rows() if isinstance(row, Row)]
+    rows = [row.values for row in file.rows() if isinstance(row, TableRow)]
     for column in columns:
         column.look(rows)
     goal = next(c for c in columns if c.role == "objective" and objective in (None, c.source))

@@ -26,7 +26,7 @@ from tunerd.client import (
     Requests,
     context_key,
 )
-from tunerd.core.decisions import survey
+from tunerd.core.decisions import context_search
 from tunerd.core.observation import Observation, Scalar, Status
 from tunerd.core.recommendation import (
     Candidate,
@@ -38,7 +38,7 @@ from tunerd.core.recommendation import (
 )
 from tunerd.core.study.context_key import BucketValue, ValueType, canonical_context_key, clean_value
 from tunerd.events import read_job, to_bytes
-from tunerd.streams.base import Content, Message, Record, TopicSpec
+from tunerd.streams.base import StreamMessage, StreamRecord, TopicContent, TopicSpec
 from tunerd.streams.jsonl.stream import JsonlStream
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -244,7 +244,7 @@ class TestProfilingRounds:
         assert self.launch(recommendations, "c") == [None]
 
     def test_both_sides_agree_on_how_much_one_message_asks_for(self) -> None:
-        assert survey.MOST_WANTED == MOST_WANTED
+        assert context_search.MOST_WANTED == MOST_WANTED
 
     def test_what_others_launched_is_taken_off(self) -> None:
         recommendations = holding(message(wanted=(2, 1), round=1))
@@ -398,8 +398,8 @@ class TestFollowingAFolder:
 
 class TestWithTheFolderOfTunerd:
     TOPICS = (
-        TopicSpec("tunerd.jobs", Content.EVENT),
-        TopicSpec("tunerd.recommendations", Content.JSON, compacted=True),
+        TopicSpec("tunerd.jobs", TopicContent.EVENT),
+        TopicSpec("tunerd.recommendations", TopicContent.JSON, compacted=True),
     )
 
     def test_it_follows_what_the_sink_writes_and_compacts(self, tmp_path: Path) -> None:
@@ -409,13 +409,13 @@ class TestWithTheFolderOfTunerd:
         recommendations = Recommendations.follow_jsonl(tmp_path)
         for revision in range(1, 60):
             value = to_bytes(recommendation(1.0, revision=revision))
-            sink.send([Message("tunerd.recommendations", KEY.encode(), value)])
+            sink.send([StreamMessage("tunerd.recommendations", KEY.encode(), value)])
             recommendations.poll()
             found = recommendations.find(KEY, NOW)
             assert found is not None
             assert found["revision"] == revision
         assert (tmp_path / "tunerd.recommendations.jsonl").stat().st_size < 20_000
-        sink.send([Message("tunerd.recommendations", KEY.encode(), None)])
+        sink.send([StreamMessage("tunerd.recommendations", KEY.encode(), None)])
         recommendations.poll()
         assert recommendations.find(KEY, NOW) is None
         assert recommendations.skipped == 0
@@ -427,7 +427,7 @@ class TestWithTheFolderOfTunerd:
         job: dict[str, Any] = {"study": "s", "status": "failed", "context": {}, "config": {}}
         sent = [reporter.report(**job, job_id=str(i)) for i in range(3)]
         source = stream.source("tunerd.jobs", "g", lambda *_: {})
-        records: list[Record] = []
+        records: list[StreamRecord] = []
         deadline = time.monotonic() + 30
         while len(records) < 3 and time.monotonic() < deadline:
             records += source.poll(0.2, 10)

@@ -17,7 +17,7 @@ from tunerd.errors import MisconfiguredError, StreamUnavailableError
 from tunerd.files import append_to, read_bytes
 from tunerd.settings import load_settings
 from tunerd.settings.studies import load_studies
-from tunerd.streams.base import Content, Message, TopicSpec
+from tunerd.streams.base import StreamMessage, TopicContent, TopicSpec
 from tunerd.streams.jsonl.stream import JsonlStream
 from tunerd.tables.files import open_table
 
@@ -139,7 +139,10 @@ def test_a_line_without_an_end_ends_the_reading(tmp_path: Path) -> None:
 
 # -- folders of streams ---------------------------------------------------------------------
 
-TOPICS = [TopicSpec("jobs", Content.EVENT), TopicSpec("said", Content.JSON, compacted=True)]
+TOPICS = [
+    TopicSpec("jobs", TopicContent.EVENT),
+    TopicSpec("said", TopicContent.JSON, compacted=True),
+]
 
 
 def _stream(folder: Path, **more: int) -> JsonlStream:
@@ -157,7 +160,7 @@ def test_nothing_is_written_through_a_link_in_a_folder_of_streams(
     (tmp_path / "stream" / name).unlink(missing_ok=True)
     (tmp_path / "stream" / name).symlink_to(victim)
     with pytest.raises(StreamUnavailableError, match="symbolic link"):
-        stream.sink().send([Message("said", b"key", b"{}")])
+        stream.sink().send([StreamMessage("said", b"key", b"{}")])
     assert victim.read_text() == "mine"
     with pytest.raises(OSError, match=r"symbolic link|regular"):
         os.close(append_to(tmp_path / "stream" / name))
@@ -169,7 +172,7 @@ def test_compacting_writes_through_no_link(tmp_path: Path) -> None:
     stream = _stream(tmp_path / "stream", compact_bytes=500)
     stream.ensure_topics()
     (tmp_path / "stream/.said.jsonl.compacting").symlink_to(victim)
-    stream.sink().send([Message("said", b"key", b'{"n": 1}')] * 50)
+    stream.sink().send([StreamMessage("said", b"key", b'{"n": 1}')] * 50)
     assert victim.read_text() == "mine"
     assert (tmp_path / "stream/said.jsonl").read_text().count("\n") == 1
 
@@ -219,7 +222,7 @@ def test_streams_are_for_their_owner_or_for_the_group_of_a_shared_folder(
         stream = _stream(folder)
         stream.ensure_topics()
         stream.cluster_id()
-        stream.sink().send([Message("said", b"key", b"{}")])
+        stream.sink().send([StreamMessage("said", b"key", b"{}")])
     finally:
         os.umask(old)
     modes = {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()}

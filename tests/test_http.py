@@ -12,7 +12,7 @@ import pytest
 
 from tunerd import http as http_module
 from tunerd.http import MOST_CLIENTS, HttpServer
-from tunerd.metrics import Metrics
+from tunerd.metrics import MetricsExporter
 
 
 class Daemon:
@@ -32,7 +32,7 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 def server(daemon: Daemon) -> Iterator[HttpServer]:
-    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=daemon.ready)
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, ready=daemon.ready)
     yield server
     server.close()
 
@@ -68,7 +68,7 @@ def test_health(server: HttpServer, daemon: Daemon) -> None:
 
 def test_what_somebody_must_see_is_told_although_it_is_ready() -> None:
     said: list[str] = ["study toy is set aside"]
-    server = HttpServer("127.0.0.1", 0, Metrics().render, remarks=lambda: said)
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, remarks=lambda: said)
     try:
         status, _, body = ask(server, "/readyz")
         assert (status, json.loads(body)) == (200, {"ok": True, "problems": [], "remarks": said})
@@ -81,7 +81,7 @@ def test_health_that_cannot_be_told_is_bad() -> None:
     def broken() -> list[str]:
         raise RuntimeError("secret")
 
-    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=broken)
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, ready=broken)
     try:
         status, _, body = ask(server, "/readyz")
     finally:
@@ -166,26 +166,26 @@ def test_clients_that_send_a_byte_now_and_then_lose_their_places(
 
 
 def test_closing_frees_the_port_and_waits_for_nobody(daemon: Daemon) -> None:
-    server = HttpServer("127.0.0.1", 0, Metrics().render, ready=daemon.ready)
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, ready=daemon.ready)
     with socket.create_connection(("127.0.0.1", server.port)):
         ask(server, "/livez")
         started = time.monotonic()
         server.close()
         assert time.monotonic() - started < 2
-    again = HttpServer("127.0.0.1", server.port, Metrics().render)
+    again = HttpServer("127.0.0.1", server.port, MetricsExporter().render)
     again.close()
 
 
 def test_a_port_that_is_taken_is_an_error(server: HttpServer) -> None:
     before = threading.active_count()
     with pytest.raises(OSError, match="in use"):
-        HttpServer("127.0.0.1", server.port, Metrics().render)
+        HttpServer("127.0.0.1", server.port, MetricsExporter().render)
     assert threading.active_count() == before
 
 
 def test_ipv6() -> None:
     try:
-        server = HttpServer("::1", 0, Metrics().render)
+        server = HttpServer("::1", 0, MetricsExporter().render)
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
     try:

@@ -8,30 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from tunerd.metrics import MOST_STUDIES, Metrics, metrics_page
-from tunerd.reports import (
-    Answered,
-    Asked,
-    Backlog,
-    Began,
-    Ingested,
-    Lagging,
-    LearnedAnew,
-    Loaded,
-    Outbox,
-    Progressed,
-    Published,
-    Ready,
+from tunerd.metrics import MOST_STUDIES, MetricsExporter, metrics_page
+from tunerd.telemetry import (
+    BatchIngested,
+    ConsumerLag,
+    DependencyUnreachable,
+    MessagesPublished,
+    OutboxBacklog,
+    PrequentialScores,
     Report,
-    Scores,
-    SetAside,
-    Starting,
-    Stepped,
-    StudyGone,
-    TunerReplaced,
-    TunerSize,
-    Unanswered,
-    Unreachable,
+    RequestBacklog,
+    RequestsAnswered,
+    RequestsIngested,
+    StageProgressed,
+    StageStarting,
+    StepCommitted,
+    StepStarted,
+    StudyBacklog,
+    StudyLoaded,
+    StudyRelearned,
+    StudyReleased,
+    StudySetAside,
+    TunerMemory,
+    TunerReady,
+    TunerRestarted,
     dump_report,
     load_report,
 )
@@ -39,12 +39,12 @@ from tunerd.reports import (
 DOCS = Path(__file__).parent.parent / "docs"
 
 REPORTS: list[Report] = [
-    Ingested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"value": 1}, seconds=0.2),
-    Lagging(records=7),
-    Asked(accepted={"a": 2}, duplicates=1, rejected={"study": 1}, seconds=0.01),
-    Unanswered(requests=3),
-    Answered(study="a", outcomes={"published": 1, "nothing": 1}, seconds=(0.2, 0.4)),
-    Stepped(
+    BatchIngested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"value": 1}, seconds=0.2),
+    ConsumerLag(records=7),
+    RequestsIngested(accepted={"a": 2}, duplicates=1, rejected={"study": 1}, seconds=0.01),
+    RequestBacklog(requests=3),
+    RequestsAnswered(study="a", outcomes={"published": 1, "nothing": 1}, seconds=(0.2, 0.4)),
+    StepCommitted(
         study="a",
         observations=3,
         sequence=3,
@@ -57,7 +57,7 @@ REPORTS: list[Report] = [
         issued=2,
         renewed=1,
         candidates={"exploit": 4, "explore": 1},
-        scores=Scores(
+        scores=PrequentialScores(
             observations=40,
             kendall=0.5,
             spearman=0.6,
@@ -81,25 +81,25 @@ REPORTS: list[Report] = [
         outside={"tp": 2, "": 1},
         unusable={"missing": 2, "impossible": 3, "implausible": 1},
     ),
-    Backlog(study="a", sequence=3, waiting=6, last_at=99.0),
-    Published(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),
-    Outbox(waiting=9, oldest_s=1.5),
-    TunerSize(resident_bytes=10**8),
-    Starting(stage="publish"),
-    Progressed(stage="tune"),
-    Progressed(stage="tune", worked=False),
-    Progressed(stage="ingest"),
-    Unreachable(stage="ingest", what="stream", problem="no broker"),
-    TunerReplaced(why="died"),
-    SetAside(study="a"),
-    LearnedAnew(study="a", why="a checkpoint is damaged"),
-    Loaded(study="c", sequence=5),
-    Ready(),
-    Began(study="a"),
+    StudyBacklog(study="a", sequence=3, waiting=6, last_at=99.0),
+    MessagesPublished(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),
+    OutboxBacklog(waiting=9, oldest_s=1.5),
+    TunerMemory(resident_bytes=10**8),
+    StageStarting(stage="publish"),
+    StageProgressed(stage="tune"),
+    StageProgressed(stage="tune", worked=False),
+    StageProgressed(stage="ingest"),
+    DependencyUnreachable(stage="ingest", what="stream", problem="no broker"),
+    TunerRestarted(why="died"),
+    StudySetAside(study="a"),
+    StudyRelearned(study="a", why="a checkpoint is damaged"),
+    StudyLoaded(study="c", sequence=5),
+    TunerReady(),
+    StepStarted(study="a"),
 ]
 
 
-def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+def samples(metrics: MetricsExporter) -> dict[tuple[str, tuple[str, ...]], float]:
     text, content_type = metrics.render()
     assert content_type.startswith("text/plain")
     return {
@@ -110,7 +110,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def test_reports_can_be_read_off() -> None:
-    metrics = Metrics(clock=lambda: 123.0)
+    metrics = MetricsExporter(clock=lambda: 123.0)
     for report in REPORTS:
         metrics.hear(report)
     found = samples(metrics)
@@ -177,72 +177,74 @@ def test_reports_can_be_read_off() -> None:
 
 
 def test_what_nobody_measured_is_not_zero() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     assert math.isnan(samples(metrics)[("tunerd_stream_lag_records", ())])
-    metrics.hear(Lagging(records=3))
-    metrics.hear(Lagging(records=None))
+    metrics.hear(ConsumerLag(records=3))
+    metrics.hear(ConsumerLag(records=None))
     assert math.isnan(samples(metrics)[("tunerd_stream_lag_records", ())])
-    metrics.hear(Outbox(waiting=4, oldest_s=2.0))
-    metrics.hear(Outbox(waiting=None))
+    metrics.hear(OutboxBacklog(waiting=4, oldest_s=2.0))
+    metrics.hear(OutboxBacklog(waiting=None))
     assert math.isnan(samples(metrics)[("tunerd_outbox_messages", ())])
     assert math.isnan(samples(metrics)[("tunerd_outbox_oldest_seconds", ())])
 
 
 def test_what_can_be_reached_again_says_so() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     name = ("tunerd_reachable", ("publish", "store"))
     assert name not in samples(metrics)
-    metrics.hear(Unreachable(stage="publish", what="store", problem="away"))
+    metrics.hear(DependencyUnreachable(stage="publish", what="store", problem="away"))
     assert samples(metrics)[name] == 0
-    metrics.hear(Progressed(stage="publish", worked=False))
+    metrics.hear(StageProgressed(stage="publish", worked=False))
     assert samples(metrics)[name] == 1
     assert samples(metrics)[("tunerd_unreachable_total", ("store",))] == 1
 
 
 def test_counters_begin_at_zero() -> None:
     """Prometheus sees no increase from a series that is not there to one that is 5."""
-    metrics = Metrics()
+    metrics = MetricsExporter()
     assert samples(metrics)[("tunerd_tuner_restarts_total", ("deadline",))] == 0
     assert samples(metrics)[("tunerd_ingest_rejected_total", ("metrics",))] == 0
     assert ("tunerd_jobs_total", ("followed", "a")) not in samples(metrics)
-    metrics.hear(Loaded(study="a", sequence=7))
+    metrics.hear(StudyLoaded(study="a", sequence=7))
     found = samples(metrics)
     assert found[("tunerd_jobs_total", ("followed", "a"))] == 0
     assert found[("tunerd_learned_observations_total", ("a",))] == 0
-    metrics.hear(Stepped(study="a", sequence=8, following={"followed": 1}))
-    metrics.hear(Loaded(study="a", sequence=8))  # the tuner process was replaced
+    metrics.hear(StepCommitted(study="a", sequence=8, following={"followed": 1}))
+    metrics.hear(StudyLoaded(study="a", sequence=8))  # the tuner process was replaced
     assert samples(metrics)[("tunerd_jobs_total", ("followed", "a"))] == 1
 
 
 def test_a_study_that_is_not_ours_has_no_backlog_to_tell() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     name = ("tunerd_unlearned_observations", ("a",))
-    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    metrics.hear(StudyBacklog(study="a", sequence=1, waiting=9))
     assert name not in samples(metrics)
-    metrics.hear(Loaded(study="a", sequence=1))
-    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    metrics.hear(StudyLoaded(study="a", sequence=1))
+    metrics.hear(StudyBacklog(study="a", sequence=1, waiting=9))
     assert samples(metrics)[name] == 9
-    metrics.hear(StudyGone(study="a"))
-    metrics.hear(Backlog(study="a", sequence=1, waiting=9))
+    metrics.hear(StudyReleased(study="a"))
+    metrics.hear(StudyBacklog(study="a", sequence=1, waiting=9))
     assert name not in samples(metrics)
 
 
 def test_a_score_that_is_no_longer_defined_disappears() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     name = ("tunerd_prediction_kendall_tau", ("a",))
-    metrics.hear(Stepped(study="a", sequence=1, scores=Scores(observations=2, kendall=0.5)))
+    metrics.hear(
+        StepCommitted(study="a", sequence=1, scores=PrequentialScores(observations=2, kendall=0.5))
+    )
     assert samples(metrics)[name] == 0.5
-    metrics.hear(Stepped(study="a", sequence=2))
+    metrics.hear(StepCommitted(study="a", sequence=2))
     assert samples(metrics)[name] == 0.5
-    metrics.hear(Stepped(study="a", sequence=3, scores=Scores(observations=3)))
+    metrics.hear(StepCommitted(study="a", sequence=3, scores=PrequentialScores(observations=3)))
     assert name not in samples(metrics)
 
 
 def test_studies_beyond_the_bound_are_counted_together() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     for number in range(MOST_STUDIES + 3):
         outside = {f"p{number}": 1}
-        metrics.hear(Stepped(study=f"s{number}", sequence=1, observations=2, outside=outside))
+        metrics.hear(StepCommitted(study=f"s{number}", sequence=1, observations=2, outside=outside))
     found = samples(metrics)
     learned = {labels: v for (name, labels), v in found.items() if "learned_obs" in name}
     assert len(learned) == MOST_STUDIES + 1
@@ -252,24 +254,24 @@ def test_studies_beyond_the_bound_are_counted_together() -> None:
 
 
 def test_a_study_that_is_gone_makes_room() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     for report in REPORTS:
         metrics.hear(report)
-    metrics.hear(StudyGone(study="a"))
+    metrics.hear(StudyReleased(study="a"))
     assert not [labels for _, labels in samples(metrics) if "a" in labels]
     assert ("tunerd_observations_total", ("b",)) in samples(metrics)
     for number in range(MOST_STUDIES - 2):  # b and c are there
-        metrics.hear(Stepped(study=f"s{number}", sequence=1))
+        metrics.hear(StepCommitted(study=f"s{number}", sequence=1))
     assert ("tunerd_learned_sequence", (f"s{MOST_STUDIES - 3}",)) in samples(metrics)
 
 
 def test_a_senders_own_fields_take_no_contracts_place() -> None:
-    metrics = Metrics()
+    metrics = MetricsExporter()
     before = len(samples(metrics))
     for number in range(1000):
-        metrics.hear(Ingested(rejected={f"made up {number}": 1}, seconds=0.0))
-    metrics.hear(Ingested(rejected={"labels": 2}, seconds=0.0))
-    metrics.hear(Asked(rejected={"requested_at": 3, "ce_id": 1}, seconds=0.0))
+        metrics.hear(BatchIngested(rejected={f"made up {number}": 1}, seconds=0.0))
+    metrics.hear(BatchIngested(rejected={"labels": 2}, seconds=0.0))
+    metrics.hear(RequestsIngested(rejected={"requested_at": 3, "ce_id": 1}, seconds=0.0))
     found = samples(metrics)
     assert len(found) == before
     rejected = {labels[0]: n for (name, labels), n in found.items() if "ingest_rej" in name and n}
@@ -277,7 +279,7 @@ def test_a_senders_own_fields_take_no_contracts_place() -> None:
 
 
 def test_openmetrics_on_request() -> None:
-    text, content_type = Metrics().render("application/openmetrics-text; version=1.0.0")
+    text, content_type = MetricsExporter().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
 
@@ -291,9 +293,11 @@ def test_reports_survive_the_pipe(report: Report) -> None:
 
 @given(st.floats() | st.none())
 def test_any_score_survives_the_pipe(value: float | None) -> None:
-    report = Stepped(study="a", sequence=1, scores=Scores(observations=1, kendall=value))
+    report = StepCommitted(
+        study="a", sequence=1, scores=PrequentialScores(observations=1, kendall=value)
+    )
     read = load_report(dump_report(report))
-    assert isinstance(read, Stepped)
+    assert isinstance(read, StepCommitted)
     assert read.scores is not None
     defined = value is not None and math.isfinite(value)
     assert read.scores.kendall == (value if defined else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tunerd.systemd import Systemd
+from tunerd.systemd import SystemdNotifier
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux only")
 
@@ -27,7 +27,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 def test_a_life(manager: tuple[str, socket.socket]) -> None:
     address, receiver = manager
-    systemd = Systemd.from_environ({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000"})
+    systemd = SystemdNotifier.from_environ({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000"})
     assert systemd.watchdog_s == 3.0
 
     def heard() -> str:
@@ -48,7 +48,7 @@ def test_a_life(manager: tuple[str, socket.socket]) -> None:
 
 
 def test_without_systemd_nothing_happens() -> None:
-    systemd = Systemd.from_environ({})
+    systemd = SystemdNotifier.from_environ({})
     assert systemd.watchdog_s is None
     systemd.ready()
     systemd.alive()
@@ -56,7 +56,7 @@ def test_without_systemd_nothing_happens() -> None:
 
 
 def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    Systemd.from_environ({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    SystemdNotifier.from_environ({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
 def test_the_watchdog_is_for_whom_it_names(
     environ: dict[str, str], watchdog_s: float | None
 ) -> None:
-    assert Systemd.from_environ(environ).watchdog_s == watchdog_s
+    assert SystemdNotifier.from_environ(environ).watchdog_s == watchdog_s

@@ -7,9 +7,9 @@ import pytest
 import structlog
 
 from tests.stages.fakes import FakeStream, Heard
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.errors import StreamUnavailableError
-from tunerd.health import Health
+from tunerd.health import HealthMonitor
 from tunerd.settings.model import TopicSettings
 from tunerd.streams.base import TopicProblem
 from tunerd.topic_watch import TopicWatch
@@ -38,23 +38,23 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health([], 60.0, time.monotonic)
+def health() -> HealthMonitor:
+    return HealthMonitor([], 60.0, time.monotonic)
 
 
 @pytest.fixture
-def watch(stream: Topics, health: Health, heard: Heard) -> TopicWatch:
+def watch(stream: Topics, health: HealthMonitor, heard: Heard) -> TopicWatch:
     return TopicWatch(
         stream, None, TopicSettings(jobs="j"), health, structlog.get_logger(), heard.hear
     )
 
 
 def wrong(heard: Heard) -> dict[str, bool | None]:
-    return heard.of(reports.Topics)[-1].wrong
+    return heard.of(telemetry.TopicStates)[-1].wrong
 
 
 def test_what_is_broken_keeps_from_ready_and_what_only_differs_does_not(
-    watch: TopicWatch, stream: Topics, health: Health, heard: Heard
+    watch: TopicWatch, stream: Topics, health: HealthMonitor, heard: Heard
 ) -> None:
     watch.step()
     assert (health.problems(), health.remarks()) == ([], [])
@@ -71,7 +71,7 @@ def test_what_is_broken_keeps_from_ready_and_what_only_differs_does_not(
 
 
 def test_what_nobody_may_check_is_said_and_is_not_wrong(
-    watch: TopicWatch, stream: Topics, health: Health, heard: Heard
+    watch: TopicWatch, stream: Topics, health: HealthMonitor, heard: Heard
 ) -> None:
     stream.found = [TopicProblem("j", "may not", "unchecked")]
     watch.step()
@@ -80,7 +80,7 @@ def test_what_nobody_may_check_is_said_and_is_not_wrong(
 
 
 def test_brokers_that_stand_in_for_a_lost_one_have_until_the_next_look(
-    watch: TopicWatch, stream: Topics, health: Health
+    watch: TopicWatch, stream: Topics, health: HealthMonitor
 ) -> None:
     stream.found = [TopicProblem("j", "2 of 6 have no leader", "away")]
     watch.step()
@@ -91,7 +91,7 @@ def test_brokers_that_stand_in_for_a_lost_one_have_until_the_next_look(
 
 
 def test_a_broker_that_does_not_answer_says_nothing_of_topics(
-    watch: TopicWatch, stream: Topics, health: Health, heard: Heard
+    watch: TopicWatch, stream: Topics, health: HealthMonitor, heard: Heard
 ) -> None:
     stream.found = StreamUnavailableError("refused")
     watch.step()

@@ -10,10 +10,10 @@ import pytest
 from tests.stages.tuning import Lines
 from tunerd import logs, tuner_main
 from tunerd.errors import StoreUnavailableError
-from tunerd.reports import Ready, Report, Unreachable
 from tunerd.settings import Settings
 from tunerd.settings.model import StoreSettings
-from tunerd.stages.tune import Tune
+from tunerd.stages.tune import TuneStage
+from tunerd.telemetry import DependencyUnreachable, Report, TunerReady
 
 
 def test_a_store_that_stays_away_is_one_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_a_store_that_stays_away_is_one_line_in_the_log(monkeypatch: pytest.Monk
         return True
 
     stage = SimpleNamespace(step=step, forget=lambda: None, close=lambda: None)
-    monkeypatch.setattr(Tune, "open", lambda *_, **__: stage)
+    monkeypatch.setattr(TuneStage, "open", lambda *_, **__: stage)
     monkeypatch.setattr(tuner_main, "TROUBLE_S", 0.0)
     tuner_main._run(Settings(), cast(logs.Log, lines), {}, (), stop)
     said = [detail["problem"] for detail in lines.of("store unavailable, trying again")]
@@ -45,15 +45,15 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     class Parent:
         def hear(self, report: Report) -> None:
             heard.append(type(report).__name__)
-            if isinstance(report, Unreachable) and len(heard) > 1:
+            if isinstance(report, DependencyUnreachable) and len(heard) > 1:
                 in_the_way.rmdir()
-            if isinstance(report, Ready):
+            if isinstance(report, TunerReady):
                 stop.set()
 
-    monkeypatch.setattr(tuner_main, "Pipe", Parent)
+    monkeypatch.setattr(tuner_main, "PipeListener", Parent)
     monkeypatch.setattr(tuner_main, "TROUBLE_S", 0.0)
     settings = Settings(store=StoreSettings(url=f"sqlite:///{in_the_way}"))
     tuner_main._run(settings, cast(logs.Log, lines), {}, (), stop)
-    assert heard[:3] == ["Unreachable", "Unreachable", "Ready"]
+    assert heard[:3] == ["DependencyUnreachable", "DependencyUnreachable", "TunerReady"]
     (said,) = lines.of("store unavailable, trying again")
     assert said["problem"].startswith(f"{in_the_way}: the file cannot be opened")

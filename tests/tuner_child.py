@@ -12,7 +12,14 @@ import sys
 import threading
 import time
 
-from tunerd.reports import Began, Progressed, Ready, Report, Stepped, dump_report
+from tunerd.telemetry import (
+    Report,
+    StageProgressed,
+    StepCommitted,
+    StepStarted,
+    TunerReady,
+    dump_report,
+)
 
 
 def main() -> None:
@@ -24,13 +31,13 @@ def main() -> None:
         word, _, rest = line.partition(" ")
         match word:
             case "ready":
-                _say(Ready())
+                _say(TunerReady())
             case "began" if rest not in arguments:
-                _say(Began(study=rest))
+                _say(StepStarted(study=rest))
             case "stepped":
-                _say(Stepped(study=rest, sequence=1))
+                _say(StepCommitted(study=rest, sequence=1))
             case "progressed":
-                _say(Progressed(stage="tune"))
+                _say(StageProgressed(stage="tune"))
             case "say":
                 print(rest, flush=True)
             case "sleep":

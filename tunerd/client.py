@@ -66,7 +66,7 @@ class Choice:
     """None for incumbent and baseline."""
 
 
-class _Tail(Protocol):
+class _TopicTail(Protocol):
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]: ...
     def current(self) -> bool: ...
     def close(self) -> None: ...
@@ -79,13 +79,13 @@ class Recommendations:
     expired ones are not followed, and a null value frees the key.
     """
 
-    def __init__(self, tail: _Tail | None = None) -> None:
+    def __init__(self, tail: _TopicTail | None = None) -> None:
         """Without a tail, hand messages to :meth:`take` from a transport of your own."""
         self._tail = tail
         self._lock = threading.RLock()
         self._messages: dict[str, dict[str, Any]] = {}
         self._revisions: dict[str, int] = {}
-        self._rounds: dict[str, _Round] = {}
+        self._rounds: dict[str, _ProfilingRound] = {}
         self.skipped = 0
         """Messages that were not a recommendation of a version that this file knows."""
 
@@ -95,7 +95,7 @@ class Recommendations:
     ) -> "Recommendations":
         """Follow a topic of tunerd's JSON-lines folder. The file need not exist yet: that no
         daemon has been there is logged once, as a warning."""
-        return cls(_JsonLines(Path(folder) / f"{topic}.jsonl"))
+        return cls(_JsonlTail(Path(folder) / f"{topic}.jsonl"))
 
     @classmethod
     def follow_kafka(
@@ -106,7 +106,7 @@ class Recommendations:
         The topic need not exist yet: that is logged once, as a warning, and following begins when a
         daemon has made it. Raises kafka.errors.KafkaError when no broker answers.
         """
-        return cls(_Kafka(bootstrap, topic, options))
+        return cls(_KafkaTail(bootstrap, topic, options))
 
     def poll(self, timeout_s: float = 0.0) -> int:
         """Take what is new and return how many messages that was.
@@ -158,7 +158,7 @@ class Recommendations:
             return
         round_ = self._rounds.get(key)
         if round_ is None or round_.number != message.get("round") or round_.asks_anew(wanted):
-            round_ = self._rounds[key] = _Round(message.get("round"))
+            round_ = self._rounds[key] = _ProfilingRound(message.get("round"))
         round_.wanted = wanted
         for candidate_id, runs in wanted.items():
             # A revision says how many runs are still missing; what was launched counts from the
@@ -253,7 +253,7 @@ class Recommendations:
                 self._tail.close()
 
 
-class _Round:
+class _ProfilingRound:
     """What of a profiling round was launched already."""
 
     def __init__(self, number: object) -> None:
@@ -359,7 +359,7 @@ def _choice(message: dict[str, Any], candidate: dict[str, Any] | None) -> Choice
     return None
 
 
-class _JsonLines:
+class _JsonlTail:
     """Reads a file to its last newline; one that was replaced or cut is read from the start."""
 
     def __init__(self, path: Path) -> None:
@@ -405,7 +405,7 @@ def _output_line(line: bytes) -> tuple[str | None, Any]:
         return None, {}
 
 
-class _Kafka:
+class _KafkaTail:
     """Reads every partition from the beginning, without a consumer group."""
 
     def __init__(self, bootstrap: str, topic: str, options: Mapping[str, Any]) -> None:
@@ -475,7 +475,7 @@ def _decoded(value: bytes | None) -> Any:
         return {}
 
 
-class _Sender:
+class _EventSender:
     """Sends events of one kind to their topic."""
 
     TOPIC: ClassVar[str]
@@ -510,7 +510,7 @@ class _Sender:
         self._close()
 
 
-class Requests(_Sender):
+class Requests(_EventSender):
     """Asks tunerd what to launch in a context, seen or not. See :meth:`Recommendations.ask`."""
 
     TOPIC = "tunerd.requests"
@@ -542,7 +542,7 @@ class Requests(_Sender):
         return str(event["event_id"])
 
 
-class JobReporter(_Sender):
+class JobReporter(_EventSender):
     """Sends a completed job to tunerd."""
 
     TOPIC = "tunerd.jobs"

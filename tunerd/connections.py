@@ -6,7 +6,7 @@ from hashlib import blake2b
 from tunerd.settings import Settings
 from tunerd.store import Store, open_store
 from tunerd.streams import open_stream
-from tunerd.streams.base import Content, Stream, TopicSpec
+from tunerd.streams.base import Stream, TopicContent, TopicSpec
 
 __all__ = ["store_of", "stream_of"]
 
@@ -25,11 +25,11 @@ def stream_of(settings: Settings) -> Stream:
     """The stream that the settings name, with the installation's topics. Does not connect."""
     topics = settings.topics
     specs = [
-        TopicSpec(topics.jobs, Content.EVENT, keep_s=DAY_S),
-        TopicSpec(topics.requests, Content.EVENT),
-        TopicSpec(topics.recommendations, Content.JSON, compacted=True),
-        TopicSpec(topics.rejected, Content.BYTES, keep_s=DAY_S),
-        TopicSpec(topics.drift, Content.JSON, keep_s=DAY_S),
+        TopicSpec(topics.jobs, TopicContent.EVENT, keep_s=DAY_S),
+        TopicSpec(topics.requests, TopicContent.EVENT),
+        TopicSpec(topics.recommendations, TopicContent.JSON, compacted=True),
+        TopicSpec(topics.rejected, TopicContent.BYTES, keep_s=DAY_S),
+        TopicSpec(topics.drift, TopicContent.JSON, keep_s=DAY_S),
     ]
     if settings.stream.kind == "jsonl":
         folder = {"folder": settings.stream.folder, "create_topics": topics.create}

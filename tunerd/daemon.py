@@ -17,34 +17,34 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tunerd import logs, reports
+from tunerd import logs, telemetry
 from tunerd.connections import store_of, stream_of
 from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
     FencedOutError,
     MisconfiguredError,
-    Problem,
     StoreUnavailableError,
     StreamUnavailableError,
+    ValidationProblem,
 )
 from tunerd.files import make_folder
-from tunerd.gauges import Gauges
-from tunerd.health import Health
+from tunerd.gauges import GaugeSampler
+from tunerd.health import HealthMonitor
 from tunerd.http import HttpServer
-from tunerd.metrics import Metrics
-from tunerd.processes import TunerProcess
+from tunerd.metrics import MetricsExporter
 from tunerd.settings import Settings, dump_settings, load_settings
 from tunerd.stages import Stage
-from tunerd.stages.ingest import Ingest
-from tunerd.stages.publish import Publish
-from tunerd.stages.published import why_behind
-from tunerd.stages.requests import Requests
-from tunerd.stages.upkeep import Upkeep
-from tunerd.store import InstanceGuard, Store, folder_guard
+from tunerd.stages.ingest import IngestStage
+from tunerd.stages.publish import PublishStage
+from tunerd.stages.requests import RequestStage
+from tunerd.stages.topic_check import why_behind
+from tunerd.stages.upkeep import TopicRepair
+from tunerd.store import InstanceLock, Store, folder_guard
 from tunerd.streams.base import Stream
-from tunerd.systemd import Systemd
+from tunerd.systemd import SystemdNotifier
 from tunerd.topic_watch import TopicWatch
+from tunerd.tuner_process import TunerProcess
 
 __all__ = ["STAGES", "run"]
 
@@ -99,8 +99,10 @@ class _Daemon:
     log: logs.Log
     stop: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
-    metrics: Metrics = field(default_factory=Metrics)
-    systemd: Systemd = field(default_factory=lambda: Systemd.from_environ(os.environ))
+    metrics: MetricsExporter = field(default_factory=MetricsExporter)
+    systemd: SystemdNotifier = field(
+        default_factory=lambda: SystemdNotifier.from_environ(os.environ)
+    )
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
@@ -114,7 +116,7 @@ class _Daemon:
     def run(self) -> int:
         settings, started = self.settings, time.monotonic()
         gc.set_threshold(COLLECT_AFTER)
-        self.health = Health(
+        self.health = HealthMonitor(
             [name for name in STAGES if name in self.stages],
             settings.http.stalled_after_s,
             time.monotonic,
@@ -137,9 +139,9 @@ class _Daemon:
             if self.stages & {"tune", "publish"}:
                 topic = settings.topics.recommendations
                 if problem := why_behind(store, stream, topic):
-                    raise MisconfiguredError([Problem("store.url", problem)])
+                    raise MisconfiguredError([ValidationProblem("store.url", problem)])
             for stage in self.stages:
-                self.metrics.hear(reports.Starting(stage=stage))  # type: ignore[arg-type]
+                self.metrics.hear(telemetry.StageStarting(stage=stage))  # type: ignore[arg-type]
             server = self._serve(open_until_end)
             tuner = self._start_tuner(open_until_end)
             self._start_loops(open_until_end, store, stream, tuner)
@@ -166,7 +168,7 @@ class _Daemon:
             return MISCONFIGURED
         return CRASHED if self.crashed else STOPPED
 
-    def _give_back(self, guard: InstanceGuard) -> None:
+    def _give_back(self, guard: InstanceLock) -> None:
         """Leave at once where a thread waits for a broker or a database that does not answer:
         giving the store back would wait for it too, and so would the interpreter. What is committed
         is committed; what was on its way is looked for next time. And where nothing has asked the
@@ -201,7 +203,7 @@ class _Daemon:
                 latest.daemon = True
                 latest.start()
 
-    def _release(self, guard: InstanceGuard) -> None:
+    def _release(self, guard: InstanceLock) -> None:
         with suppress(StoreUnavailableError):  # the lock goes with the connection
             guard.release()
 
@@ -244,17 +246,19 @@ class _Daemon:
     ) -> None:
         settings = self.settings
         loops: list[Stage] = []
-        ingest: Ingest | None = None
+        ingest: IngestStage | None = None
         group = settings.stream.kafka.group or settings.name
         reading = (settings.ingest, self.metrics, _now, time.monotonic)
         if "ingest" in self.stages:
-            ingest = Ingest(stream, store, settings.topics, group, *reading)
+            ingest = IngestStage(stream, store, settings.topics, group, *reading)
             loops.append(ingest)
         if "requests" in self.stages:
             # A group of its own: a member of the jobs' group must not be fenced by this one.
-            loops.append(Requests(stream, store, settings.topics, f"{group}.requests", *reading))
+            loops.append(
+                RequestStage(stream, store, settings.topics, f"{group}.requests", *reading)
+            )
         if "publish" in self.stages:
-            publish = Publish(
+            publish = PublishStage(
                 stream,
                 store,
                 settings.publish,
@@ -268,7 +272,7 @@ class _Daemon:
                 topic = settings.topics.recommendations
                 self.log.info("an empty topic gets what is active", topic=topic, messages=again)
             loops.append(publish)
-        gauges = Gauges(
+        gauges = GaugeSampler(
             store,
             stream,
             self.guards,
@@ -339,7 +343,7 @@ class _Daemon:
             if not self.health.hung():
                 self.systemd.alive()
 
-    def _measure(self, gauges: Gauges) -> None:
+    def _measure(self, gauges: GaugeSampler) -> None:
         try:
             while not self.stop.is_set():
                 for event, problem in gauges.measure():
@@ -356,7 +360,7 @@ class _Daemon:
         """Whether the topics are as they should be, and what holds is on its topic."""
         watch = TopicWatch(
             stream,
-            Upkeep.of(stream, store, self.settings.topics.recommendations, _now)
+            TopicRepair.of(stream, store, self.settings.topics.recommendations, _now)
             if "publish" in self.stages
             else None,
             self.settings.topics,
@@ -390,21 +394,21 @@ class _Daemon:
     def _well(self, stage: str, worked: bool) -> None:
         self.health.stepped(stage, worked)
         self.waiting_for.pop(stage, None)
-        self.metrics.hear(reports.Progressed(stage=stage, worked=worked))  # type: ignore[arg-type]
+        self.metrics.hear(telemetry.StageProgressed(stage=stage, worked=worked))  # type: ignore[arg-type]
 
     def _trouble(self, stage: str, error: Exception) -> None:
         what = "stream" if isinstance(error, StreamUnavailableError) else "store"
         self.waiting_for[stage] = what
         self.metrics.hear(
-            reports.Unreachable(stage=stage, what=what, problem=str(error))  # type: ignore[arg-type]
+            telemetry.DependencyUnreachable(stage=stage, what=what, problem=str(error))  # type: ignore[arg-type]
         )
         if self.health.troubled(stage, str(error)):
             self.log.warning(f"{what} unavailable, trying again", stage=stage, problem=str(error))
 
-    def hear(self, report: reports.Report, /) -> None:
+    def hear(self, report: telemetry.Report, /) -> None:
         """What the publish stage says: for the metrics, and for the log what somebody must see."""
         self.metrics.hear(report)
-        if isinstance(report, reports.Unsendable):
+        if isinstance(report, telemetry.MessageDropped):
             self.log.error(
                 "message let go: the stream can never take it",
                 kind=report.kind,
@@ -412,23 +416,23 @@ class _Daemon:
                 problem=report.problem,
             )
 
-    def _heard_from_tuner(self, report: reports.Report) -> None:
+    def _heard_from_tuner(self, report: telemetry.Report) -> None:
         self.metrics.hear(report)
         match report:
-            case reports.Began():
+            case telemetry.StepStarted():
                 self.health.working("tune")
-            case reports.Progressed() | reports.Stepped():
-                self.health.stepped("tune", worked=isinstance(report, reports.Stepped))
+            case telemetry.StageProgressed() | telemetry.StepCommitted():
+                self.health.stepped("tune", worked=isinstance(report, telemetry.StepCommitted))
                 self.health.note("tuner", "")
-            case reports.Ready():
+            case telemetry.TunerReady():
                 self.health.note("tuner", "")
-            case reports.Unreachable():
+            case telemetry.DependencyUnreachable():
                 self.health.troubled("tune", report.problem)
-            case reports.SetAside():
+            case telemetry.StudySetAside():
                 self._aside(report.study, report.why)
-            case reports.Loaded() | reports.StudyGone():
+            case telemetry.StudyLoaded() | telemetry.StudyReleased():
                 self.health.remark(f"{report.study} aside", "")
-            case reports.LearnedAnew():
+            case telemetry.StudyRelearned():
                 told = f"study {report.study}: what was saved of it was damaged ({report.why}); "
                 told += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
                 self.health.remark(f"{report.study} anew", told)
@@ -441,12 +445,12 @@ class _Daemon:
     def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
         self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")
         self.metrics.hear(
-            reports.TunerReplaced(why="deadline" if "took more than" in cause else "died")
+            telemetry.TunerRestarted(why="deadline" if "took more than" in cause else "died")
         )
         self.log.error("tuner process replaced", study=study or None, cause=cause)
         if set_aside:
             why = f"{cause}, {self.settings.tune.max_crashes} times in a row; the log says more"
-            self.metrics.hear(reports.SetAside(study=study, why=why))
+            self.metrics.hear(telemetry.StudySetAside(study=study, why=why))
             self._aside(study, why)
             self.log.error("study set aside until the next start", study=study)
 

@@ -30,9 +30,9 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import DemoError
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import CostSimulator, simulator_for
-from tunerd.simulation.sweep import Searched, hand_sweep, random_search
+from tunerd.simulation.sweep import SweepResult, hand_sweep, random_search
 
-__all__ = ["Demo", "Progress", "Result", "in_one_sentence", "plot"]
+__all__ = ["DemoProgress", "DemoResult", "DemoRun", "in_one_sentence", "plot"]
 
 LATELY = 50
 READY_S = 30.0
@@ -41,7 +41,7 @@ SETTLE_S = 20.0
 
 
 @dataclass
-class Progress:
+class DemoProgress:
     """What the terminal shows while jobs run."""
 
     jobs: int
@@ -69,7 +69,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Result:
+class DemoResult:
     """What came out. Objectives are free of noise."""
 
     folder: Path
@@ -107,7 +107,7 @@ class Result:
 
 
 @dataclass
-class Demo:
+class DemoRun:
     """One run. ``bootstrap`` names a Kafka broker; without it the stream is a folder."""
 
     folder: Path
@@ -126,7 +126,7 @@ class Demo:
         # Topics of its own: a broker may have seen a demo before.
         self.prefix = "tunerd" if self.bootstrap is None else f"tunerd-demo-{os.getpid()}"
 
-    def run(self, show: Callable[[Progress], None]) -> Result:
+    def run(self, show: Callable[[DemoProgress], None]) -> DemoResult:
         """Run it; ``show`` is called after every job.
 
         Raises:
@@ -134,7 +134,7 @@ class Demo:
         """
         started = time.monotonic()
         self._write_files()
-        progress = Progress(self.jobs, gain=self._gain_over(self._baseline()))
+        progress = DemoProgress(self.jobs, gain=self._gain_over(self._baseline()))
         progress.baseline = progress.best = self._baseline()
         with self._process(
             "daemon", "run", "--settings", str(self.folder / "tunerd.toml")
@@ -276,7 +276,7 @@ class Demo:
         return gain
 
     def _count(
-        self, progress: Progress, job: Mapping[str, Any], recommendations: Recommendations
+        self, progress: DemoProgress, job: Mapping[str, Any], recommendations: Recommendations
     ) -> None:
         progress.done += 1
         progress.failures.append(job["expected"] is None)
@@ -306,7 +306,7 @@ class Demo:
 
     def _settle(
         self,
-        progress: Progress,
+        progress: DemoProgress,
         recommendations: Recommendations,
         daemon: "subprocess.Popen[str]",
     ) -> None:
@@ -327,13 +327,13 @@ class Demo:
 
     def _result(
         self,
-        progress: Progress,
+        progress: DemoProgress,
         config: Mapping[str, Value] | None,
-        random: Searched,
+        random: SweepResult,
         started: float,
-    ) -> Result:
+    ) -> DemoResult:
         sweep = hand_sweep(self.simulator, self.context)
-        return Result(
+        return DemoResult(
             folder=self.folder,
             study=self.study.name,
             metric=self.study.objective.metric,
@@ -359,7 +359,7 @@ class Demo:
         )
 
 
-def in_one_sentence(result: Result) -> str:
+def in_one_sentence(result: DemoResult) -> str:
     """What was won, against what, and at which cost, for who reads nothing else."""
     jobs, gain = result.jobs, result.gain_over_baseline
     people = f"what a person found in a sweep of {result.sweep_jobs} jobs"
@@ -379,7 +379,7 @@ def in_one_sentence(result: Result) -> str:
     )
 
 
-def plot(result: Result, file: Path) -> None:
+def plot(result: DemoResult, file: Path) -> None:
     """Draw how the best configuration improved with jobs, as a PNG."""
     import matplotlib as mpl
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 __all__ = [
     "AlreadyRunningError",
     "CannotStartError",
-    "DamagedError",
+    "CorruptDataError",
     "DemoError",
     "FencedOutError",
     "LostPartitionError",
     "MisconfiguredError",
     "NothingFeasibleError",
-    "Problem",
     "StoreUnavailableError",
     "StreamUnavailableError",
     "TunerdError",
+    "ValidationProblem",
 ]
 
 
@@ -28,7 +28,7 @@ class TunerdError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ValidationProblem:
     """One mistake in a settings or study file: where it is, and what would be right."""
 
     where: str
@@ -43,7 +43,7 @@ class Problem:
 class MisconfiguredError(TunerdError):
     """Raised when settings or studies are wrong. Carries every problem found; exit code 2."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[ValidationProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
@@ -75,7 +75,7 @@ class StoreUnavailableError(TunerdError):
     """Raised when the database cannot be reached or written. Wait and try again."""
 
 
-class DamagedError(TunerdError):
+class CorruptDataError(TunerdError):
     """Raised when something in the store is not what was saved there. Names it.
 
     The database itself works: do without that one thing, or make it again.

@@ -8,34 +8,34 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
-from tunerd.processes import TunerProcess
-from tunerd.stages.ingest import Ingest
-from tunerd.stages.published import why_behind
-from tunerd.store import InstanceGuard, Store
+from tunerd.stages.ingest import IngestStage
+from tunerd.stages.topic_check import why_behind
+from tunerd.store import InstanceLock, Store
 from tunerd.streams.base import Stream
+from tunerd.tuner_process import TunerProcess
 
-__all__ = ["Gauges"]
+__all__ = ["GaugeSampler"]
 
 
 @dataclass
-class Gauges:
+class GaugeSampler:
     """Those of one daemon. In a thread of their own: a database that does not answer must keep no
     signal waiting."""
 
     store: Store
     stream: Stream
-    guards: Mapping[str, InstanceGuard]
+    guards: Mapping[str, InstanceLock]
     """What the daemon has claimed: the ``store``, and the ``folder`` of its streams if it has one.
     """
     topic: str
     """Of the recommendations."""
-    ingest: Ingest | None
+    ingest: IngestStage | None
     tuner: TunerProcess | None
     is_away: Callable[[str], bool]
     """Whether a stage waits for what it cannot reach."""
-    hear: Callable[[reports.Report], None]
+    hear: Callable[[telemetry.Report], None]
     note: Callable[[str, str], None]
     """Told what keeps the daemon from being ready, by subject; an empty text says that it is over.
     """
@@ -47,17 +47,17 @@ class Gauges:
         """Tell everything; yields what the daemon has to end for: an event, and the problem."""
         if self.ingest is not None:
             lag = None if self.is_away("ingest") else self.ingest.lag()
-            self.hear(reports.Lagging(records=lag))
+            self.hear(telemetry.ConsumerLag(records=lag))
             if self.ingest.overtaken:
                 self._unsure, self.ingest.overtaken = True, False
         if self.tuner is not None:
-            self.hear(reports.TunerSize(resident_bytes=self.tuner.resident_bytes))
+            self.hear(telemetry.TunerMemory(resident_bytes=self.tuner.resident_bytes))
         yield from self._check()
         try:
             self._count()
         except StoreUnavailableError:
-            self.hear(reports.Outbox(waiting=None))
-            self.hear(reports.Unanswered(requests=None))
+            self.hear(telemetry.OutboxBacklog(waiting=None))
+            self.hear(telemetry.RequestBacklog(requests=None))
         if problem := self._lost():
             yield "the store lost what it knew", problem
 
@@ -81,11 +81,11 @@ class Gauges:
         now = self.now()
         oldest_s = max(((now - one.oldest_at).total_seconds() for one in waiting), default=0.0)
         unsent = sum(one.unsent for one in waiting)
-        self.hear(reports.Outbox(waiting=unsent, oldest_s=oldest_s))
-        self.hear(reports.Unanswered(requests=asked))
+        self.hear(telemetry.OutboxBacklog(waiting=unsent, oldest_s=oldest_s))
+        self.hear(telemetry.RequestBacklog(requests=asked))
         for one in progress:
             self.hear(
-                reports.Backlog(
+                telemetry.StudyBacklog(
                     study=one.name,
                     sequence=one.learned_sequence,
                     waiting=one.last_sequence - one.learned_sequence,

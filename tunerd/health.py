@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Health"]
+__all__ = ["HealthMonitor"]
 
 HUNG_AFTER_S = 60.0
 """A stage in the parent comes round several times a second; broker and database calls end within
@@ -21,7 +21,7 @@ class _StageHealth:
 
 
 @dataclass
-class Health:
+class HealthMonitor:
     """Told by the stages' loops, asked by HTTP and the watchdog; thread-safe.
 
     A stage is well while it makes progress or has nothing to do.

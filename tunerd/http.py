@@ -63,7 +63,7 @@ class HttpServer:
             "/readyz": lambda _: _health(ready, remarks),
             "/livez": lambda _: _health(alive, _nothing),
         }
-        self._server = _Server(host, port, routes)
+        self._server = _ThreadedServer(host, port, routes)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="http"
         )
@@ -101,7 +101,7 @@ def _health(ask: Ask, remarks: Ask) -> Answer:
     return status, body.encode(errors="replace"), "application/json"
 
 
-class _Server(ThreadingHTTPServer):
+class _ThreadedServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64  # with the usual 5, a burst waits for retransmissions
@@ -111,7 +111,7 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(MOST_CLIENTS)
         self._since: dict[socket.socket, float] = {}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Handler)
+        super().__init__((host, port), _RequestHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
@@ -147,9 +147,9 @@ class _Server(ThreadingHTTPServer):
             log.exception("HTTP request failed")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
-    server: _Server
+    server: _ThreadedServer
 
     def do_GET(self) -> None:
         try:

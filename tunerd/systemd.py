@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Systemd"]
+__all__ = ["SystemdNotifier"]
 
 
 @dataclass(frozen=True, slots=True)
-class Systemd:
+class SystemdNotifier:
     """The service manager that started us, if it was systemd with ``Type=notify``."""
 
     address: str | None = None
@@ -25,7 +25,7 @@ class Systemd:
     of that. ``None`` when nobody watches."""
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str]) -> "Systemd":
+    def from_environ(cls, environ: Mapping[str, str]) -> "SystemdNotifier":
         """Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3))."""
         watchdog_s = None
         usec, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")

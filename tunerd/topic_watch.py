@@ -4,11 +4,11 @@ is sent again."""
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from tunerd import logs, reports
+from tunerd import logs, telemetry
 from tunerd.errors import StoreUnavailableError, StreamUnavailableError
-from tunerd.health import Health
+from tunerd.health import HealthMonitor
 from tunerd.settings.model import TopicSettings
-from tunerd.stages.upkeep import Upkeep
+from tunerd.stages.upkeep import TopicRepair
 from tunerd.streams.base import Stream, TopicProblem
 
 __all__ = ["TopicWatch"]
@@ -23,12 +23,12 @@ class TopicWatch:
     """In a thread of its own: a broker that does not answer must keep no stage waiting."""
 
     stream: Stream
-    upkeep: Upkeep | None
+    upkeep: TopicRepair | None
     """None where this daemon does not publish, or nobody else can write to the topics."""
     topics: TopicSettings
-    health: Health
+    health: HealthMonitor
     log: logs.Log
-    hear: Callable[[reports.Report], None]
+    hear: Callable[[telemetry.Report], None]
     _known: frozenset[TopicProblem] = frozenset()
     _away: Collection[str] = ()
     """Topics that were away last time. Once is told to nobody: other brokers are standing in."""
@@ -42,7 +42,7 @@ class TopicWatch:
         try:
             found = self.stream.check_topics()
         except StreamUnavailableError as error:
-            self.hear(reports.Topics(wrong=dict.fromkeys(ROLES)))
+            self.hear(telemetry.TopicStates(wrong=dict.fromkeys(ROLES)))
             self.health.note("topics", f"topics: {error}")
             return
         away = {one.topic for one in found if one.kind == "away"}
@@ -53,7 +53,7 @@ class TopicWatch:
         except (StreamUnavailableError, StoreUnavailableError):
             return  # the stages say what is wrong
         if keys:
-            self.hear(reports.SaidAgain(keys=keys))
+            self.hear(telemetry.SaidAgain(keys=keys))
             self.log.warning(
                 "what holds was not on its topic and is sent again",
                 topic=self.topics.recommendations,
@@ -78,4 +78,4 @@ class TopicWatch:
             self.log.info("a topic is as it should be again", topic=topic)
         self._known = frozenset(found)
         wrong = {self._roles.get(one.topic) for one in found if one.kind != "unchecked"}
-        self.hear(reports.Topics(wrong={role: role in wrong for role in ROLES}))
+        self.hear(telemetry.TopicStates(wrong={role: role in wrong for role in ROLES}))

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
-from tunerd.reports import Progressed, Ready, Report, Unreachable, dump_report
 from tunerd.settings import Settings, restore_settings
+from tunerd.telemetry import DependencyUnreachable, Report, StageProgressed, TunerReady, dump_report
 
 IDLE_S = 0.05
 """Pause when there is nothing to do; part of the time from an event to its recommendation."""
@@ -25,7 +25,7 @@ HEARTBEAT_S = 1.0
 """How often it says that it is there when there is nothing to do."""
 
 
-class Pipe:
+class PipeListener:
     """The listener on the other end of standard output."""
 
     def hear(self, report: Report, /) -> None:
@@ -68,26 +68,26 @@ def _run(
     anew: Collection[str],
     stop: threading.Event,
 ) -> None:
-    from tunerd.core.learners.trees import lightgbm
-    from tunerd.stages.tune import Tune  # after the environment is as LightGBM needs it
+    from tunerd.core.estimators.trees import lightgbm
+    from tunerd.stages.tune import TuneStage  # after the environment is as LightGBM needs it
 
     lightgbm()  # what it lacks is the machine's trouble, and no study's
-    pipe = Pipe()
-    tune: Tune | None = None
+    pipe = PipeListener()
+    tune: TuneStage | None = None
     said_at, trouble = time.monotonic(), ""
     while not stop.is_set():
         try:
             if tune is None:
-                tune = Tune.open(
+                tune = TuneStage.open(
                     settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set
                 )
-                pipe.hear(Ready())
+                pipe.hear(TunerReady())
             worked = tune.step()
         except StoreUnavailableError as error:
             if str(error) != trouble:
                 trouble = str(error)
                 log.warning("store unavailable, trying again", stage="tune", problem=trouble)
-            pipe.hear(Unreachable(stage="tune", what="store", problem=str(error)))
+            pipe.hear(DependencyUnreachable(stage="tune", what="store", problem=str(error)))
             if tune is not None:
                 tune.forget()
             stop.wait(TROUBLE_S)
@@ -97,7 +97,7 @@ def _run(
                 continue
             if time.monotonic() - said_at > HEARTBEAT_S:
                 said_at = time.monotonic()
-                pipe.hear(Progressed(stage="tune", worked=False))
+                pipe.hear(StageProgressed(stage="tune", worked=False))
             stop.wait(IDLE_S)
     if tune is not None:
         with suppress(StoreUnavailableError):  # leases run out by themselves

@@ -16,7 +16,7 @@ import numpy as np
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.study import Parameter
-from tunerd.evaluation.closed_loop import Outcome, Problem
+from tunerd.evaluation.closed_loop import BenchmarkProblem, TrialResult
 
 __all__ = ["Dimension", "Grid", "PeerRun", "as_jobs"]
 
@@ -39,7 +39,7 @@ class Grid:
     """(n, D): numbers in [0, 1], categories as their place in ``Dimension.categories``."""
 
     @classmethod
-    def of(cls, problem: Problem) -> "Grid":
+    def of(cls, problem: BenchmarkProblem) -> "Grid":
         """Lay out the configurations of a problem."""
         dimensions: list[Dimension] = []
         columns: list[FloatArray] = []
@@ -83,13 +83,13 @@ class PeerRun(ABC):
     """A run that proposes only what was not tried yet: in these tables a second job of the same
     configuration tells next to nothing."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int) -> None:
         self.problem = problem
         self.seed = seed
         self.grid = Grid.of(problem)
         self.rng = np.random.default_rng([seed, 7])
         self.untried: BoolArray = np.ones(len(problem.configs), dtype=np.bool_)
-        self.jobs: list[Outcome] = []
+        self.jobs: list[TrialResult] = []
 
     def ask(self, n: int) -> Sequence[int]:
         """As many untried configurations as are asked for, and there are."""
@@ -98,7 +98,7 @@ class PeerRun(ABC):
         self.untried[picks] = False
         return picks
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         """Keep them."""
         self.jobs += jobs
         self.untried[[job.index for job in jobs]] = False
@@ -134,7 +134,7 @@ class PeerRun(ABC):
         return picks
 
 
-def as_jobs(problem: Problem) -> list[Observation]:
+def as_jobs(problem: BenchmarkProblem) -> list[Observation]:
     """The configurations as jobs of which nothing is known but what was run where."""
     return [
         Observation(

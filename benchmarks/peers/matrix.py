@@ -1,7 +1,8 @@
 """Jobs as numbers, the same for every peer: the columns that tunerd's own predictors get.
 
 Peers that want a plain matrix get logarithms, one column per category value and everything
-standardised (:class:`tunerd.core.learners.design.Design`), as a careful person would prepare it.
+standardised (:class:`tunerd.core.estimators.design.DesignTransform`), as a careful person would
+prepare it.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.design import Design
+from tunerd.core.estimators.design import DesignTransform
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
@@ -29,8 +30,8 @@ class Jobs:
     """Jobs that are known and jobs that are asked about, as matrices."""
 
     features: FeatureMap
-    known: Rows
-    asked: Rows
+    known: FeatureRows
+    asked: FeatureRows
 
     @classmethod
     def of(cls, study: Study, known: Sequence[Observation], asked: Sequence[Observation]) -> "Jobs":
@@ -58,7 +59,7 @@ class Jobs:
         flags = [self.features.columns[i].categorical for i in where]
         both = np.concatenate([self.known.X, self.asked.X])[:, where]
         # What is asked about is known as well: which values there are is no secret.
-        design = Design.fit(both, flags)
+        design = DesignTransform.fit(both, flags)
         numbers = design(both)
         numbers = numbers[:, numbers.std(axis=0) > 0]
         return numbers[: len(self.known)], numbers[len(self.known) :]

@@ -27,15 +27,21 @@ from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
-from tunerd.evaluation.closed_loop import Optimizer, Outcome, Problem, Run, play
-from tunerd.evaluation.judging import Figures, Truth
-from tunerd.evaluation.measured import Measured, Table, measured
-from tunerd.evaluation.own import forecaster
-from tunerd.evaluation.players import Tunerd
-from tunerd.evaluation.predicting import Forecaster, Foretold
+from tunerd.evaluation.backtest import SplitScore, answer, ask, verdicts
+from tunerd.evaluation.closed_loop import (
+    BenchmarkProblem,
+    Optimizer,
+    OptimizerRun,
+    TrialResult,
+    play,
+)
+from tunerd.evaluation.forecast_scores import ForecastScores, GroundTruth
+from tunerd.evaluation.forecaster import Forecaster, JobForecasts
+from tunerd.evaluation.optimizers import TunerdOptimizer
 from tunerd.evaluation.results import results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
+from tunerd.evaluation.tabular import TabularBenchmark, TabularContext, measured
+from tunerd.evaluation.tunerd_forecaster import forecaster
 
 __all__ = ["Oracle", "Shuffled", "died", "run"]
 
@@ -103,7 +109,7 @@ def _rounded(value: Any) -> Any:
 
 
 @lru_cache(maxsize=2)
-def _jobs(table: str, data: Path, rows: int) -> tuple[Study, tuple[Observation, ...], Truth]:
+def _jobs(table: str, data: Path, rows: int) -> tuple[Study, tuple[Observation, ...], GroundTruth]:
     read = read_table(table, data)
     study, jobs = parse_study(read.study), read.observations
     if rows and len(jobs) > rows:
@@ -113,7 +119,7 @@ def _jobs(table: str, data: Path, rows: int) -> tuple[Study, tuple[Observation, 
         )
     # What is predicted best is run to be looked at, as a round of a closed loop is.
     profiling = replace(study, min_feasible=MIN_FEASIBLE)
-    return study, jobs, Truth.of(profiling, jobs)
+    return study, jobs, GroundTruth.of(profiling, jobs)
 
 
 def _predict(cell: Cell, data: Path) -> dict[str, Any]:
@@ -137,7 +143,7 @@ def _predict(cell: Cell, data: Path) -> dict[str, Any]:
     }
 
 
-def _values(judged: Sequence[Verdict]) -> dict[str, dict[str, dict[str, float]]]:
+def _values(judged: Sequence[SplitScore]) -> dict[str, dict[str, dict[str, float]]]:
     """Figure → context → repeat: what paired comparisons are made of."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for verdict in judged:
@@ -147,7 +153,7 @@ def _values(judged: Sequence[Verdict]) -> dict[str, dict[str, dict[str, float]]]
     return found
 
 
-def _told(figures: Figures) -> list[tuple[str, float]]:
+def _told(figures: ForecastScores) -> list[tuple[str, float]]:
     told = [(name, getattr(figures, name)) for name in PER_CONTEXT]
     told += [(f"regret_at.{k}", value) for k, value in figures.regret_at.items()]
     told += [(f"random_regret_at.{k}", value) for k, value in figures.random_regret_at.items()]
@@ -172,11 +178,11 @@ class Oracle:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         del known, seed
-        truth = Truth.of(study, [self._by_sequence[job.sequence] for job in asked])
+        truth = GroundTruth.of(study, [self._by_sequence[job.sequence] for job in asked])
         score = np.nan_to_num(truth.score, nan=0.0)
-        return Foretold(score, runs=np.nan_to_num(truth.ran, nan=1.0))
+        return JobForecasts(score, runs=np.nan_to_num(truth.ran, nan=1.0))
 
 
 class Shuffled:
@@ -188,7 +194,7 @@ class Shuffled:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         dealt = np.random.default_rng([seed, 11]).permutation(len(known)).tolist()
         nonsense = [
             msgspec.structs.replace(job, metrics=known[at].metrics, status=known[at].status)
@@ -201,7 +207,7 @@ class Shuffled:
 
 
 @lru_cache(maxsize=2)
-def _table(table: str, data: Path, as_context: tuple[str, ...]) -> Table:
+def _table(table: str, data: Path, as_context: tuple[str, ...]) -> TabularBenchmark:
     read = read_table(table, data, as_context=as_context)
     return measured(parse_study(read.study), read.observations)
 
@@ -220,7 +226,7 @@ def _play(cell: Cell, description: Description, data: Path) -> dict[str, Any]:
     if not table.contexts:
         return {"n/a": "no context has enough configurations to search"}
     plan = loop_plan(cell, description)
-    optimizer = Tunerd() if cell.who == "tunerd" else peers.optimizer(cell.who)
+    optimizer = TunerdOptimizer() if cell.who == "tunerd" else peers.optimizer(cell.who)
     curves: dict[str, list[float]] = {}
     seconds, begin_s, suggestions = 0.0, 0.0, 0
     targets = table.contexts[: cell.contexts or None]
@@ -247,7 +253,7 @@ class _Spared:
     """Stops asking once the best there is was run: regret stays 0 whatever follows, and half of
     all suggestions need not be made."""
 
-    def __init__(self, optimizer: Optimizer, target: Measured) -> None:
+    def __init__(self, optimizer: Optimizer, target: TabularContext) -> None:
         self._optimizer = optimizer
         self._best = set(np.flatnonzero(target.regrets <= 0.0).tolist())
         self.suggested = 0
@@ -257,7 +263,7 @@ class _Spared:
     def name(self) -> str:
         return self._optimizer.name
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         self._run = self._optimizer.begin(problem, seed)
         self._rest = dict.fromkeys(range(len(problem.configs)))
         self._found = False
@@ -269,7 +275,7 @@ class _Spared:
         self.suggested += n
         return self._run.ask(n)
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         for job in jobs:
             self._rest.pop(job.index, None)
             self._found = self._found or (job.score is not None and job.index in self._best)

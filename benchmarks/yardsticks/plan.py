@@ -19,7 +19,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import Plan
+from tunerd.evaluation.closed_loop import BenchmarkPlan
 
 __all__ = [
     "CHECKS",
@@ -265,13 +265,15 @@ def _loops(
                     yield Cell("loop", table.name, mode, "", name, seed=seed, contexts=contexts)
 
 
-def loop_plan(cell: Cell, description: Description) -> Plan:
+def loop_plan(cell: Cell, description: Description) -> BenchmarkPlan:
     """What the optimizers of a cell are put through."""
     match cell.question:
         case "others":
             unknown = description.unknown
-            return Plan(jobs=20, start=0, seeds=(cell.seed,), history="others", unknown=unknown)
+            return BenchmarkPlan(
+                jobs=20, start=0, seeds=(cell.seed,), history="others", unknown=unknown
+            )
         case "five":
-            return Plan(start=5, seeds=(cell.seed,))
+            return BenchmarkPlan(start=5, seeds=(cell.seed,))
         case _:
-            return Plan(seeds=(cell.seed,), jobs=30 if cell.contexts else 60)
+            return BenchmarkPlan(seeds=(cell.seed,), jobs=30 if cell.contexts else 60)

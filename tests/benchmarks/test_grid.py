@@ -7,7 +7,7 @@ from benchmarks.peers.grid import Grid, as_jobs
 from tests.needs import need_library
 from tunerd.core.observation import Value
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import Problem
+from tunerd.evaluation.closed_loop import BenchmarkProblem
 
 STUDY = """
 schema = 1
@@ -32,13 +32,13 @@ CONFIGS: tuple[Mapping[str, Value], ...] = (
 
 
 @pytest.fixture
-def problem() -> Problem:
+def problem() -> BenchmarkProblem:
     study = parse_study(STUDY)
-    return Problem(study, {"gpus": 8}, study.context_key({"gpus": 8}), CONFIGS)
+    return BenchmarkProblem(study, {"gpus": 8}, study.context_key({"gpus": 8}), CONFIGS)
 
 
 def test_numbers_go_from_0_to_1_by_their_scale_and_what_is_constant_is_left_out(
-    problem: Problem,
+    problem: BenchmarkProblem,
 ) -> None:
     grid = Grid.of(problem)
     assert [d.name for d in grid.dimensions] == ["tp", "share?", "share", "kernel"]
@@ -50,7 +50,7 @@ def test_numbers_go_from_0_to_1_by_their_scale_and_what_is_constant_is_left_out(
     assert grid.one_hot.shape == (3, 6)
 
 
-def test_the_nearest_is_the_one_that_differs_least(problem: Problem) -> None:
+def test_the_nearest_is_the_one_that_differs_least(problem: BenchmarkProblem) -> None:
     grid = Grid.of(problem)
     everything = np.arange(3)
     for index, point in enumerate(grid.points):
@@ -58,7 +58,7 @@ def test_the_nearest_is_the_one_that_differs_least(problem: Problem) -> None:
     assert grid.nearest(grid.points[0], np.array([1, 2])) == 2, "same kernel, nothing missing"
 
 
-def test_configurations_as_jobs_say_nothing_of_how_they_went(problem: Problem) -> None:
+def test_configurations_as_jobs_say_nothing_of_how_they_went(problem: BenchmarkProblem) -> None:
     jobs = as_jobs(problem)
     assert [job.config for job in jobs] == list(CONFIGS)
     assert not any(job.metrics for job in jobs)

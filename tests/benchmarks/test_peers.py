@@ -13,15 +13,15 @@ from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import Outcome, Plan, Problem, play
-from tunerd.evaluation.measured import Table, measured
-from tunerd.evaluation.predicting import checked, stripped
+from tunerd.evaluation.closed_loop import BenchmarkPlan, BenchmarkProblem, TrialResult, play
+from tunerd.evaluation.forecaster import checked, stripped
 from tunerd.evaluation.scores import kendall
+from tunerd.evaluation.tabular import TabularBenchmark, measured
 
 # What other people's libraries warn of is theirs to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-Made = tuple[Study, Sequence[Observation], Table]
+Made = tuple[Study, Sequence[Observation], TabularBenchmark]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_predictors_can_do_with_next_to_nothing(predictor: str, known: str, made
 # ── optimizers ───────────────────────────────────────────────────────────────────────────────
 
 
-def regret(player: str, made: Made, plan: Plan) -> float:
+def regret(player: str, made: Made, plan: BenchmarkPlan) -> float:
     """Mean over contexts, after all jobs."""
     table = made[2]
     found = []
@@ -116,7 +116,7 @@ def regret(player: str, made: Made, plan: Plan) -> float:
 @pytest.mark.parametrize("player", [n for n, one in OPTIMIZERS.items() if one.cold], indirect=True)
 def test_optimizers_find_something_good(player: str, made: Made) -> None:
     worst = 0.25 if player in ("random", "optuna_cmaes") else 0.12
-    assert regret(player, made, Plan(jobs=30, start=10, seeds=(1,))) < worst
+    assert regret(player, made, BenchmarkPlan(jobs=30, start=10, seeds=(1,))) < worst
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,15 @@ def test_optimizers_find_something_good(player: str, made: Made) -> None:
 )
 def test_optimizers_use_old_jobs(player: str, made: Made) -> None:
     worst = 0.25 if player == "nearest_context" else 0.15
-    assert regret(player, made, Plan(jobs=10, start=0, seeds=(1,), history="others")) < worst
+    assert (
+        regret(player, made, BenchmarkPlan(jobs=10, start=0, seeds=(1,), history="others")) < worst
+    )
 
 
 def test_optimizers_play_the_same_twice(player: str, made: Made) -> None:
     assert optimizer(player).name == player
     table = made[2]
-    plan = Plan(jobs=20, start=8, seeds=(2,))
+    plan = BenchmarkPlan(jobs=20, start=8, seeds=(2,))
     one, two = (play(table.contexts[0], optimizer(player), plan, 2) for _ in range(2))
     assert one.tried == two.tried
 
@@ -138,14 +140,14 @@ def test_optimizers_play_the_same_twice(player: str, made: Made) -> None:
 def test_optimizers_try_everything_in_the_end(player: str, made: Made) -> None:
     target = made[2].contexts[0]
     n = len(target.configs)
-    curve = play(target, optimizer(player), Plan(jobs=n + 5, start=n - 12, seeds=(0,)), 0)
+    curve = play(target, optimizer(player), BenchmarkPlan(jobs=n + 5, start=n - 12, seeds=(0,)), 0)
     assert sorted(curve.tried) == list(range(n))
 
 
 def test_optimizers_go_on_while_nothing_runs(player: str, made: Made) -> None:
     study, jobs, table = made
     target = table.contexts[0]
-    problem = Problem(study, target.context, target.context_key, target.configs)
+    problem = BenchmarkProblem(study, target.context, target.context_key, target.configs)
     run = optimizer(player).begin(problem, 0)
     failed = next(job for job in jobs if job.status is Status.OUT_OF_MEMORY)
     tried: set[int] = set()
@@ -153,4 +155,4 @@ def test_optimizers_go_on_while_nothing_runs(player: str, made: Made) -> None:
         picks = list(run.ask(4))
         assert len(set(picks) - tried) == 4
         tried.update(picks)
-        run.tell([Outcome(index, None, False, failed) for index in picks])
+        run.tell([TrialResult(index, None, False, failed) for index in picks])

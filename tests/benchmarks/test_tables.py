@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.tables import read_table
-from tunerd.core.observation import Ran, Status
+from tunerd.core.observation import FeasibilityLabel, Status
 from tunerd.core.study_file import parse_study
 
 ROWS = """when,GPU type,n,tp size,sum,note,time,outcome
@@ -55,7 +55,7 @@ def test_failures_dates_repeats_and_missing_values_are_read(tmp_path: Path) -> N
     statuses = [one.status for one in table.observations]
     assert statuses.count(Status.SUCCEEDED) == 3
     # A word that nobody knows, for a row without a result: what was tried did not run.
-    assert [study.ran(one) for one in table.observations].count(Ran.NO) == 2
+    assert [study.ran(one) for one in table.observations].count(FeasibilityLabel.NO) == 2
     assert statuses.count(Status.NODE_FAILURE) == 1
     assert sum(table.unusable.values()) == 1  # neither status nor objective
     assert table.observations[2].config == {"tp_size": 2}
@@ -75,8 +75,8 @@ def test_without_a_status_a_row_without_the_objective_has_failed(tmp_path: Path)
     table = read_table("odd", tmp_path)
     study = parse_study(table.study)
     ran = [study.ran(one) for one in table.observations]
-    assert ran.count(Ran.YES) == 3
-    assert ran.count(Ran.WEAK_NO) == 4
+    assert ran.count(FeasibilityLabel.YES) == 3
+    assert ran.count(FeasibilityLabel.WEAK_NO) == 4
 
 
 def test_an_objective_that_is_not_positive_is_compared_by_differences(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.report.test_page import REPORTS, made
-from tunerd.report.model import Objective, Point
+from tunerd.report.model import ReportObjective, ReportPoint
 from tunerd.report.page import page
 from tunerd.report.plots import points_plot
 
@@ -184,10 +184,10 @@ def test_labels_of_long_numbers_do_not_lie_on_each_other(window: Opened, tmp_pat
         points_plot(
             f"range-{i}",
             [
-                Point(actual=low, predicted=high, held=True),
-                Point(actual=high, predicted=low, held=True),
+                ReportPoint(actual=low, predicted=high, held=True),
+                ReportPoint(actual=high, predicted=low, held=True),
             ],
-            Objective(metric="metric", goal="maximize", unit="unit"),
+            ReportObjective(metric="metric", goal="maximize", unit="unit"),
         )
         for i, (low, high) in enumerate(RANGES)
     ]

@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 
-from tunerd.cli.explanation import Added, Asked, Explained, Explanation, Factor, Of, Overall
+from tunerd.cli.explanation import (
+    CandidateExplanation,
+    ExplainedModel,
+    FeatureImportance,
+    GlobalExplanation,
+    ParameterContribution,
+    RecommendationExplanation,
+    StudyExplanation,
+)
 
 __all__ = ["of_one", "overall"]
 
 
-def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Explanation:
+def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> StudyExplanation:
     """What matters, by name, group and importance, of a study called ``toy``."""
     total = sum(importance for _, _, importance in matters) or 1.0
     told = {
@@ -19,7 +27,7 @@ def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Exp
         "within_contexts": True,
     }
     found = tuple(
-        Factor(
+        FeatureImportance(
             name=name,
             group=group,
             importance=importance,
@@ -29,7 +37,7 @@ def overall(*, matters: Sequence[tuple[str, str, float]], **more: object) -> Exp
         )
         for name, group, importance in matters
     )
-    return Explanation(**_head(more), overall=Overall(**told | more, matters=found))  # type: ignore[arg-type]
+    return StudyExplanation(**_head(more), overall=GlobalExplanation(**told | more, matters=found))  # type: ignore[arg-type]
 
 
 def of_one(
@@ -38,11 +46,11 @@ def of_one(
     *,
     shares: bool = True,
     **more: object,
-) -> Explanation:
+) -> StudyExplanation:
     """Why a recommendation: each candidate's changes by parameter, old, new and gain; without
     ``shares`` that is in the objective's unit."""
     made = tuple(
-        Added(
+        ParameterContribution(
             parameter=name,
             old=old,  # type: ignore[arg-type]
             new=new,  # type: ignore[arg-type]
@@ -61,7 +69,7 @@ def of_one(
         "against": "incumbent",
     }
     found = tuple(
-        Explained(
+        CandidateExplanation(
             candidate_id=f"c-{rank}",
             rank=rank,
             kind="exploit",
@@ -77,7 +85,9 @@ def of_one(
         )
         for rank in range(1, candidates + 1)
     )
-    return Explanation(**_head(more), recommendation=Of(**told | more, candidates=found))  # type: ignore[arg-type]
+    head = _head(more)
+    recommendation = RecommendationExplanation(**told | more, candidates=found)  # type: ignore[arg-type]
+    return StudyExplanation(**head, recommendation=recommendation)  # type: ignore[arg-type]
 
 
 def _head(more: dict[str, object]) -> dict[str, object]:
@@ -88,6 +98,8 @@ def _head(more: dict[str, object]) -> dict[str, object]:
         "unit": "1/s",
         "goal": "maximize",
         "ratios": True,
-        "model": Asked(predictor="committee", checkpoint="sha256:0", jobs=300, generation=1),
+        "model": ExplainedModel(
+            predictor="committee", checkpoint="sha256:0", jobs=300, generation=1
+        ),
     }
     return plain | {name: more.pop(name) for name in plain if name in more}

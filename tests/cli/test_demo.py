@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Said
-from tunerd.demo import Result, in_one_sentence
+from tunerd.demo import DemoResult, in_one_sentence
 
 Tunerd = Callable[..., Said]
 
-RESULT = Result(
+RESULT = DemoResult(
     folder=Path("demo"),
     study="ads-fsdp",
     metric="qps",

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from tests.cli.explained import of_one, overall
 from tunerd.cli.explain_plot import drawn
-from tunerd.cli.explanation import Explanation
+from tunerd.cli.explanation import StudyExplanation
 
 
 def test_the_legend_has_the_colours_of_the_bars() -> None:
@@ -98,7 +98,7 @@ def lengths(axes: Axes) -> list[float]:
     return [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
 
 
-def written(made: Explanation) -> list[str]:
+def written(made: StudyExplanation) -> list[str]:
     """What is to be read in the plot."""
     file = BytesIO()
     with rc_context({"svg.fonttype": "none"}):

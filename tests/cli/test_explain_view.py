@@ -6,10 +6,10 @@ from rich.console import Console
 
 from tests.cli.explained import of_one, overall
 from tunerd.cli.explain_view import show
-from tunerd.cli.explanation import Beforehand, Explanation
+from tunerd.cli.explanation import PrequentialAccuracy, StudyExplanation
 
 
-def shown(made: Explanation) -> str:
+def shown(made: StudyExplanation) -> str:
     """On one line, as a terminal has it."""
     out = StringIO()
     show(made, Console(file=out, width=100, force_terminal=True, color_system=None))
@@ -28,13 +28,13 @@ def test_of_a_long_list_the_rest_is_said_together() -> None:
 def test_what_is_known_of_new_jobs_is_said() -> None:
     matters = [("x", "parameter", 0.1)]
 
-    def said(beforehand: Beforehand | None) -> str:
+    def said(beforehand: PrequentialAccuracy | None) -> str:
         return shown(overall(matters=matters, kendall_tau=0.6, beforehand=beforehand))
 
     assert "new ones nobody knows yet" in said(None)
-    good = said(Beforehand(jobs=240, kendall_tau=0.4, imported=False))
+    good = said(PrequentialAccuracy(jobs=240, kendall_tau=0.4, imported=False))
     assert "On the latest 240 jobs, predicted before they were learned, τ is 0.400." in good
-    noise = said(Beforehand(jobs=240, kendall_tau=-0.026, imported=True))
+    noise = said(PrequentialAccuracy(jobs=240, kendall_tau=-0.026, imported=True))
     assert "240 imported jobs" in noise
     assert "τ is −0.026: chance would do as well" in noise
 

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from tests.cli.conftest import Installation, Said
 from tests.report.world import world
-from tunerd.core.decisions.contexts import ContextState
-from tunerd.core.evidence.introduction import Verdict
-from tunerd.core.evidence.judged import Entry
+from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.evidence.prequential import LedgerEntry
+from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.store import ContextRow, TuneStep
 
 Tunerd = Callable[..., Said]
@@ -33,7 +33,7 @@ def month(installation: Installation) -> Installation:
                 told_to_try=i % 10 == 0,
                 score=1.0,
                 gpu_hours=2.0,
-                entry=Entry(
+                entry=LedgerEntry(
                     lead=0.0, ahead=0.1, promised=0.05 if i % 10 == 0 else None, kind="explore"
                 ),
             ),
@@ -42,7 +42,7 @@ def month(installation: Installation) -> Installation:
     ]
     state = ContextState({"gpu": "H100", "n_gpus": 8})
     at = (NOW - timedelta(hours=3)).isoformat()
-    state.introduction.verdicts = [Verdict("c-new", "promoted", 150, at, 4, 0.1, -0.4)]
+    state.introduction.verdicts = [RolloutResult("c-new", "promoted", 150, at, 4, 0.1, -0.4)]
     state.introduction.leads.ahead = 0.1
     with installation.open_store() as store, store.transaction() as tx:
         tx.add_predictions("llm", rows)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Installation, Said
-from tests.cli.test_orders import daemon
+from tests.cli.test_overrides import daemon
 from tunerd.store import ModelVersion
 
 Tunerd = Callable[..., Said]

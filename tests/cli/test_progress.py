@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunerd.cli.progress import _Lines, left, progress, track
+from tunerd.cli.progress import _PlainProgress, left, progress, track
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_what_is_left(seconds: float, share: float, said: str) -> None:
 
 def test_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    lines = _Lines(lambda: now)
+    lines = _PlainProgress(lambda: now)
     for second in range(45):
         now = float(second)
         lines.show("learning", second, 60)

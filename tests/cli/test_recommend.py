@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.cli.conftest import Installation, Said
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.observation import Observation, Status
-from tunerd.core.request import Answer, Outcome
+from tunerd.core.request import RequestAnswer, RequestOutcome
 from tunerd.core.study_file import parse_study
 from tunerd.store import ContextRow
 
@@ -137,7 +137,7 @@ def test_what_the_shell_made_of_a_tilde_is_told(
 
 
 @contextmanager
-def daemon(installation: Installation, answer: Answer | None) -> Iterator[None]:
+def daemon(installation: Installation, answer: RequestAnswer | None) -> Iterator[None]:
     """Something that holds the store as a daemon does, and answers."""
     over = threading.Event()
 
@@ -159,7 +159,9 @@ def daemon(installation: Installation, answer: Answer | None) -> Iterator[None]:
 
 def test_a_daemon_says_why_there_is_nothing(installation: Installation, tunerd: Tunerd) -> None:
     key = parse_study(installation.study_file.read_text()).context_key({"gpu": "H100", "n_gpus": 4})
-    answer = Answer(outcome=Outcome.NOTHING, context_key=key, reason="The study has ended.")
+    answer = RequestAnswer(
+        outcome=RequestOutcome.NOTHING, context_key=key, reason="The study has ended."
+    )
     with daemon(installation, answer):
         said = tunerd("recommend", "llm", *GPU, "--settings", installation.file)
     assert said.code == 1

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.cli.conftest import Installation, Said
 from tests.report.made import told
 from tests.report.world import world
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.events import to_bytes
 from tunerd.store import RecommendationRow
 
@@ -22,7 +22,9 @@ NOW = datetime.now(UTC)
 KEY = "llm|gpu=H100|n_gpus=8"
 
 
-def keep(installation: Installation, rows: list[Judged], *, until: datetime = NOW) -> None:
+def keep(
+    installation: Installation, rows: list[PrequentialRecord], *, until: datetime = NOW
+) -> None:
     """As if they had been learned: the last of them ended just now, the others before."""
     last = rows[-1].finished_at
     moved = [

@@ -12,12 +12,20 @@ from rich.console import Console
 from tests.cli.conftest import Installation, Said
 from tests.contracts.store_data import observation
 from tunerd.cli.status_view import show
-from tunerd.core.request import Request
-from tunerd.core.usability import Usability
+from tunerd.core.request import AdviceRequest
+from tunerd.core.usability import ObjectiveUsability
 from tunerd.http import HttpServer
-from tunerd.metrics import Metrics
-from tunerd.reports import Ingested, Lagging, Scores, SetAside, Starting, Stepped, Unsendable
+from tunerd.metrics import MetricsExporter
 from tunerd.store import ContextRow, RecommendationRow, TuneStep
+from tunerd.telemetry import (
+    BatchIngested,
+    ConsumerLag,
+    MessageDropped,
+    PrequentialScores,
+    StageStarting,
+    StepCommitted,
+    StudySetAside,
+)
 
 Tunerd = Callable[..., Said]
 
@@ -31,19 +39,19 @@ VALUE = """{"recommendation_id": "r-1", "reason": "it is faster", "candidates": 
 def daemon(installation: Installation) -> Iterator[list[str]]:
     """Something that answers as a daemon does; its problems."""
     problems: list[str] = []
-    metrics = Metrics()
+    metrics = MetricsExporter()
     for stage in ("ingest", "publish"):
-        metrics.hear(Starting(stage=stage))
-    metrics.hear(Lagging(records=1234))
-    metrics.hear(Ingested(rejected={"event_id": 80}, seconds=0.1))
-    metrics.hear(Unsendable(kind="recommendation", message_id="r-1", problem="too large"))
-    metrics.hear(Unsendable(kind="rejected", message_id="1", problem="too large"))
-    scores = Scores(observations=40, kendall=0.61, noise=0.023, repeats=9)
+        metrics.hear(StageStarting(stage=stage))
+    metrics.hear(ConsumerLag(records=1234))
+    metrics.hear(BatchIngested(rejected={"event_id": 80}, seconds=0.1))
+    metrics.hear(MessageDropped(kind="recommendation", message_id="r-1", problem="too large"))
+    metrics.hear(MessageDropped(kind="rejected", message_id="1", problem="too large"))
+    scores = PrequentialScores(observations=40, kendall=0.61, noise=0.023, repeats=9)
     outside = {"pp": 1, "tp": 30, "": 7}
     metrics.hear(
-        Stepped(study="llm", sequence=1, gain_realised=0.042, scores=scores, outside=outside)
+        StepCommitted(study="llm", sequence=1, gain_realised=0.042, scores=scores, outside=outside)
     )
-    metrics.hear(SetAside(study="llm"))
+    metrics.hear(StudySetAside(study="llm"))
     server = HttpServer("127.0.0.1", 0, metrics.render, ready=lambda: problems)
     installation.file.write_text(f"[http]\nport = {server.port}\n")
     yield problems
@@ -146,7 +154,7 @@ def test_scores_are_kept_while_no_daemon_runs(tunerd: Tunerd, installation: Inst
 def test_jobs_without_a_usable_objective_are_told(
     tunerd: Tunerd, installation: Installation
 ) -> None:
-    seen = Usability(310, 2, 250, 0.0, implausible=1, held_back=985380.0)
+    seen = ObjectiveUsability(310, 2, 250, 0.0, implausible=1, held_back=985380.0)
     seen.latest.extend([False] * 100)
     with installation.open_store() as store, store.transaction() as tx:
         state = {"tuner": {"usability": seen.dump()}}
@@ -280,7 +288,8 @@ def test_broken_studies_do_not_hide_the_status(tunerd: Tunerd, installation: Ins
 
 def test_who_asked_and_waits_is_counted(installation: Installation, tunerd: Tunerd) -> None:
     asked = [
-        Request(study="llm", source="s", event_id=name, context={"gpu": "H100"}) for name in "ab"
+        AdviceRequest(study="llm", source="s", event_id=name, context={"gpu": "H100"})
+        for name in "ab"
     ]
     with installation.open_store() as store, store.transaction() as tx:
         tx.add_requests(asked, NOW)

@@ -11,12 +11,12 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import random_jobs, study, true_speed
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors import PREDICTORS, predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.scores import kendall, within_contexts
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 TOY = study()
@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> type[Predictor]:
     return predictor_class(request.param)
 
 
-def frozen(rows: Rows) -> Rows:
+def frozen(rows: FeatureRows) -> FeatureRows:
     """The same rows, read-only: a predictor that writes to its input fails."""
     for field in dataclasses.fields(rows):
         value = getattr(rows, field.name)
@@ -36,7 +36,7 @@ def frozen(rows: Rows) -> Rows:
     return rows
 
 
-def rows_of(count: int, seed: int = 0, **options: float) -> tuple[FeatureMap, Rows]:
+def rows_of(count: int, seed: int = 0, **options: float) -> tuple[FeatureMap, FeatureRows]:
     features = FeatureMap(TOY)
     return features, frozen(features.rows(random_jobs(count, seed, **options)))  # type: ignore[arg-type]
 
@@ -66,8 +66,8 @@ def slower(jobs: list[Observation], factor: float) -> list[Observation]:
     ]
 
 
-def every_candidate(features: FeatureMap, n: int) -> tuple[Rows, list[dict[str, Value]]]:
-    space = Space(TOY, {"n": n})
+def every_candidate(features: FeatureMap, n: int) -> tuple[FeatureRows, list[dict[str, Value]]]:
+    space = SearchSpace(TOY, {"n": n})
     codes = space.table(1_000)
     assert codes is not None
     return frozen(features.candidates(space, codes)), [space.decode(code) for code in codes]
@@ -86,7 +86,7 @@ def test_any_number_of_rows_gives_finite_means_and_positive_spreads(
         assert (prediction.spread > 0).all()
     nothing = replace(rows_of(3)[1], X=np.full((3, len(features.columns)), np.nan))
     assert np.isfinite(predictor.predict(nothing).mean).all()
-    assert predictor.predict(Rows.empty(len(features.columns))).mean.shape == (0,)
+    assert predictor.predict(FeatureRows.empty(len(features.columns))).mean.shape == (0,)
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -12,8 +12,8 @@ from tests.core.tuning import study, true_speed
 from tests.needs import need_library
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import SEARCHERS, searcher_class
-from tunerd.core.searchers.base import Budget, Found, Searcher
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import SearchBudget, Searcher, SearchResult
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 LAYERS = parse_study("""
@@ -43,12 +43,12 @@ spent = "{" + ".join(f"p{i}" for i in range(12))} == 3000"
 LLM = {"model_params": 7e10, "gpu": "H100", "n_gpus": 16384, "global_batch": 8192}
 
 SPACES = {
-    "small": Space(study(), {"n": 16}),
-    "equalities": Space(CONTRACT, LLM),
-    "wide rule": Space(LAYERS, {}),
+    "small": SearchSpace(study(), {"n": 16}),
+    "equalities": SearchSpace(CONTRACT, LLM),
+    "wide rule": SearchSpace(LAYERS, {}),
 }
-BUDGET = Budget(evaluations=3_000, keep=20)
-BUDGETS = {"optuna": Budget(evaluations=150, keep=20)}
+BUDGET = SearchBudget(evaluations=3_000, keep=20)
+BUDGETS = {"optuna": SearchBudget(evaluations=150, keep=20)}
 """Of those whose every proposal takes milliseconds."""
 CLEVER = sorted(set(SEARCHERS) - {"random"})
 
@@ -65,7 +65,7 @@ def clever(request: pytest.FixtureRequest) -> Searcher:
 
 
 @pytest.fixture
-def budget(searcher: Searcher) -> Budget:
+def budget(searcher: Searcher) -> SearchBudget:
     return BUDGETS.get(searcher.options.searcher, BUDGET)
 
 
@@ -76,14 +76,14 @@ def made(name: str) -> Searcher:
 
 
 @pytest.fixture(params=sorted(SPACES))
-def space(request: pytest.FixtureRequest) -> Space:
+def space(request: pytest.FixtureRequest) -> SearchSpace:
     return SPACES[str(request.param)]
 
 
 class Judge:
     """A score function that checks what it is asked."""
 
-    def __init__(self, space: Space, score: Callable[[Codes], FloatArray]) -> None:
+    def __init__(self, space: SearchSpace, score: Callable[[Codes], FloatArray]) -> None:
         self.space, self.score = space, score
         self.seen: set[bytes] = set()
 
@@ -95,7 +95,7 @@ class Judge:
         return self.score(codes)
 
 
-def separable(space: Space, seed: int = 0) -> Callable[[Codes], FloatArray]:
+def separable(space: SearchSpace, seed: int = 0) -> Callable[[Codes], FloatArray]:
     """A sum of one random number per choice."""
     rng = np.random.default_rng(seed)
     worth = [rng.normal(size=size) for size in space.sizes]
@@ -104,18 +104,18 @@ def separable(space: Space, seed: int = 0) -> Callable[[Codes], FloatArray]:
 
 def search(
     searcher: Searcher,
-    space: Space,
+    space: SearchSpace,
     score: Callable[[Codes], FloatArray],
     seed: int = 0,
-    budget: Budget | None = None,
+    budget: SearchBudget | None = None,
     begin: Codes | None = None,
-) -> Found:
+) -> SearchResult:
     budget = budget or BUDGETS.get(searcher.options.searcher, BUDGET)
     return searcher.search(space, score, np.random.default_rng(seed), budget, begin)
 
 
 def test_what_it_finds_is_feasible_distinct_and_best_first(
-    searcher: Searcher, space: Space, budget: Budget
+    searcher: Searcher, space: SearchSpace, budget: SearchBudget
 ) -> None:
     score = separable(space)
     judge = Judge(space, score)
@@ -128,7 +128,9 @@ def test_what_it_finds_is_feasible_distinct_and_best_first(
     assert found.evaluations == len(judge.seen) <= budget.evaluations
 
 
-def test_half_of_what_it_finds_is_the_best_that_it_scored(searcher: Searcher, space: Space) -> None:
+def test_half_of_what_it_finds_is_the_best_that_it_scored(
+    searcher: Searcher, space: SearchSpace
+) -> None:
     """The other half is the best of each of the searches that ran side by side."""
     asked: list[float] = []
 
@@ -142,7 +144,7 @@ def test_half_of_what_it_finds_is_the_best_that_it_scored(searcher: Searcher, sp
     np.testing.assert_array_equal(found.scores[:half], sorted(asked, reverse=True)[:half])
 
 
-def test_the_same_generator_seed_finds_the_same(searcher: Searcher, space: Space) -> None:
+def test_the_same_generator_seed_finds_the_same(searcher: Searcher, space: SearchSpace) -> None:
     first, second = (search(searcher, space, separable(space), seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.codes, second.codes)
     np.testing.assert_array_equal(first.scores, second.scores)
@@ -150,9 +152,9 @@ def test_the_same_generator_seed_finds_the_same(searcher: Searcher, space: Space
 
 
 @pytest.mark.parametrize("evaluations", [1, 7, 100])
-def test_a_small_budget_is_kept(searcher: Searcher, space: Space, evaluations: int) -> None:
+def test_a_small_budget_is_kept(searcher: Searcher, space: SearchSpace, evaluations: int) -> None:
     judge = Judge(space, separable(space))
-    found = search(searcher, space, judge, budget=Budget(evaluations, 5))
+    found = search(searcher, space, judge, budget=SearchBudget(evaluations, 5))
     assert 1 <= len(judge.seen) <= evaluations
     assert 1 <= len(found.codes) <= min(5, evaluations)
 
@@ -164,26 +166,28 @@ def test_a_space_that_fits_the_budget_is_scored_whole(searcher: Searcher) -> Non
     def score(codes: Codes) -> FloatArray:
         return np.array([true_speed(space.context, space.decode(code)) for code in codes])
 
-    found = search(searcher, space, score, budget=Budget(48, 3))
+    found = search(searcher, space, score, budget=SearchBudget(48, 3))
     assert found.evaluations == 48
     assert space.decode(found.codes[0]) == {"x": 6, "y": "c", "z": True}
 
 
 @pytest.mark.parametrize("value", [-np.inf, np.nan])
 def test_where_nothing_is_usable_it_finds_nothing(
-    searcher: Searcher, space: Space, value: float
+    searcher: Searcher, space: SearchSpace, value: float
 ) -> None:
     found = search(searcher, space, lambda codes: np.full(len(codes), value))
     assert len(found.codes) == len(found.scores) == 0
     assert found.codes.shape == (0, len(space.sizes))
 
 
-def test_a_constant_score_finds_distinct_configurations(searcher: Searcher, space: Space) -> None:
+def test_a_constant_score_finds_distinct_configurations(
+    searcher: Searcher, space: SearchSpace
+) -> None:
     found = search(searcher, space, lambda codes: np.zeros(len(codes)))
     assert len(found.codes) == BUDGET.keep
 
 
-def test_what_must_not_be_is_never_returned(searcher: Searcher, space: Space) -> None:
+def test_what_must_not_be_is_never_returned(searcher: Searcher, space: SearchSpace) -> None:
     score = separable(space)
 
     def forbidding(codes: Codes) -> FloatArray:
@@ -216,11 +220,13 @@ def test_a_clever_one_beats_random_in_a_large_space(clever: Searcher, name: str)
 
 def test_a_clever_one_finds_the_optimum_of_a_separable_space(clever: Searcher) -> None:
     """Free parameters, each with its own best choice: the optimum is known."""
-    free = Space(parse_study(LAYERS.text.split("[constraints]")[0]), {})
+    free = SearchSpace(parse_study(LAYERS.text.split("[constraints]")[0]), {})
     score = separable(free, seed=4)
     rng = np.random.default_rng(4)
     best = sum(float(rng.normal(size=size).max()) for size in free.sizes)
-    assert search(clever, free, score, budget=Budget(10_000, 1)).scores[0] == pytest.approx(best)
+    assert search(clever, free, score, budget=SearchBudget(10_000, 1)).scores[0] == pytest.approx(
+        best
+    )
 
 
 def test_a_clever_one_crosses_a_cliff_beside_the_optimum(clever: Searcher) -> None:
@@ -232,7 +238,7 @@ def test_a_clever_one_crosses_a_cliff_beside_the_optimum(clever: Searcher) -> No
         risky: FloatArray = load - 15.0 * (load > 30)
         return risky
 
-    found = search(clever, space, score, budget=Budget(10_000, 1))
+    found = search(clever, space, score, budget=SearchBudget(10_000, 1))
     assert found.scores[0] == 30
 
 
@@ -240,7 +246,7 @@ def test_a_clever_one_crosses_a_cliff_beside_the_optimum(clever: Searcher) -> No
 def test_a_search_takes_a_moment_beside_its_predictions(clever: Searcher, name: str) -> None:
     space = SPACES[name]
     before = seconds(reference)
-    took = seconds(lambda: search(clever, space, separable(space), budget=Budget(10_000, 8)))
+    took = seconds(lambda: search(clever, space, separable(space), budget=SearchBudget(10_000, 8)))
     # 0.4 to 1.2 s of one core where the reference takes 0.13; a search may take 2 s in all.
     assert took < 15.0 * min(before, seconds(reference))
 
@@ -261,9 +267,9 @@ def reference() -> None:
 
 def test_a_search_under_an_equality_over_many_choices_comes_to_an_end(clever: Searcher) -> None:
     """Drawn anew, a value meets it once in a thousand times."""
-    space = Space(BUDGETED, {})
+    space = SearchSpace(BUDGETED, {})
     started = time.thread_time()
-    found = search(clever, space, separable(space), budget=Budget(1_000, 8))
+    found = search(clever, space, separable(space), budget=SearchBudget(1_000, 8))
     assert time.thread_time() - started < 5.0  # half a second
     assert len(found.codes) == 8
 
@@ -272,8 +278,8 @@ def test_more_seeds_are_more_policies_whose_best_are_merged(clever: Searcher) ->
     space = SPACES["wide rule"]
     score = separable(space)
     one = type(clever)(replace(clever.options, seeds=(1,)))
-    single = search(one, space, score, budget=Budget(10_000, 8))
-    three = search(clever, space, score, budget=Budget(10_000, 8))
+    single = search(one, space, score, budget=SearchBudget(10_000, 8))
+    three = search(clever, space, score, budget=SearchBudget(10_000, 8))
     assert three.evaluations > single.evaluations
     assert three.scores[0] >= single.scores[0] - 1e-9
 
@@ -285,22 +291,22 @@ def test_a_sampler_of_optuna_beats_random_with_a_few_hundred_evaluations() -> No
         score = separable(space, seed)
         sd = float(score(space.sample(2_000, np.random.default_rng(9))).std())
         best = [
-            search(one, space, score, seed, Budget(300, 1)).scores[0]
+            search(one, space, score, seed, SearchBudget(300, 1)).scores[0]
             for one in (made("optuna"), plain)
         ]
         found.append((best[0] - best[1]) / sd)
     assert np.mean(found) > 0.5
 
 
-def test_it_begins_with_what_is_known(searcher: Searcher, space: Space) -> None:
+def test_it_begins_with_what_is_known(searcher: Searcher, space: SearchSpace) -> None:
     """However small the budget: what is known is scored first, and cannot be lost."""
     score = separable(space)
     drawn = np.unique(space.sample(500, np.random.default_rng(5)), axis=0)
     known = drawn[np.argsort(-score(drawn))[:4]]
-    found = search(searcher, space, score, budget=Budget(4, 4), begin=known)
+    found = search(searcher, space, score, budget=SearchBudget(4, 4), begin=known)
     np.testing.assert_array_equal(np.sort(found.scores), np.sort(score(known)))
     judge = Judge(space, score)
-    more = search(searcher, space, judge, budget=Budget(100, 4), begin=known)
+    more = search(searcher, space, judge, budget=SearchBudget(100, 4), begin=known)
     assert more.scores[0] >= found.scores[0]
     assert len(judge.seen) <= 100
 
@@ -310,7 +316,7 @@ def test_what_is_known_and_no_longer_feasible_is_left_out(searcher: Searcher) ->
     unsharded = np.full((1, len(space.sizes)), 2, np.int32)
     assert not space.feasible(unsharded).any()
     judge = Judge(space, separable(space))
-    assert len(search(searcher, space, judge, budget=Budget(50, 5), begin=unsharded).codes)
+    assert len(search(searcher, space, judge, budget=SearchBudget(50, 5), begin=unsharded).codes)
 
 
 def test_a_search_that_begins_well_ends_better_than_one_from_nothing(clever: Searcher) -> None:
@@ -319,9 +325,9 @@ def test_a_search_that_begins_well_ends_better_than_one_from_nothing(clever: Sea
     score = separable(space)
     ahead = 0.0
     for seed in range(6):
-        before = search(clever, space, score, 100 + seed, Budget(600, 8)).codes
-        cold = search(clever, space, score, seed, Budget(300, 1)).scores[0]
-        warm = search(clever, space, score, seed, Budget(300, 1), before).scores[0]
+        before = search(clever, space, score, 100 + seed, SearchBudget(600, 8)).codes
+        cold = search(clever, space, score, seed, SearchBudget(300, 1)).scores[0]
+        warm = search(clever, space, score, seed, SearchBudget(300, 1), before).scores[0]
         ahead += float(warm - cold)
     assert ahead > 0
 
@@ -334,6 +340,6 @@ def test_the_best_of_each_side_by_side_search_comes_home(clever: Searcher) -> No
         same: FloatArray = (codes[:, :24] == codes[:, :1]).mean(axis=1)
         return same
 
-    found = search(clever, space, score, budget=Budget(6_000, 64))
+    found = search(clever, space, score, budget=SearchBudget(6_000, 64))
     firsts = found.codes[found.scores > 0.5][:, 0]
     assert len(np.unique(firsts)) > 1

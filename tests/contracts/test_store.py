@@ -21,7 +21,7 @@ from tests.contracts.store_data import (
 from tunerd.core.observation import Observation, Status
 from tunerd.errors import LostPartitionError
 from tunerd.store import OutboxMessage, Store
-from tunerd.streams.base import Position
+from tunerd.streams.base import StreamPosition
 
 
 class TestProgress:
@@ -48,7 +48,7 @@ class TestTransactions:
             with store.transaction() as tx:
                 tx.add_observations(STUDY, [observation()], NOW)
                 tx.enqueue(message())
-                tx.expect_position(None, Position("c", "jobs", "0", 1, "f"))
+                tx.expect_position(None, StreamPosition("c", "jobs", "0", 1, "f"))
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -306,7 +306,7 @@ class _TakeBackError(Exception):
 
 
 class TestPositions:
-    START = Position("c1", "jobs", "0", 5, "aa")
+    START = StreamPosition("c1", "jobs", "0", 5, "aa")
 
     def test_the_first_position_needs_an_unread_partition(self, store: Store) -> None:
         with store.transaction() as tx:

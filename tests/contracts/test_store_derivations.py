@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tunerd.store import Derivation, Store
+from tunerd.store import ProvenanceRow, Store
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
-def one(number: int, study: str = "llm") -> Derivation:
-    return Derivation(
+def one(number: int, study: str = "llm") -> ProvenanceRow:
+    return ProvenanceRow(
         study=study,
         recommendation_id=f"r-{number}",
         context_key=f"{study}|n=8",

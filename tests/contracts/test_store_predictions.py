@@ -3,21 +3,21 @@
 from datetime import timedelta
 
 from tests.contracts.store_data import LATER, NOW, STUDY, add_study
-from tunerd.core.evidence.judged import Judged, Outcome, Target
+from tunerd.core.evidence.prequential import PrequentialOutcome, PrequentialRecord, TargetPrediction
 from tunerd.core.observation import Status
 from tunerd.store import Store
 
-TARGET = Target(config_id="c-1", kind="incumbent", score=0.1, spread=0.25, feasible=1.0)
+TARGET = TargetPrediction(config_id="c-1", kind="incumbent", score=0.1, spread=0.25, feasible=1.0)
 KEY = "llm-pretrain|gpu=" + "x" * 3000
 
 
-def judged(sequence: int, *, history: bool = False, days: float = 0.0) -> Judged:
-    return Judged(
+def judged(sequence: int, *, history: bool = False, days: float = 0.0) -> PrequentialRecord:
+    return PrequentialRecord(
         sequence,
         NOW + timedelta(days=days),
         history,
         KEY,
-        Outcome(
+        PrequentialOutcome(
             config_id=f"c-{sequence}",
             status=Status.OUT_OF_MEMORY,
             ran=False,
@@ -33,7 +33,7 @@ def judged(sequence: int, *, history: bool = False, days: float = 0.0) -> Judged
     )
 
 
-def keep(store: Store, *rows: Judged) -> None:
+def keep(store: Store, *rows: PrequentialRecord) -> None:
     with store.transaction() as tx:
         tx.add_predictions(STUDY, rows)
 

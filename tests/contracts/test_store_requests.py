@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 
 from tests.contracts.store_data import LATER, NOW, STUDY, add_study
-from tunerd.core.request import Answer, Outcome, Request
-from tunerd.store import Asked, Store, open_store
+from tunerd.core.request import AdviceRequest, RequestAnswer, RequestOutcome
+from tunerd.store import InsertedRequests, Store, open_store
 
 CONTEXT = {"gpu": "H100", "n_gpus": 64, "parts": ["a", None, True, 0.1]}
 
 
-def request(name: str = "a", **changes: object) -> Request:
+def request(name: str = "a", **changes: object) -> AdviceRequest:
     given = {
         "study": STUDY,
         "source": "slurm",
@@ -21,16 +21,16 @@ def request(name: str = "a", **changes: object) -> Request:
         "user": "ann",
         "content_hash": f"sha256:{name}",
     }
-    return Request(**given | changes)  # type: ignore[arg-type]
+    return AdviceRequest(**given | changes)  # type: ignore[arg-type]
 
 
-def ask(store: Store, *batch: Request) -> Asked:
+def ask(store: Store, *batch: AdviceRequest) -> InsertedRequests:
     with store.transaction() as tx:
         return tx.add_requests(batch, NOW)
 
 
-ANSWER = Answer(
-    outcome=Outcome.PUBLISHED,
+ANSWER = RequestAnswer(
+    outcome=RequestOutcome.PUBLISHED,
     context_key="llm-pretrain|n_gpus=64",
     reason="First guesses.",
     revision=3,
@@ -41,7 +41,7 @@ ANSWER = Answer(
 class TestRequests:
     def test_one_waits_as_it_was_asked_until_it_is_answered(self, store: Store) -> None:
         add_study(store)
-        assert ask(store) == Asked((), 0, ())
+        assert ask(store) == InsertedRequests((), 0, ())
         asked = ask(store, request(), request("b", requested_at=None, user=None))
         assert (len(asked.fresh), asked.duplicates, asked.conflicts) == (2, 0, ())
         first, second = store.requests()
@@ -63,7 +63,7 @@ class TestRequests:
         (number,) = ask(store, request()).fresh
         with store.transaction() as tx:
             tx.answer_request(number, ANSWER, NOW)
-            other = Answer(outcome=Outcome.NOTHING, context_key="k", reason="no")
+            other = RequestAnswer(outcome=RequestOutcome.NOTHING, context_key="k", reason="no")
             tx.answer_request(number, other, LATER)
         found = store.request(number)
         assert found is not None

@@ -15,7 +15,7 @@ import pytest
 from tests.contracts.store_data import NOW, STUDY, add_study, message, observation, recommended
 from tunerd.errors import AlreadyRunningError, LostPartitionError, StoreUnavailableError
 from tunerd.store import RecommendationRow, Store, open_store, study_lease
-from tunerd.streams.base import Position
+from tunerd.streams.base import StreamPosition
 
 
 def _in_threads(number: int, work: Callable[[int], None]) -> None:
@@ -68,7 +68,7 @@ class TestTwoWriters:
             assert reader.result(timeout=60) == list(range(1, 51))
 
     def test_only_one_reader_goes_on_from_a_position(self, store: Store) -> None:
-        start = Position("c", "jobs", "0", 0, "")
+        start = StreamPosition("c", "jobs", "0", 0, "")
         with store.transaction() as tx:
             tx.expect_position(None, start)
         barrier = threading.Barrier(4)
@@ -78,14 +78,14 @@ class TestTwoWriters:
             barrier.wait(timeout=30)
             try:
                 with store.transaction() as tx:
-                    tx.expect_position(start, Position("c", "jobs", "0", 10 + reader, "f"))
+                    tx.expect_position(start, StreamPosition("c", "jobs", "0", 10 + reader, "f"))
             except LostPartitionError:
                 return
             won.append(reader)
 
         _in_threads(4, move)
         assert len(won) == 1
-        assert store.positions() == [Position("c", "jobs", "0", 10 + won[0], "f")]
+        assert store.positions() == [StreamPosition("c", "jobs", "0", 10 + won[0], "f")]
 
     def test_a_lease_goes_to_one(self, store: Store) -> None:
         barrier = threading.Barrier(4)
@@ -162,7 +162,7 @@ WRITER = """
 import sys
 from tests.contracts.store_data import NOW, STUDY, message, observation
 from tunerd.store import open_store
-from tunerd.streams.base import Position
+from tunerd.streams.base import StreamPosition
 
 store = open_store(sys.argv[1])
 print("ready", flush=True)
@@ -174,7 +174,7 @@ while True:
         batch = [observation(str(start + one)) for one in range(7)]
         tx.add_observations(STUDY, batch, NOW)
         tx.enqueue(*(message(f"m{start + one}") for one in range(7)))
-        tx.expect_position(old, Position("c", "jobs", "0", start + 7, "f"))
+        tx.expect_position(old, StreamPosition("c", "jobs", "0", start + 7, "f"))
 """
 
 

@@ -22,10 +22,10 @@ from tunerd.streams.base import (
     BATCH_BYTES,
     KEPT_BYTES,
     MAX_VALUE_BYTES,
-    Follower,
-    Message,
-    Record,
-    Source,
+    StreamFollower,
+    StreamMessage,
+    StreamRecord,
+    StreamSource,
 )
 
 GROUP = "tunerd"
@@ -45,13 +45,13 @@ def positions() -> Positions:
 
 
 @pytest.fixture
-def source(rig: Rig, positions: Positions) -> Iterator[Source]:
+def source(rig: Rig, positions: Positions) -> Iterator[StreamSource]:
     made = rig.stream.source(rig.events, GROUP, positions.restore)
     yield made
     made.close()
 
 
-def another(rig: Rig, positions: Positions) -> Source:
+def another(rig: Rig, positions: Positions) -> StreamSource:
     """A source as a restarted process has it."""
     return rig.again().source(rig.events, GROUP, positions.restore)
 
@@ -60,12 +60,12 @@ def numbered(first: int, last: int) -> list[bytes]:
     return [b'{"n": %d}' % n for n in range(first, last)]
 
 
-def values(records: list[Record]) -> list[bytes | None]:
+def values(records: list[StreamRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
-def follow(follower: Follower, count: int) -> list[Record]:
-    found: list[Record] = []
+def follow(follower: StreamFollower, count: int) -> list[StreamRecord]:
+    found: list[StreamRecord] = []
 
     def enough() -> bool:
         found.extend(follower.poll(0.1))
@@ -78,7 +78,9 @@ def follow(follower: Follower, count: int) -> list[Record]:
 # -- reading --------------------------------------------------------------------------------
 
 
-def test_everything_is_read_in_order_in_batches_of_the_asked_size(rig: Rig, source: Source) -> None:
+def test_everything_is_read_in_order_in_batches_of_the_asked_size(
+    rig: Rig, source: StreamSource
+) -> None:
     rig.write(numbered(0, 500))
     assert len(source.poll(10, 7)) <= 7
     source.close()
@@ -90,13 +92,15 @@ def test_everything_is_read_in_order_in_batches_of_the_asked_size(rig: Rig, sour
     assert all(r.sha256 is None for r in records)
 
 
-def test_an_empty_topic_yields_nothing_and_then_what_comes(rig: Rig, source: Source) -> None:
+def test_an_empty_topic_yields_nothing_and_then_what_comes(rig: Rig, source: StreamSource) -> None:
     assert nothing_more(source)
     rig.write([b"{}"])
     assert values(read(source, 1)) == [b"{}"]
 
 
-def test_each_record_has_a_name_that_no_other_has_and_that_stays(rig: Rig, source: Source) -> None:
+def test_each_record_has_a_name_that_no_other_has_and_that_stays(
+    rig: Rig, source: StreamSource
+) -> None:
     rig.write(numbered(0, 20))
     first = read(source, 20)
     source.close()
@@ -110,7 +114,7 @@ def test_each_record_has_a_name_that_no_other_has_and_that_stays(rig: Rig, sourc
 
 
 def test_a_restart_goes_on_from_the_stored_positions(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 100))
     found = values(read(source, 37, positions))
@@ -129,7 +133,7 @@ def test_a_restart_goes_on_from_the_stored_positions(
 
 
 def test_after_a_reset_it_reads_again_from_the_stored_positions(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 50))
     read(source, 10, positions)
@@ -142,7 +146,7 @@ def test_after_a_reset_it_reads_again_from_the_stored_positions(
 
 
 def test_a_topic_made_anew_while_nobody_read_is_read_from_its_beginning(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 30))
     read(source, 30, positions)
@@ -156,7 +160,7 @@ def test_a_topic_made_anew_while_nobody_read_is_read_from_its_beginning(
 
 
 def test_a_topic_made_anew_and_shorter_is_read_from_its_beginning(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 30))
     read(source, 30, positions)
@@ -170,7 +174,7 @@ def test_a_topic_made_anew_and_shorter_is_read_from_its_beginning(
 
 @pytest.mark.parametrize("longer", [False, True])
 def test_a_topic_made_anew_under_a_running_reader_is_read_from_its_beginning(
-    rig: Rig, source: Source, positions: Positions, longer: bool
+    rig: Rig, source: StreamSource, positions: Positions, longer: bool
 ) -> None:
     rig.write(numbered(0, 30))
     read(source, 30, positions)
@@ -194,7 +198,7 @@ def test_a_topic_made_anew_under_a_running_reader_is_read_from_its_beginning(
 
 
 def test_positions_of_another_cluster_are_not_believed(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 5))
     read(source, 5, positions)
@@ -222,7 +226,7 @@ def test_what_restore_raises_comes_through_and_nothing_is_lost(rig: Rig) -> None
 
     source = rig.stream.source(rig.events, GROUP, restore)  # type: ignore[arg-type]
     seen = 0
-    found: list[Record] = []
+    found: list[StreamRecord] = []
 
     def all_read() -> bool:
         nonlocal seen
@@ -239,7 +243,7 @@ def test_what_restore_raises_comes_through_and_nothing_is_lost(rig: Rig) -> None
 
 
 def test_commits_of_old_and_foreign_positions_are_harmless(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 20))
     early = read(source, 5, positions)
@@ -256,7 +260,7 @@ def test_commits_of_old_and_foreign_positions_are_harmless(
     again.close()
 
 
-def test_lag_says_how_much_is_left(rig: Rig, source: Source) -> None:
+def test_lag_says_how_much_is_left(rig: Rig, source: StreamSource) -> None:
     assert source.lag() is None
     rig.write(numbered(0, 40))
     read(source, 15, most=15)
@@ -286,13 +290,13 @@ GARBAGE = [
 ]
 
 
-def test_garbage_comes_through_as_it_is(rig: Rig, source: Source) -> None:
+def test_garbage_comes_through_as_it_is(rig: Rig, source: StreamSource) -> None:
     rig.write(GARBAGE)
     assert values(read(source, len(GARBAGE))) == GARBAGE
 
 
 def test_a_value_of_the_largest_size_is_whole_and_one_byte_more_is_cut(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     whole, more = b"x" * MAX_VALUE_BYTES, b"y" * (MAX_VALUE_BYTES + 1)
     rig.write([whole, more, b"{}"])
@@ -306,7 +310,7 @@ def test_a_value_of_the_largest_size_is_whole_and_one_byte_more_is_cut(
 
 @pytest.mark.parametrize("last", [False, True], ids=["between", "last"])
 def test_ten_megabytes_stop_nobody(
-    rig: Rig, source: Source, positions: Positions, last: bool
+    rig: Rig, source: StreamSource, positions: Positions, last: bool
 ) -> None:
     huge = b'{"pad": "' + bytes(range(48, 58)) * 1_048_576 + b'"}'
     rig.write([b"1", huge] + ([] if last else [b"2"]))
@@ -323,7 +327,7 @@ def test_ten_megabytes_stop_nobody(
     again.close()
 
 
-def test_a_batch_is_bounded_in_bytes(rig: Rig, source: Source) -> None:
+def test_a_batch_is_bounded_in_bytes(rig: Rig, source: StreamSource) -> None:
     value = b"z" * 250_000
     rig.write([value] * 100)
     sizes: list[int] = []
@@ -337,9 +341,9 @@ def test_a_batch_is_bounded_in_bytes(rig: Rig, source: Source) -> None:
 # -- sending --------------------------------------------------------------------------------
 
 
-def advice(rig: Rig, key: str, value: object, **headers: str) -> Message:
+def advice(rig: Rig, key: str, value: object, **headers: str) -> StreamMessage:
     body = None if value is None else json.dumps(value, ensure_ascii=False).encode()
-    return Message(
+    return StreamMessage(
         rig.advice, key.encode(), body, tuple((n, t.encode()) for n, t in headers.items())
     )
 
@@ -367,7 +371,7 @@ def test_what_is_sent_is_followed_with_keys_headers_and_tombstones(rig: Rig) -> 
 def test_raw_bytes_survive_up_to_the_largest_rejected_value(rig: Rig) -> None:
     bodies = [b"", b"\x00\xff\n{", b"{}", bytes(range(256)) * 1024]
     sink = rig.stream.sink()
-    sink.send([Message(rig.refused, b"c/t/0/%d" % n, body) for n, body in enumerate(bodies)])
+    sink.send([StreamMessage(rig.refused, b"c/t/0/%d" % n, body) for n, body in enumerate(bodies)])
     sink.close()
     follower = rig.stream.follow(rig.refused)
     found = follow(follower, len(bodies))
@@ -376,12 +380,12 @@ def test_raw_bytes_survive_up_to_the_largest_rejected_value(rig: Rig) -> None:
     assert [r.size for r in found] == [len(body) for body in bodies]
 
 
-def test_sent_events_are_read_like_any_other(rig: Rig, source: Source) -> None:
+def test_sent_events_are_read_like_any_other(rig: Rig, source: StreamSource) -> None:
     sink = rig.stream.sink()
     for value in numbered(0, 3):
-        sink.send([Message(rig.events, None, value)])
+        sink.send([StreamMessage(rig.events, None, value)])
     rig.write(numbered(3, 5))
-    sink.send([Message(rig.events, b"key", value) for value in numbered(5, 2000)])
+    sink.send([StreamMessage(rig.events, b"key", value) for value in numbered(5, 2000)])
     sink.close()
     assert values(read(source, 2000)) == numbered(0, 2000)
 
@@ -416,7 +420,7 @@ def test_a_follower_may_begin_at_the_end(rig: Rig) -> None:
 # -- topics and reachability ----------------------------------------------------------------
 
 
-def test_topics_that_exist_are_left_alone(rig: Rig, source: Source) -> None:
+def test_topics_that_exist_are_left_alone(rig: Rig, source: StreamSource) -> None:
     rig.write(numbered(0, 3))
     rig.stream.ensure_topics()
     rig.again(create_topics=False).ensure_topics()
@@ -430,7 +434,7 @@ def test_a_missing_topic_that_may_not_be_created_is_named(rig: Rig) -> None:
 
 
 def test_an_unreachable_stream_is_said_to_be_and_used_again_when_it_is_back(
-    rig: Rig, source: Source, positions: Positions
+    rig: Rig, source: StreamSource, positions: Positions
 ) -> None:
     rig.write(numbered(0, 10))
     found = values(read(source, 10, positions))
@@ -489,7 +493,7 @@ def test_a_new_sender_sees_what_the_one_before_it_sent(rig: Rig, unique: str) ->
     sent = [
         advice(rig, "a", {"revision": 1, "text": "ä"}, id="r1"),
         advice(rig, "b", {"revision": 1}),
-        Message(rig.refused, None, b"\xff\x00", (("reason", b"no"),)),
+        StreamMessage(rig.refused, None, b"\xff\x00", (("reason", b"no"),)),
         advice(rig, "a", {"revision": 2}),
         advice(rig, "b", None),
     ]
@@ -511,5 +515,5 @@ def test_a_new_sender_sees_what_the_one_before_it_sent(rig: Rig, unique: str) ->
     latter.close()
 
 
-def last_of_each(records: list[Record]) -> dict[bytes | None, bytes | None]:
+def last_of_each(records: list[StreamRecord]) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in records}

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.core.tuning import Inline, job
 from tests.needs import without
-from tunerd.core.decisions.orders import Order, Orders
+from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Advice
 from tunerd.core.searchers import SEARCHERS, searcher_class
-from tunerd.core.searchers.base import Budget
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import SearchBudget
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
-from tunerd.core.study.continuum import BETWEEN
+from tunerd.core.study.continuous_range import BETWEEN
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
@@ -133,7 +133,7 @@ INSIDE: dict[str, Value] = {"lr": 0.00123456, "drop": [0.1234567, 0.3], "batch":
 
 
 def test_configurations_between_choices_are_feasible_as_the_constraints_say() -> None:
-    space = Space(study_of(MIXED), {})
+    space = SearchSpace(study_of(MIXED), {})
     code = space.encode(INSIDE)
     assert code is not None
     assert space.decode(code) == {**INSIDE, "drop": [0.1234567, 0.3]}
@@ -144,7 +144,7 @@ def test_configurations_between_choices_are_feasible_as_the_constraints_say() ->
 
 
 def test_repair_leaves_what_is_feasible_and_moves_the_rest_onto_choices() -> None:
-    space, rng = Space(study_of(MIXED), {}), np.random.default_rng(0)
+    space, rng = SearchSpace(study_of(MIXED), {}), np.random.default_rng(0)
     inside = space.encode(INSIDE)
     assert inside is not None
     broken = space.nearest({**INSIDE, "drop": [0.3123, 0.3]}, rng)
@@ -162,14 +162,14 @@ def test_searchers_begin_beside_what_ran_between_choices(name: str) -> None:
     study = study_of(MIXED, f"search.searcher = '{name}'")
     if searcher_class(name).problem(study.search) is not None:
         without(f"searcher {name}", "its library is missing: pip install -e '.[optuna]'")
-    space = Space(study, {})
+    space = SearchSpace(study, {})
     code = space.encode(INSIDE)
     assert code is not None
     found = searcher_class(name)(study.search).search(
         space,
         lambda codes: -np.abs(codes - space.on_choices(code[None])).sum(axis=1).astype(float),
         np.random.default_rng(0),
-        Budget(200, 8),
+        SearchBudget(200, 8),
         code[None],
     )
     assert (found.codes < BETWEEN).all()
@@ -184,10 +184,10 @@ def test_searchers_begin_beside_what_ran_between_choices(name: str) -> None:
     ],
 )
 def test_a_gap_between_the_points_of_a_search_is_found(parameters: str, constraint: str) -> None:
-    space = Space(study_of(parameters, f'constraints.narrow = "{constraint}"'), {})
+    space = SearchSpace(study_of(parameters, f'constraints.narrow = "{constraint}"'), {})
     assert space.feasible(space.sample(4, np.random.default_rng(0))).all()
     with pytest.raises(NothingFeasibleError, match="narrow"):
-        Space(study_of(parameters, f'constraints.narrow = "{constraint} and x < 0.4"'), {})
+        SearchSpace(study_of(parameters, f'constraints.narrow = "{constraint} and x < 0.4"'), {})
 
 
 # ── learning ─────────────────────────────────────────────────────────────────────────────────
@@ -227,16 +227,16 @@ def test_the_best_that_ran_is_the_incumbent_whatever_its_number() -> None:
 @pytest.mark.parametrize("rest", ["", "limits = { max_changes = 1, max_steps = { x = 2 } }"])
 def test_a_pin_between_choices_is_kept_to(rest: str) -> None:
     tuner = tuner_of(rest)
-    order = Order(1, "pin", {}, {"x": 0.0051234})
-    tuner.impose(Orders(tuner.study, [order]))
+    order = Override(1, "pin", {}, {"x": 0.0051234})
+    tuner.impose(OverrideSet(tuner.study, [order]))
     advice = advice_of(tuner)
     assert {c.config["x"] for c in advice.candidates} == {0.0051234}
 
 
 def test_what_is_forbidden_between_choices_is_not_recommended() -> None:
     tuner = tuner_of()
-    order = Order(1, "forbid", {}, {"x": 0.004430838})
-    tuner.impose(Orders(tuner.study, [order]))
+    order = Override(1, "forbid", {}, {"x": 0.004430838})
+    tuner.impose(OverrideSet(tuner.study, [order]))
     advice = advice_of(tuner)
     configs = [c.config for c in advice.candidates]
     assert advice.incumbent is None or advice.incumbent.config["x"] != 0.004430838

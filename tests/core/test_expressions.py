@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.core.reference import UNDEFINED, reference
 from tunerd.core.expressions import (
     RESERVED,
-    Column,
     Expression,
     ExpressionError,
-    Kind,
-    NameKind,
+    ExpressionType,
+    NameType,
+    ValueColumn,
     constant,
     looked_up,
     parse_expression,
@@ -24,22 +24,24 @@ from tunerd.core.expressions import (
 REPEAT = 3
 TEXTS = ("FULL", "GRAD", "NONE")
 NAMES = {
-    "i": NameKind(Kind("int")),
-    "j": NameKind(Kind("int")),
-    "x": NameKind(Kind("float")),
-    "t": NameKind(Kind("bool")),
-    "s": NameKind(Kind("text", texts=TEXTS)),
-    "ii": NameKind(Kind("int", REPEAT)),
-    "xx": NameKind(Kind("float", REPEAT)),
-    "tt": NameKind(Kind("bool", REPEAT)),
-    "ss": NameKind(Kind("text", REPEAT, TEXTS)),
-    "n": NameKind(Kind("int")),
-    "gpu": NameKind(Kind("text"), {"hbm": Kind("int"), "tflops": Kind("float")}),
+    "i": NameType(ExpressionType("int")),
+    "j": NameType(ExpressionType("int")),
+    "x": NameType(ExpressionType("float")),
+    "t": NameType(ExpressionType("bool")),
+    "s": NameType(ExpressionType("text", texts=TEXTS)),
+    "ii": NameType(ExpressionType("int", REPEAT)),
+    "xx": NameType(ExpressionType("float", REPEAT)),
+    "tt": NameType(ExpressionType("bool", REPEAT)),
+    "ss": NameType(ExpressionType("text", REPEAT, TEXTS)),
+    "n": NameType(ExpressionType("int")),
+    "gpu": NameType(
+        ExpressionType("text"), {"hbm": ExpressionType("int"), "tflops": ExpressionType("float")}
+    ),
 }
 LOOKUP: dict[str, dict[str, float]] = {"H100": {"hbm": 80, "tflops": 989.5}, "A100": {"hbm": 40}}
 
 
-def columns(rows: list[dict[str, Any]], gpu: str | None = None) -> dict[str, Column]:
+def columns(rows: list[dict[str, Any]], gpu: str | None = None) -> dict[str, ValueColumn]:
     """The same values as arrays; ``UNDEFINED`` items are masked."""
     found = {"gpu": constant(gpu, LOOKUP)}
     for name in rows[0]:
@@ -50,9 +52,9 @@ def columns(rows: list[dict[str, Any]], gpu: str | None = None) -> dict[str, Col
         filled = np.where(missing, "FULL" if kind.type == "text" else 0, values)
         if kind.type == "text":
             places = np.vectorize(TEXTS.index, otypes=[np.int64])(filled)
-            found[name] = Column(places, missing, TEXTS)
+            found[name] = ValueColumn(places, missing, TEXTS)
         else:
-            found[name] = Column(filled.astype(dtype), missing if missing.any() else None)
+            found[name] = ValueColumn(filled.astype(dtype), missing if missing.any() else None)
     return found
 
 
@@ -260,7 +262,7 @@ def test_values(text: str, gpu: str | None, value: object) -> None:
 
 
 def test_a_constant_lookup_and_a_column_agree() -> None:
-    column = looked_up(Column(np.array([0, 1, 2]), None, ("H100", "A100", "?")), LOOKUP)
+    column = looked_up(ValueColumn(np.array([0, 1, 2]), None, ("H100", "A100", "?")), LOOKUP)
     tflops = parse_expression("gpu.tflops", NAMES).evaluate({"gpu": column})
     assert tflops.values[0] == 989.5
     assert tflops.undefined is not None
@@ -327,7 +329,7 @@ def test_a_constant_lookup_and_a_column_agree() -> None:
     ],
 )
 def test_a_mistake_points_at_its_column(text: str, message: str, column: int) -> None:
-    names = {**NAMES, "ww": NameKind(Kind("int", 2))}
+    names = {**NAMES, "ww": NameType(ExpressionType("int", 2))}
     with pytest.raises(ExpressionError) as caught:
         parse_expression(text, names)
     shown = str(caught.value)
@@ -422,7 +424,7 @@ def test_distance_is_zero_exactly_where_satisfied(text: str, sample: list[dict[s
 
 def test_distance_shrinks_on_the_way() -> None:
     expression = parse_expression("ii[0] * ii[1] * ii[2] == 64", NAMES)
-    values = Column(np.array([[1, 1, 1], [2, 2, 2], [4, 4, 2], [4, 4, 4]]))
+    values = ValueColumn(np.array([[1, 1, 1], [2, 2, 2], [4, 4, 2], [4, 4, 4]]))
     far = expression.distance({"ii": values})
     assert (np.diff(far) < 0).all()
     assert far[-1] == 0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.core.tuning import job, study
 from tunerd.core.features import FeatureMap
 from tunerd.core.searchers import searcher_class
-from tunerd.core.searchers.base import Budget
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import SearchBudget
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 from tunerd.errors import NothingFeasibleError
 
@@ -42,9 +42,9 @@ def test_exactly_the_listed_configurations_that_keep_the_constraints(
     wanted = feasible(configs, n)
     if not wanted:
         with pytest.raises(NothingFeasibleError, match=r"none of the \d+ configurations"):
-            Space(TOY, {"n": n}, only=configs)
+            SearchSpace(TOY, {"n": n}, only=configs)
         return
-    space = Space(TOY, {"n": n}, only=configs)
+    space = SearchSpace(TOY, {"n": n}, only=configs)
     table = space.table(1_000)
     assert table is not None
     assert {values(space.decode(code)) for code in table} == wanted
@@ -64,7 +64,7 @@ def test_exactly_the_listed_configurations_that_keep_the_constraints(
 @given(st.lists(CONFIGS, min_size=1, max_size=30))
 def test_models_see_a_missing_value_as_they_see_it_in_a_job(configs: list[dict[str, Any]]) -> None:
     free = parse_study(TOY.text.replace('fits = "x <= n"', "") + "\n[derived]\ntwice = '2 * x'\n")
-    space, features = Space(free, {"n": 8}, only=configs), FeatureMap(free)
+    space, features = SearchSpace(free, {"n": 8}, only=configs), FeatureMap(free)
     codes = [space.encode(config) for config in configs]
     seen = features.candidates(space, np.array(codes, np.int32)).X
     jobs = [job(i + 1, {"n": 8}, config) for i, config in enumerate(configs)]
@@ -79,14 +79,14 @@ def test_searchers_look_at_all_that_is_listed_and_at_nothing_else(name: str) -> 
     )
     rng = np.random.default_rng(0)
     rows = rng.integers(10, size=(300, 60))
-    space = Space(many, {}, only=[{"x": row.tolist()} for row in rows])
+    space = SearchSpace(many, {}, only=[{"x": row.tolist()} for row in rows])
     found = searcher_class(name)(many.search).search(
-        space, lambda codes: codes.sum(axis=1).astype(np.float64), rng, Budget(1_000, 10)
+        space, lambda codes: codes.sum(axis=1).astype(np.float64), rng, SearchBudget(1_000, 10)
     )
     assert found.evaluations == len(np.unique(rows, axis=0))
     assert found.scores[0] == rows.sum(axis=1).max()
     few = searcher_class(name)(many.search).search(
-        space, lambda codes: codes.sum(axis=1).astype(np.float64), rng, Budget(100, 10)
+        space, lambda codes: codes.sum(axis=1).astype(np.float64), rng, SearchBudget(100, 10)
     )
     assert few.evaluations <= 100
     assert space.feasible(few.codes).all()

@@ -11,7 +11,7 @@ from scipy import stats
 
 from tunerd.core.scores import (
     MOST_ERROR,
-    Window,
+    PrequentialWindow,
     kendall,
     mape,
     pearson,
@@ -100,10 +100,10 @@ def test_within_contexts_skips_contexts_where_nothing_differs() -> None:
 
 
 def test_window_keeps_the_latest_and_survives_json() -> None:
-    window = Window(size=20)
+    window = PrequentialWindow(size=20)
     for i in range(50):
         window.add("c", float(i), float(i % 7))
-    again = Window.load(json.loads(json.dumps(window.dump())))
+    again = PrequentialWindow.load(json.loads(json.dumps(window.dump())))
     assert len(again) == 20
     keys, predicted, actual = again.arrays()
     assert keys == ("c",) * 20
@@ -114,7 +114,7 @@ def test_window_keeps_the_latest_and_survives_json() -> None:
 
 
 def test_window_scores_are_in_raw_metric_values_only_for_mape() -> None:
-    window = Window()
+    window = PrequentialWindow()
     for i in range(16):
         window.add("c", math.log(110.0 + i), math.log(100.0 + i))
     scores = window.scores(math.exp)
@@ -125,7 +125,7 @@ def test_window_scores_are_in_raw_metric_values_only_for_mape() -> None:
 
 
 def test_empty_window_says_nan() -> None:
-    scores = Window().scores()
+    scores = PrequentialWindow().scores()
     assert scores.rows == 0
     assert math.isnan(scores.kendall)
     assert math.isnan(scores.kendall_within)

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.reference import UNDEFINED, reference
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import NothingFeasibleError
@@ -114,9 +114,9 @@ def test_a_space_is_what_its_constraints_say(
     wanted = [config for config in every_config(study) if satisfied(study, context, config)]
     if not wanted:
         with pytest.raises(NothingFeasibleError, match="rule_"):
-            Space(study, context)
+            SearchSpace(study, context)
         return
-    space, rng = Space(study, context), generator(seed)
+    space, rng = SearchSpace(study, context), generator(seed)
     table = space.table(10_000)
     assert table is not None
     assert len(table) == space.size == len(wanted)
@@ -146,7 +146,7 @@ def test_a_space_is_what_its_constraints_say(
 def test_blocks_are_independent(drawn: tuple[Study, dict[str, Any]]) -> None:
     study, context = drawn
     try:
-        space = Space(study, context)
+        space = SearchSpace(study, context)
     except NothingFeasibleError:
         assume(False)
         raise
@@ -166,7 +166,7 @@ def test_fixed_positions_tie_only_themselves() -> None:
         "first = \"sharding[0] == 'FULL' or sharding[1] != 'NONE'\"",
     ]
     numbers = 'x = { type = "int", low = 0, high = 9, repeat = 6 }'
-    space = Space(study_of(f"{LAYERS}\n{numbers}", "\n".join(rules)), {})
+    space = SearchSpace(study_of(f"{LAYERS}\n{numbers}", "\n".join(rules)), {})
     assert [b.dimensions.tolist() for b in space.blocks if len(b.dimensions) > 1] == [[0, 1, 47]]
     assert space.size == (3 + 2 * 2) * 3**45 * 10**5 * 2
     columns = space.columns(space.sample(500, generator()))
@@ -176,7 +176,7 @@ def test_fixed_positions_tie_only_themselves() -> None:
 
 def test_dimensions_and_columns() -> None:
     study = study_of(PARAMETERS, rest='derived = { q = "n // (a * b)", big = "a > 1" }')
-    space = Space(study, {"n": 8})
+    space = SearchSpace(study, {"n": 8})
     assert [d.name for d in space.dimensions] == ["a", "b", "c", "d", "r[0]", "r[1]", "r[2]"]
     assert [d.position for d in space.dimensions][-3:] == [0, 1, 2]
     assert space.sizes.tolist() == [3, 4, 2, 2, 3, 3, 3]
@@ -194,7 +194,7 @@ def test_dimensions_and_columns() -> None:
 
 
 def test_what_cannot_be_encoded() -> None:
-    space = Space(study_of(PARAMETERS, 'one = "a * b == n"'), {"n": 4})
+    space = SearchSpace(study_of(PARAMETERS, 'one = "a * b == n"'), {"n": 4})
     good: dict[str, Any] = {"a": 2, "b": 2, "c": "X", "d": True, "r": [0, 1, 5]}
     assert space.encode(good) is not None
     assert space.encode({**good, "a": 2.0, "r": 5, "extra": None}) is not None
@@ -217,7 +217,7 @@ def test_what_cannot_be_encoded() -> None:
 
 
 def test_floats_survive_decoding_and_encoding() -> None:
-    space = Space(parse_study(CONTRACT), BIG)
+    space = SearchSpace(parse_study(CONTRACT), BIG)
     [code] = space.sample(1, generator())
     for place, text in enumerate("0.77 0.78 0.79 0.8 0.81 0.82 0.83 0.84 0.85".split()):  # noqa: SIM905
         code[5] = place
@@ -233,7 +233,7 @@ def test_floats_survive_decoding_and_encoding() -> None:
 
 def test_the_contracts_study_at_16384_gpus() -> None:
     study = parse_study(CONTRACT)
-    space, rng = Space(study, BIG), generator()
+    space, rng = SearchSpace(study, BIG), generator()
     codes = space.sample(1_000, rng)
     columns = space.columns(codes)
     assert space.feasible(codes).all()
@@ -251,14 +251,14 @@ def test_a_factor_may_have_thousands_of_values() -> None:
     text = without.replace('dp = "n_gpus // (tp * pp * cp)"', "").replace(
         "[parameters]", '[parameters]\ndp = { type = "int", low = 1, high = 16384 }'
     )
-    free, derived = Space(parse_study(text), BIG), Space(parse_study(without), BIG)
+    free, derived = SearchSpace(parse_study(text), BIG), SearchSpace(parse_study(without), BIG)
     assert free.size == derived.size
     columns = free.columns(free.sample(500, generator()))
     assert (columns["tp"] * columns["pp"] * columns["cp"] * columns["dp"] == 16_384).all()
 
 
 def test_sampling_a_table_is_uniform() -> None:
-    space = Space(study_of(PARAMETERS, 'one = "a * b == n"\ntwo = "sum(r) <= 6"'), {"n": 4})
+    space = SearchSpace(study_of(PARAMETERS, 'one = "a * b == n"\ntwo = "sum(r) <= 6"'), {"n": 4})
     size = space.size
     assert size is not None
     counts = Counter(row.tobytes() for row in space.sample(200 * size, generator()))
@@ -322,7 +322,7 @@ WIDE = {
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_constraints_are_kept(name: str) -> None:
     study, rng = study_of(*WIDE[name]), generator()
-    space = Space(study, {"n": 512})
+    space = SearchSpace(study, {"n": 512})
     assert space.size is None
     assert space.table(10**9) is None
     for codes in (space.sample(256, rng), space.spread(64, rng)):
@@ -341,7 +341,7 @@ def test_wide_constraints_are_kept(name: str) -> None:
 
 def test_what_is_a_little_off_an_equality_is_repaired_where_it_is() -> None:
     study, rng = study_of(*WIDE["large numbers"]), generator()
-    space = Space(study, {})
+    space = SearchSpace(study, {})
     codes = space.sample(100, rng)
     off = codes.copy()
     off[:, 0] = (off[:, 0] + 37) % 10_000
@@ -351,7 +351,7 @@ def test_what_is_a_little_off_an_equality_is_repaired_where_it_is() -> None:
 
 
 def test_a_repair_changes_few_dimensions() -> None:
-    space, rng = Space(study_of(*WIDE["few"]), {}), generator()
+    space, rng = SearchSpace(study_of(*WIDE["few"]), {}), generator()
     broken = rng.integers(0, 3, size=(100, 48)).astype(np.int32)
     needed = np.maximum((broken == 2).sum(axis=1) - 4, 0)
     changed = (space.repair(broken, rng) != broken).sum(axis=1)
@@ -361,7 +361,7 @@ def test_a_repair_changes_few_dimensions() -> None:
 
 def test_repaired_samples_spread_evenly() -> None:
     layers = LAYERS.replace("48", "20")
-    space = Space(study_of(layers, "few = \"count(sharding == 'NONE') <= 1\""), {})
+    space = SearchSpace(study_of(layers, "few = \"count(sharding == 'NONE') <= 1\""), {})
     codes = space.sample(3_000, generator())
     unsharded = codes == 2
     # Of 2^20 + 20 * 2^19 configurations one in eleven has none at all; five standard deviations.
@@ -371,7 +371,7 @@ def test_repaired_samples_spread_evenly() -> None:
 
 
 def test_a_start_fills_the_space() -> None:
-    space = Space(parse_study(CONTRACT), BIG)
+    space = SearchSpace(parse_study(CONTRACT), BIG)
     codes = space.spread(64, generator())
     assert len(np.unique(codes, axis=0)) == 64
     for place, size in enumerate(space.sizes):
@@ -383,7 +383,7 @@ def test_a_start_fills_the_space() -> None:
 
 def test_the_same_seed_gives_the_same_configurations() -> None:
     for name in ("few", "tied"):
-        one, other = (Space(study_of(*WIDE[name]), {"n": 512}) for _ in range(2))
+        one, other = (SearchSpace(study_of(*WIDE[name]), {"n": 512}) for _ in range(2))
         for call in ("sample", "spread"):
             first = getattr(one, call)(100, generator(7))
             assert (first == getattr(other, call)(100, generator(7))).all()
@@ -394,7 +394,7 @@ def test_the_same_seed_gives_the_same_configurations() -> None:
 
 
 def test_nothing_asked_nothing_given() -> None:
-    space = Space(study_of(*WIDE["few"]), {})
+    space = SearchSpace(study_of(*WIDE["few"]), {})
     nothing = np.zeros((0, 48), np.int32)
     assert space.sample(0, generator()).shape == space.spread(0, generator()).shape == (0, 48)
     assert space.repair(nothing, generator()).shape == (0, 48)
@@ -452,7 +452,7 @@ def test_nothing_feasible_names_constraints_and_context(
     parameters: str, constraints: str, context: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(NothingFeasibleError) as caught:
-        Space(study_of(parameters, constraints), context)
+        SearchSpace(study_of(parameters, constraints), context)
     assert said in str(caught.value)
 
 
@@ -461,7 +461,7 @@ def test_a_repair_in_a_large_table_changes_few_dimensions() -> None:
         'x = { type = "int", low = 0, high = 15, repeat = 4 }\ny = { type = "bool" }',
         'total = "sum(x) % 16 == 0"',
     )
-    space, rng = Space(study, {}), generator()
+    space, rng = SearchSpace(study, {}), generator()
     assert space.size == 2 * 16**3
     broken = rng.integers(0, space.sizes, size=(200, 5)).astype(np.int32)
     repaired = space.repair(broken, rng)

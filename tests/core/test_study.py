@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.observation import Observation, Ran, Status, Value
+from tunerd.core.observation import FeasibilityLabel, Observation, Status, Value
 from tunerd.core.study import Guard, Study
-from tunerd.core.study.context_key import Bucket
+from tunerd.core.study.context_key import BucketKey
 from tunerd.core.study_file import StudyFile, parse_study
 from tunerd.core.study_file.reference import study_page
 from tunerd.errors import MisconfiguredError
@@ -438,28 +438,28 @@ def test_guards_are_bounds_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("status", "metrics", "ran"),
     [
-        ("succeeded", {}, Ran.WEAK_NO),
-        ("succeeded", {"qps": math.nan}, Ran.WEAK_NO),
-        ("succeeded", {"qps": 0.0}, Ran.WEAK_NO),
-        ("succeeded", {"qps": -1.0}, Ran.WEAK_NO),
-        ("succeeded", {"qps": 1.7976931348623157e308}, Ran.WEAK_NO),
-        ("succeeded", {"qps": math.inf}, Ran.WEAK_NO),
-        ("cancelled", {"qps": 0.0}, Ran.UNKNOWN),
-        ("succeeded", {"qps": 5.0, "mem": 80}, Ran.NO),
-        ("out_of_memory", {"qps": 5.0}, Ran.NO),
-        ("failed", {"qps": 5.0}, Ran.YES),
-        ("failed", {}, Ran.WEAK_NO),
-        ("failed", {"qps": -5.0}, Ran.WEAK_NO),
-        ("timeout", {}, Ran.WEAK_NO),
-        ("timeout", {"qps": 5.0}, Ran.YES),
-        ("cancelled", {}, Ran.UNKNOWN),
-        ("preempted", {}, Ran.UNKNOWN),
-        ("node_failure", {}, Ran.UNKNOWN),
-        ("node_failure", {"qps": 5.0}, Ran.YES),
-        ("cancelled", {"mem": 80}, Ran.NO),
+        ("succeeded", {}, FeasibilityLabel.WEAK_NO),
+        ("succeeded", {"qps": math.nan}, FeasibilityLabel.WEAK_NO),
+        ("succeeded", {"qps": 0.0}, FeasibilityLabel.WEAK_NO),
+        ("succeeded", {"qps": -1.0}, FeasibilityLabel.WEAK_NO),
+        ("succeeded", {"qps": 1.7976931348623157e308}, FeasibilityLabel.WEAK_NO),
+        ("succeeded", {"qps": math.inf}, FeasibilityLabel.WEAK_NO),
+        ("cancelled", {"qps": 0.0}, FeasibilityLabel.UNKNOWN),
+        ("succeeded", {"qps": 5.0, "mem": 80}, FeasibilityLabel.NO),
+        ("out_of_memory", {"qps": 5.0}, FeasibilityLabel.NO),
+        ("failed", {"qps": 5.0}, FeasibilityLabel.YES),
+        ("failed", {}, FeasibilityLabel.WEAK_NO),
+        ("failed", {"qps": -5.0}, FeasibilityLabel.WEAK_NO),
+        ("timeout", {}, FeasibilityLabel.WEAK_NO),
+        ("timeout", {"qps": 5.0}, FeasibilityLabel.YES),
+        ("cancelled", {}, FeasibilityLabel.UNKNOWN),
+        ("preempted", {}, FeasibilityLabel.UNKNOWN),
+        ("node_failure", {}, FeasibilityLabel.UNKNOWN),
+        ("node_failure", {"qps": 5.0}, FeasibilityLabel.YES),
+        ("cancelled", {"mem": 80}, FeasibilityLabel.NO),
     ],
 )
-def test_what_a_job_teaches(status: str, metrics: dict[str, float], ran: Ran) -> None:
+def test_what_a_job_teaches(status: str, metrics: dict[str, float], ran: FeasibilityLabel) -> None:
     study = parse_study(SMALL + "[guards]\nmem = { max = 76 }")
     now = datetime(2026, 11, 20, tzinfo=UTC)
     job = Observation("small", "slurm", "1", "1", Status(status), now, {}, {}, metrics)
@@ -469,27 +469,27 @@ def test_what_a_job_teaches(status: str, metrics: dict[str, float], ran: Ran) ->
 @pytest.mark.parametrize(
     ("keys", "metrics", "ran"),
     [
-        ('impossible = "ran"', {"qps": 0.0}, Ran.YES),
-        ('impossible = "ran"', {}, Ran.WEAK_NO),
-        ('missing = "ran"', {}, Ran.YES),
-        ('missing = "ran"', {"qps": 0.0}, Ran.WEAK_NO),
-        ("failed_values = [1e20, 999999]", {"qps": 999999}, Ran.WEAK_NO),
-        ("failed_values = [1e20, 999999]", {"qps": 5.0}, Ran.YES),
-        ('scale = "linear"', {"qps": -1.0}, Ran.YES),
-        ('scale = "linear"\nmin = 0', {"qps": 0.0}, Ran.YES),
-        ('scale = "linear"\nmin = 0', {"qps": -1.0}, Ran.WEAK_NO),
-        ("max = 100", {"qps": 101.0}, Ran.WEAK_NO),
+        ('impossible = "ran"', {"qps": 0.0}, FeasibilityLabel.YES),
+        ('impossible = "ran"', {}, FeasibilityLabel.WEAK_NO),
+        ('missing = "ran"', {}, FeasibilityLabel.YES),
+        ('missing = "ran"', {"qps": 0.0}, FeasibilityLabel.WEAK_NO),
+        ("failed_values = [1e20, 999999]", {"qps": 999999}, FeasibilityLabel.WEAK_NO),
+        ("failed_values = [1e20, 999999]", {"qps": 5.0}, FeasibilityLabel.YES),
+        ('scale = "linear"', {"qps": -1.0}, FeasibilityLabel.YES),
+        ('scale = "linear"\nmin = 0', {"qps": 0.0}, FeasibilityLabel.YES),
+        ('scale = "linear"\nmin = 0', {"qps": -1.0}, FeasibilityLabel.WEAK_NO),
+        ("max = 100", {"qps": 101.0}, FeasibilityLabel.WEAK_NO),
     ],
 )
 def test_a_study_says_what_its_objective_can_be(
-    keys: str, metrics: dict[str, float], ran: Ran
+    keys: str, metrics: dict[str, float], ran: FeasibilityLabel
 ) -> None:
     study = parse_study(SMALL.replace("[objective]", f"[objective]\n{keys}"))
     now = datetime(2026, 11, 20, tzinfo=UTC)
     job = Observation("small", "slurm", "1", "1", Status.SUCCEEDED, now, {}, {}, metrics)
     assert study.ran(job) is ran
     usable = study.score(metrics) is not None
-    assert usable is (ran is Ran.YES and "ran" not in keys)
+    assert usable is (ran is FeasibilityLabel.YES and "ran" not in keys)
 
 
 @pytest.mark.parametrize(
@@ -546,7 +546,7 @@ def test_keys_of_features_may_be_ignored_or_bucketed() -> None:
         n_gpus='n_gpus = { type = "int", key = { bucket = 2 } }',
     )
     study = parse_study(text)
-    assert [feature.key for feature in study.context] == ["ignore", Bucket(2.0)]
+    assert [feature.key for feature in study.context] == ["ignore", BucketKey(2.0)]
     assert study.context_key({"gpu": "H100", "n_gpus": 100}) == "small|n_gpus=64"
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, steps, study, true_speed
-from tunerd.core.bands import HALF
+from tunerd.core.conformal import HALF
 from tunerd.core.decisions.advisor import START_RAN
 from tunerd.core.decisions.campaign import Campaign
-from tunerd.core.decisions.orders import Order, Orders
-from tunerd.core.evidence.promises import MOST_GAIN, MOST_GAP, PRIOR_GAPS
+from tunerd.core.decisions.overrides import Override, OverrideSet
+from tunerd.core.evidence.gain_calibration import MOST_GAIN, MOST_GAP, PRIOR_GAPS
 from tunerd.core.model.training import SWAP_AFTER
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.predictors import PREDICTORS
@@ -286,16 +286,16 @@ def test_what_an_order_puts_in_place_is_held_against_what_it_rules_out() -> None
     tuner = learned([*jobs, job(13, {"n": 8}, fast, speed=20.0)])
     key = tuner.study.context_key({"n": 8})
 
-    def ahead(*orders: Order) -> float:
-        tuner.impose(Orders(tuner.study, orders))
+    def ahead(*orders: Override) -> float:
+        tuner.impose(OverrideSet(tuner.study, orders))
         tuner.advise(key, None)
         return tuner.contexts[key].introduction.leads.ahead
 
     assert ahead() == 0.0
-    pinned = ahead(Order(1, "pin", {}, {"x": 4}))
+    pinned = ahead(Override(1, "pin", {}, {"x": 4}))
     assert 0.0 < pinned <= math.log(2.0)
     assert ahead() == 0.0
-    assert ahead(Order(2, "forbid", {}, {"x": 1})) == pytest.approx(pinned)
+    assert ahead(Override(2, "forbid", {}, {"x": 1})) == pytest.approx(pinned)
 
 
 def test_where_most_jobs_explore_leads_are_counted_from_who_is_recommended() -> None:

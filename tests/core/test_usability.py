@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.tuning import Inline, changed, job, random_jobs, steps, study
-from tunerd.core.drift.found import Change
+from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
@@ -56,7 +56,7 @@ def test_where_every_job_stops_telling_a_speed_a_drift_of_failures_is_told(
     """Sixty good jobs and then 250 of speed 0 left no word."""
     good = [job(i, {"n": 8}, GOOD, speed=100.0 + i % 7) for i in range(1, 61)]
     tuner = learned(good)
-    changes: list[Change] = []
+    changes: list[DriftUpdate] = []
     for step in steps(without(61, 100, speed, GOOD), 5):
         changes += tuner.learn(step).drift
     assert "failures" in {change.drift.kind for change in changes}

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tunerd.cli.simulate import simulate
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ def page(name: str) -> str:
 
 def feasible(study: str, **context: object) -> str:
     found = parse_study((STUDIES / f"{study}.toml").read_text())
-    return f"{Space(found, context).size:,}"
+    return f"{SearchSpace(found, context).size:,}"
 
 
 def test_how_many_configurations_there_are_where() -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunerd.core.observation import Observation, Ran
+from tunerd.core.observation import FeasibilityLabel, Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["Constant", "Oracle", "oracle", "shuffled"]
 
@@ -22,11 +22,11 @@ class Oracle:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         del study, known, seed
         score = np.array([self.scores[one.event_id] for one in asked])
         runs = np.array([self.runs[one.event_id] for one in asked])
-        return Foretold(score, score - 0.01, score + 0.01, runs=runs)
+        return JobForecasts(score, score - 0.01, score + 0.01, runs=runs)
 
 
 def oracle(study: Study, observations: Sequence[Observation]) -> Oracle:
@@ -35,7 +35,7 @@ def oracle(study: Study, observations: Sequence[Observation]) -> Oracle:
     worst = min(score for score in scores.values() if score is not None)
     return Oracle(
         {name: worst if score is None else score for name, score in scores.items()},
-        {one.event_id: float(study.ran(one) is Ran.YES) for one in observations},
+        {one.event_id: float(study.ran(one) is FeasibilityLabel.YES) for one in observations},
     )
 
 
@@ -60,6 +60,6 @@ class Constant:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         del study, known, seed
-        return Foretold(np.zeros(len(asked)))
+        return JobForecasts(np.zeros(len(asked)))

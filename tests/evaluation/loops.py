@@ -7,8 +7,8 @@ import numpy as np
 
 from tests.core.tuning import job, study, true_speed
 from tunerd.core.observation import Observation, Status, Value
-from tunerd.evaluation.closed_loop import Outcome, Problem
-from tunerd.evaluation.measured import Measured
+from tunerd.evaluation.closed_loop import BenchmarkProblem, TrialResult
+from tunerd.evaluation.tabular import TabularContext
 
 STUDY = study()
 FAILS = 3
@@ -50,10 +50,10 @@ class Oracle:
 
     name = "oracle"
 
-    def __init__(self, targets: Sequence[Measured]) -> None:
+    def __init__(self, targets: Sequence[TabularContext]) -> None:
         self.targets = {target.context_key: target for target in targets}
 
-    def begin(self, problem: Problem, seed: int) -> "Scripted":  # noqa: ARG002
+    def begin(self, problem: BenchmarkProblem, seed: int) -> "Scripted":  # noqa: ARG002
         best_first = np.argsort(self.targets[problem.context_key].regrets, kind="stable")
         return Scripted([int(i) for i in best_first])
 
@@ -65,14 +65,14 @@ class Scripted:
 
     def __init__(self, indices: Sequence[int]) -> None:
         self.indices = list(indices)
-        self.told: list[list[Outcome]] = []
+        self.told: list[list[TrialResult]] = []
 
-    def begin(self, problem: Problem, seed: int) -> "Scripted":  # noqa: ARG002
+    def begin(self, problem: BenchmarkProblem, seed: int) -> "Scripted":  # noqa: ARG002
         return self
 
     def ask(self, n: int) -> list[int]:
         asked, self.indices = self.indices[:n], self.indices[n:]
         return asked
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         self.told.append(list(jobs))

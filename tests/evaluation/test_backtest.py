@@ -13,14 +13,14 @@ from tests.needs import need_library
 from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.backtest import Verdict, answer, ask, verdicts
+from tunerd.evaluation.backtest import SplitScore, answer, ask, verdicts
+from tunerd.evaluation.forecast_scores import GroundTruth
+from tunerd.evaluation.forecaster import Forecaster, JobForecasts
 from tunerd.evaluation.importance import importance
-from tunerd.evaluation.judging import Truth
-from tunerd.evaluation.own import Live, Own, forecaster
 from tunerd.evaluation.plots import amounts, predicted
-from tunerd.evaluation.predicting import Forecaster, Foretold
-from tunerd.evaluation.results import Backtest, Result, backtest_schema, results
+from tunerd.evaluation.results import BacktestReport, BacktestResult, backtest_schema, results
 from tunerd.evaluation.splits import folds, parse_known, parse_split
+from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster, TunerdForecaster, forecaster
 
 STUDY = study()
 TREES = forecaster("boosted_trees")
@@ -37,19 +37,19 @@ def with_failures(jobs: Sequence[Observation]) -> list[Observation]:
 
 
 def asked(
-    who: Sequence[Forecaster | Live],
+    who: Sequence[Forecaster | PrequentialForecaster],
     jobs: Sequence[Observation],
     split: str = "random",
     known: str = "",
     repeats: int = 1,
-) -> list[Verdict]:
+) -> list[SplitScore]:
     amounts = parse_known(known) if known else ()
     made = folds(STUDY, parse_split(split, STUDY), jobs, amounts, repeats)
     answers = (answer(STUDY, jobs, question) for question in ask(made, who))
-    return list(verdicts(Truth.of(STUDY, jobs), answers))
+    return list(verdicts(GroundTruth.of(STUDY, jobs), answers))
 
 
-def told(found: Sequence[Verdict]) -> list[Result]:
+def told(found: Sequence[SplitScore]) -> list[BacktestResult]:
     return results(found)
 
 
@@ -59,7 +59,7 @@ def test_numbers_beside_a_plot_stand_clear_of_each_other() -> None:
         msgspec.structs.replace(one, metrics={STUDY.objective.metric: 21_000.0 * (1 + n / 60)})
         for n, one in enumerate(random_jobs(50, sizes=(8,)))
     ]
-    figure = predicted(STUDY, Truth.of(STUDY, jobs), asked([oracle(STUDY, jobs)], jobs))
+    figure = predicted(STUDY, GroundTruth.of(STUDY, jobs), asked([oracle(STUDY, jobs)], jobs))
     (axes,) = (axes for axes in figure.axes if axes.get_visible())
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in axes.get_xticklabels(which="both")]
@@ -124,10 +124,10 @@ class Spy:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         del study
         self.seen.append((list(known), list(asked), seed))
-        return Foretold(np.zeros(len(asked)))
+        return JobForecasts(np.zeros(len(asked)))
 
 
 def test_nobody_is_shown_what_happened_to_the_jobs_asked_about() -> None:
@@ -178,7 +178,7 @@ def test_a_report_is_json_that_fits_its_schema() -> None:
     jobs = with_failures(random_jobs(120))
     found = told(asked([TREES, Constant()], jobs, "group:n", "0,5"))
     fold = folds(STUDY, parse_split("random", STUDY), jobs)[0]
-    report = Backtest(
+    report = BacktestReport(
         tunerd="0",
         study="toy",
         study_hash="sha256:0",
@@ -226,7 +226,7 @@ def test_live_predicts_before_it_learns_and_follows_a_change() -> None:
         msgspec.structs.replace(one, metrics={k: v / 2 for k, v in one.metrics.items()})
         for one in random_jobs(200, seed=1, first=201)
     ]
-    found = asked([TREES, Live(TREES)], [*jobs, *slower], "time", "50%")
+    found = asked([TREES, PrequentialForecaster(TREES)], [*jobs, *slower], "time", "50%")
     still, live = (v.judged.overall.mape for v in found)
     assert still is not None
     assert live is not None
@@ -236,7 +236,7 @@ def test_live_predicts_before_it_learns_and_follows_a_change() -> None:
 
 def test_live_starts_from_nothing() -> None:
     jobs = random_jobs(40)
-    foretold = Live(TREES).follow(STUDY, [], jobs, 0)
+    foretold = PrequentialForecaster(TREES).follow(STUDY, [], jobs, 0)
     assert foretold.score.shape == (40,)
     assert np.all(foretold.score[:10] == 0)
 
@@ -260,7 +260,8 @@ def test_importance_finds_what_matters() -> None:
     jobs = random_jobs(400)
     fold = folds(STUDY, parse_split("random", STUDY), jobs)[0]
     found = {
-        (one.group, one.column): one for one in importance(STUDY, Own("boosted_trees"), jobs, fold)
+        (one.group, one.column): one
+        for one in importance(STUDY, TunerdForecaster("boosted_trees"), jobs, fold)
     }
     assert set(found) == {
         ("context", None),

@@ -13,14 +13,14 @@ from tests.core.tuning import START, job, random_jobs, renamed, study
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.splits import Fold, folds, parse_known, parse_split
+from tunerd.evaluation.splits import SplitFold, folds, parse_known, parse_split
 
 STUDY = study()
 JOBS = random_jobs(120)
 TEXTS = ("random", "curve", "time", "group:n", "group:context_key", "group:y", "above:n=4")
 
 
-def made(text: str, known: str = "", repeats: int = 1, seed: int = 0) -> list[Fold]:
+def made(text: str, known: str = "", repeats: int = 1, seed: int = 0) -> list[SplitFold]:
     amounts = parse_known(known) if known else ()
     return folds(STUDY, parse_split(text, STUDY), JOBS, amounts, repeats, seed)
 
@@ -38,7 +38,7 @@ def test_nothing_is_both_known_and_asked(text: str, seed: int, known: str) -> No
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_split_is_the_same_again(text: str) -> None:
-    def told(found: list[Fold]) -> list[object]:
+    def told(found: list[SplitFold]) -> list[object]:
         return [(f.known, f.repeat, f.part, f.train.tolist(), f.asked.tolist()) for f in found]
 
     assert told(made(text, repeats=2)) == told(made(text, repeats=2))

@@ -15,17 +15,19 @@ from tunerd.core.observation import Status, Value
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.measured import measured
-from tunerd.evaluation.own import AtOnce
-from tunerd.evaluation.streams import CHANGES, Stream, StreamJob, Traffic, make_stream
+from tunerd.evaluation.streams import CHANGES, DriftStream, StreamJob, WorkloadOptions, make_stream
 from tunerd.evaluation.streams.changes import log_speeds, reversal
+from tunerd.evaluation.tabular import measured
+from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 
 TABLE = measured(STUDY, rows((4, 5, 8, 16)), min_configs=20)
 JOBS = 1_000
 
 
-def stream(kind: str = "nothing", jobs: int = JOBS, seed: int = 0, noise: float = 0.03) -> Stream:
-    return make_stream(TABLE, [kind], Traffic(jobs=jobs, noise=noise), seed)
+def stream(
+    kind: str = "nothing", jobs: int = JOBS, seed: int = 0, noise: float = 0.03
+) -> DriftStream:
+    return make_stream(TABLE, [kind], WorkloadOptions(jobs=jobs, noise=noise), seed)
 
 
 def metric(one: StreamJob) -> float:
@@ -111,7 +113,7 @@ def test_two_contexts_become_slower() -> None:
 
 def test_slower_takes_longer_where_less_is_better() -> None:
     less = parse_study(STUDY.text.replace('"maximize"', '"minimize"'))
-    made = make_stream(measured(less, rows(), 20), ["slower"], Traffic(jobs=200))
+    made = make_stream(measured(less, rows(), 20), ["slower"], WorkloadOptions(jobs=200))
     ratios = {
         round(one.true_mean / one.usual_mean, 9)
         for one in made.jobs()
@@ -214,7 +216,7 @@ def test_a_burst_is_one_users_and_ends() -> None:
 
 
 def test_several_things_may_happen() -> None:
-    made = make_stream(TABLE, ["slower", "decay"], Traffic(jobs=400), at=[0.25, 0.5])
+    made = make_stream(TABLE, ["slower", "decay"], WorkloadOptions(jobs=400), at=[0.25, 0.5])
     assert [truth.first_job for truth in made.truths] == [100, 200]
     context = next(
         c for c, one in enumerate(made.contexts) if one.context_key in made.truths[0].contexts
@@ -267,19 +269,19 @@ def test_true_scores_are_in_the_units_of_the_study() -> None:
         STUDY.text.replace('scale = "log"\n[context]', 'scale = "linear"\n[context]')
     )
     assert linear.objective.scale == "linear"
-    made = make_stream(measured(linear, rows()), ["slower"], Traffic(jobs=10))
+    made = make_stream(measured(linear, rows()), ["slower"], WorkloadOptions(jobs=10))
     np.testing.assert_allclose(made.true_scores(0, 0), made.contexts[0].scores)
 
 
 def test_nothing_is_made_before_it_is_asked_for() -> None:
-    made = make_stream(TABLE, ["decay"], Traffic(jobs=50_000_000))
+    made = make_stream(TABLE, ["decay"], WorkloadOptions(jobs=50_000_000))
     assert len(list(islice(made.jobs(), 10))) == 10
 
 
 def test_what_mostly_fails_always_fails() -> None:
     mostly: dict[str, Value] = {"x": 1, "y": "a", "z": True}
     more = [job(i, {"n": 8}, mostly, status=Status.FAILED) for i in range(3)]
-    made = make_stream(measured(STUDY, [*rows((8,)), *more]), traffic=Traffic(jobs=30))
+    made = make_stream(measured(STUDY, [*rows((8,)), *more]), traffic=WorkloadOptions(jobs=30))
     index = made.index(0, mostly)
     assert np.isnan(made.true_scores(0, 0)[index])
     assert not any(made.run(arrival, index).ran for arrival in made.arrivals())
@@ -287,7 +289,7 @@ def test_what_mostly_fails_always_fails() -> None:
 
 def test_a_tuner_learns_a_stream() -> None:
     made = stream(jobs=120)
-    tuner = Tuner(made.study, AtOnce(), made.only)
+    tuner = Tuner(made.study, InlineExecutor(), made.only)
     jobs = [one.job for one in made.jobs()]
     for at in range(0, 120, 20):
         tuner.learn(jobs[at : at + 20])

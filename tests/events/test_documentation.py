@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tunerd.core.observation import Observation
-from tunerd.core.request import Request
+from tunerd.core.request import AdviceRequest
 from tunerd.events import from_bytes, job_schema, read_job, read_request, request_schema
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
@@ -30,7 +30,7 @@ def test_the_example_events_are_accepted() -> None:
         assert isinstance(seen, Observation), seen
         assert seen.event_id == "cluster-a/4711/1"
     asked = read_request(request.encode(), (), NOW)
-    assert isinstance(asked, Request), asked
+    assert isinstance(asked, AdviceRequest), asked
 
 
 def test_the_example_recommendation_is_one() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.core.drift.jobs import feed, jobs, study
-from tunerd.core.decisions.after_change import AfterChange, GivenUp
-from tunerd.core.drift import Watch
-from tunerd.core.drift.found import Change, Drift, Kind, Phase
+from tunerd.core.decisions.drift_consequences import DriftConsequences, ReplacedIncumbent
+from tunerd.core.drift import DriftMonitor
+from tunerd.core.drift.alarms import Drift, DriftUpdate, Kind, Phase
 from tunerd.events.drift import DriftEvent, drift_event, drift_schema, to_bytes
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -47,7 +47,7 @@ def drift(kind: Kind = "speed", **more: object) -> Drift:
     ],
 )
 def test_it_says_what_where_and_since_when(found: Drift, said: str) -> None:
-    event = drift_event(study(), Change("began", found, 14, AT))
+    event = drift_event(study(), DriftUpdate("began", found, 14, AT))
     assert event.message.startswith(said)
     assert event.acted == (found.kind in ("speed", "ranks"))
     assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
@@ -72,31 +72,31 @@ def test_what_was_known_and_rose_again_is_said_in_a_sentence(
     found: Drift, said: str, again: str
 ) -> None:
     """Of speed and ranks it may be the way back: that is not growing."""
-    event = drift_event(study(), Change("grew", found, 60, AT))
+    event = drift_event(study(), DriftUpdate("grew", found, 60, AT))
     assert event.message == f"{said}, since job 10, 2026-11-20 10:00; it {again} with job 60."
 
 
 def test_it_says_what_was_given_up_since_and_what_is_asked_again() -> None:
     here, elsewhere = "watched|model=a", "watched|model=b"
-    after = AfterChange(
+    after = DriftConsequences(
         [
-            GivenUp(here, {"tp": 8}, 4.0, 1.0, 20, "2026-11-20T11:00:00+00:00"),
-            GivenUp(here, {"tp": 4}, 4.0, 1.0, 9, ""),  # before this change
-            GivenUp(elsewhere, {"tp": 2}, 4.0, 1.0, 20, ""),
+            ReplacedIncumbent(here, {"tp": 8}, 4.0, 1.0, 20, "2026-11-20T11:00:00+00:00"),
+            ReplacedIncumbent(here, {"tp": 4}, 4.0, 1.0, 9, ""),  # before this change
+            ReplacedIncumbent(elsewhere, {"tp": 2}, 4.0, 1.0, 20, ""),
         ],
         {here: [{"tp": 2}], elsewhere: [{"tp": 1}]},
     )
     found = drift(contexts=(here,), moved=-0.5, level=2.0)
-    event = drift_event(study(), Change("grew", found, 30, AT), after)
+    event = drift_event(study(), DriftUpdate("grew", found, 30, AT), after)
     assert [(one.config, one.before, one.now) for one in event.given_up] == [({"tp": 8}, 4.0, 1.0)]
     assert [(one.context_key, one.configs) for one in event.asked_again] == [(here, ({"tp": 2},))]
     assert "tp = 8, which gave 4 before a change and 1 since" in event.message
     assert f"Asked again in {here}: tp = 2." in event.message
     assert elsewhere not in event.message
     assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
-    over = drift_event(study(), Change("over", found, 40, AT, "It is usual now."), after)
+    over = drift_event(study(), DriftUpdate("over", found, 40, AT, "It is usual now."), after)
     assert (len(over.given_up), over.asked_again) == (1, ())
-    assert AfterChange.load(json.loads(json.dumps(after.dump()))) == after
+    assert DriftConsequences.load(json.loads(json.dumps(after.dump()))) == after
 
 
 @pytest.mark.parametrize(("above", "share"), [(0.0, None), (2.0, -0.15)])
@@ -110,7 +110,7 @@ def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
         effect=lambda number, context, _tp, _precision: -0.3 * (number >= 700 and not context),
         shift=above - usual,
     )
-    found = feed(Watch(study()), {}, slower)
+    found = feed(DriftMonitor(study()), {}, slower)
     event = drift_event(study(), found[0])
     assert event.kind == "speed"
     if share is None:
@@ -138,7 +138,7 @@ def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
         if job.judged.context_key == key
     ]
     usual = fmean(score for sequence, score in scores if sequence <= 700)
-    found = [one for one in feed(Watch(study()), {}, stream) if one.drift.contexts == (key,)]
+    found = [one for one in feed(DriftMonitor(study()), {}, stream) if one.drift.contexts == (key,)]
     sizes = [drift_event(study(), one).size for one in found]
     assert sizes == [pytest.approx(-1.0 / level, rel=0.1) for level in (usual, usual - 1.0)]
 
@@ -152,7 +152,7 @@ def test_a_value_that_a_job_brought_is_shown_and_not_obeyed(
     name = "\x1b]0;mine\x07\x1b[31mRED\n" + "é" * 500
     where = {"parameter": parameter} if parameter else {"feature": "model"}
     found = drift("inputs", **where, value=name, moved=0.3)
-    event = drift_event(study(), Change(phase, found, 14, AT, "It is usual now."))
+    event = drift_event(study(), DriftUpdate(phase, found, 14, AT, "It is usual now."))
     assert event.message.isprintable()
     assert len(event.message) < 200
     assert "RED�ééé" in event.message
@@ -161,10 +161,10 @@ def test_a_value_that_a_job_brought_is_shown_and_not_obeyed(
 
 
 def test_the_end_says_why() -> None:
-    over = Change("over", drift(moved=-0.1, level=1.0), 60, AT, "Predictions hold again.")
+    over = DriftUpdate("over", drift(moved=-0.1, level=1.0), 60, AT, "Predictions hold again.")
     event = drift_event(study(), over)
     assert event.message == "10% worse in the whole study: over. Predictions hold again."
-    assert event.event_id != drift_event(study(), Change("began", over.drift, 14, AT)).event_id
+    assert event.event_id != drift_event(study(), DriftUpdate("began", over.drift, 14, AT)).event_id
     assert event.drift_id == "drift-1"
 
 

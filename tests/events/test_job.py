@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.broken_events import NOW, BrokenEvent, broken_events, good_event
 from tunerd.core.observation import Observation, Status
 from tunerd.events import (
-    Limits,
     Rejection,
+    TimeLimits,
     conflict,
     job_schema,
     read_job,
@@ -173,8 +173,8 @@ def test_reasons_never_carry_long_content() -> None:
 
 def test_limits_of_time_are_the_callers() -> None:
     raw = json.dumps(good_event("e", finished_at="2001-01-01T00:00:00Z")).encode()
-    assert isinstance(read_job(raw, (), NOW, Limits(max_age=None)), Observation)
-    strict = read_job(raw, (), NOW, Limits(max_age=timedelta(minutes=30)))
+    assert isinstance(read_job(raw, (), NOW, TimeLimits(max_age=None)), Observation)
+    strict = read_job(raw, (), NOW, TimeLimits(max_age=timedelta(minutes=30)))
     assert isinstance(strict, Rejection)
     assert "0.5 hours before now" in strict.reason
 

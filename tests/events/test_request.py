@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.client import Requests
-from tunerd.core.request import Request
+from tunerd.core.request import AdviceRequest
 from tunerd.events import Rejection, read_request, request_schema
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -30,14 +30,14 @@ def event(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in changed.items() if value is not ...}
 
 
-def read(content: object, headers: tuple[tuple[str, bytes], ...] = ()) -> Request | Rejection:
+def read(content: object, headers: tuple[tuple[str, bytes], ...] = ()) -> AdviceRequest | Rejection:
     value = content if isinstance(content, bytes) else json.dumps(content).encode()
     return read_request(value, headers, NOW)
 
 
 def test_a_good_one() -> None:
     found = read(event())
-    assert isinstance(found, Request)
+    assert isinstance(found, AdviceRequest)
     assert (found.study, found.source, found.event_id) == ("llm-pretrain", "slurm/cluster-a", "1")
     assert found.requested_at == NOW - timedelta(minutes=1)
     assert found.context == {"gpu": "H100", "n_gpus": 64, "tags": ["a", None]}
@@ -45,15 +45,15 @@ def test_a_good_one() -> None:
 
 @pytest.mark.parametrize("name", ["source", "requested_at", "user", "labels"])
 def test_what_is_optional_may_be_null_or_absent(name: str) -> None:
-    assert isinstance(read(event(**{name: None})), Request)
-    assert isinstance(read(event(**{name: ...})), Request)
+    assert isinstance(read(event(**{name: None})), AdviceRequest)
+    assert isinstance(read(event(**{name: ...})), AdviceRequest)
 
 
 def test_the_content_tells_duplicates_from_conflicts() -> None:
     one, same, other = read(event()), read(event()), read(event(note="unknown"))
-    assert isinstance(one, Request)
-    assert isinstance(same, Request)
-    assert isinstance(other, Request)
+    assert isinstance(one, AdviceRequest)
+    assert isinstance(same, AdviceRequest)
+    assert isinstance(other, AdviceRequest)
     assert one.content_hash == same.content_hash != other.content_hash
 
 
@@ -89,14 +89,14 @@ def test_as_cloudevents() -> None:
     bare = event(event_id=..., source=...)
     structured = {"specversion": "1.0", "id": "7", "source": "s", "type": "x", "data": bare}
     found = read(structured)
-    assert isinstance(found, Request)
+    assert isinstance(found, AdviceRequest)
     assert (found.event_id, found.source) == ("7", "s")
     encoded = base64.b64encode(json.dumps(bare).encode()).decode()
     found = read({"specversion": "1.0", "id": "7", "source": "s", "data_base64": encoded})
-    assert isinstance(found, Request)
+    assert isinstance(found, AdviceRequest)
     headers = (("ce_specversion", b"1.0"), ("ce_id", b"8"), ("ce_source", b"t"))
     found = read(bare, headers)
-    assert isinstance(found, Request)
+    assert isinstance(found, AdviceRequest)
     assert (found.event_id, found.source) == ("8", "t")
 
 
@@ -143,7 +143,7 @@ def test_what_the_client_sends_is_accepted(context: dict[str, Any]) -> None:
     client = Requests(sent.append, lambda: None, "test")
     name = client.ask(study="s", context=context)
     found = read_request(sent[0], (), datetime.now(UTC))
-    assert isinstance(found, Request), found
+    assert isinstance(found, AdviceRequest), found
     assert (found.event_id, found.source) == (name, "test")
     assert found.context.keys() == context.keys()
 

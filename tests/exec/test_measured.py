@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.exec.conftest import Place
-from tunerd.exec.output import Lines, Numbers, Pattern
+from tunerd.exec.output import BytesPattern, LineSplitter, SampledValues
 
 Until = Callable[[Callable[[], object]], None]
 
@@ -137,10 +137,10 @@ def test_a_line_that_keeps_a_pattern_busy_is_told_and_stops_nothing(place: Place
 
 def test_lines_are_found_however_they_come() -> None:
     found: list[bytes] = []
-    pattern = Pattern("=([0-9]+)!", lambda match: found.append(match[1]))
+    pattern = BytesPattern("=([0-9]+)!", lambda match: found.append(match[1]))
     for size in (1, 2, 3, 7, 1000):
         found.clear()
-        lines = Lines([pattern])
+        lines = LineSplitter([pattern])
         data = b"a=12!\nb=3!\rc=4!=5!\n\nd=" + b"6" * 20_000 + b"!\n=7!"
         for start in range(0, len(data), size):
             lines.hear(data[start : start + size])
@@ -149,7 +149,7 @@ def test_lines_are_found_however_they_come() -> None:
 
 
 def test_of_very_many_numbers_evenly_spaced_ones_are_kept() -> None:
-    numbers = Numbers()
+    numbers = SampledValues()
     for number in range(1_000_000):
         numbers.add(number)
     assert len(numbers) == 1_000_000

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.errors import AlreadyRunningError
-from tunerd.importing.spool import Job, Spool
+from tunerd.importing.spool import ImportSpool, SpooledJob
 
 
-def job(at: int, name: str) -> Job:
-    return Job(at, name, f"hash of {name}", 0, 1, name.encode())
+def job(at: int, name: str) -> SpooledJob:
+    return SpooledJob(at, name, f"hash of {name}", 0, 1, name.encode())
 
 
-def take(spool: Spool, many: int) -> list[str]:
+def take(spool: ImportSpool, many: int) -> list[str]:
     """Send the next ones."""
     jobs = spool.next(many)
     if jobs:
@@ -32,7 +32,7 @@ def test_oldest_first_and_else_in_the_order_of_the_rows(
 ) -> None:
     path = tmp_path_factory.mktemp("spool") / "s.sqlite"
     jobs = [job(at, str(place)) for place, at in enumerate(times)]
-    spool = Spool(path)
+    spool = ImportSpool(path)
     assert spool.add(jobs) == len(jobs)
     spool.sorted()
     spool.save()
@@ -42,21 +42,21 @@ def test_oldest_first_and_else_in_the_order_of_the_rows(
         spool.save()
         if restart:
             spool.close()
-            spool = Spool(path)
+            spool = ImportSpool(path)
     assert found == [one.event_id for one in sorted(jobs, key=lambda one: one.at)]
     spool.close()
 
 
 def test_what_was_not_saved_is_read_or_sent_again(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    with Spool(path) as spool:
+    with ImportSpool(path) as spool:
         assert not spool.resumed
         spool.add([job(1, "a")])
         spool.tally.row = 1
         spool.save()
         spool.add([job(2, "b")])
         spool.tally.row = 2
-    with Spool(path) as spool:
+    with ImportSpool(path) as spool:
         assert spool.resumed
         assert (spool.tally.row, spool.count()) == (1, 1)
         spool.remove()
@@ -64,13 +64,13 @@ def test_what_was_not_saved_is_read_or_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_job_is_there_once(tmp_path: Path) -> None:
-    with Spool(tmp_path / "s.sqlite") as spool:
+    with ImportSpool(tmp_path / "s.sqlite") as spool:
         assert spool.add([job(1, "a"), job(2, "b")]) == 2
         assert spool.add([job(1, "a"), job(2, "c")]) == 1
 
 
 def test_rows_that_are_alike_are_counted_in_each_table(tmp_path: Path) -> None:
-    with Spool(tmp_path / "s.sqlite") as spool:
+    with ImportSpool(tmp_path / "s.sqlite") as spool:
         assert [spool.place_among_alike(0, "x") for _ in range(2)] == [1, 2]
         spool.add([job(1, "x"), job(1, "x.2")])
         assert [spool.place_among_alike(0, "x") for _ in range(2)] == [3, 4]
@@ -81,15 +81,15 @@ def test_rows_that_are_alike_are_counted_in_each_table(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with (
-        Spool(tmp_path / "s.sqlite"),
+        ImportSpool(tmp_path / "s.sqlite"),
         pytest.raises(AlreadyRunningError, match="imported by another process"),
     ):
-        Spool(tmp_path / "s.sqlite")
+        ImportSpool(tmp_path / "s.sqlite")
 
 
 @pytest.mark.parametrize("count", [1, 2, 49, 50, 51, 333])
 def test_milestones_are_spread_and_end_with_the_last(tmp_path: Path, count: int) -> None:
-    with Spool(tmp_path / "s.sqlite") as spool:
+    with ImportSpool(tmp_path / "s.sqlite") as spool:
         spool.add([job(at, str(at)) for at in range(count)])
         spool.sorted()
         found = list(spool.milestones(50))

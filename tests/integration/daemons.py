@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.core.tuning import START, TEXT, random_jobs
 from tests.servers import free_ports, wait_until
-from tunerd.metrics import Definition
+from tunerd.metrics import MetricDefinition
 from tunerd.store import Store, StudyRow, open_store
 
 __all__ = ["PATIENCE_S", "Daemon", "events"]
@@ -142,7 +142,7 @@ class Daemon:
         except (URLError, OSError):
             return 0, ""
 
-    def metric(self, metric: Definition, **labels: str) -> float | None:
+    def metric(self, metric: MetricDefinition, **labels: str) -> float | None:
         """The value of a series; None when it is not there."""
         for family in text_string_to_metric_families(self.get("/metrics")[1]):
             for sample in family.samples:

@@ -19,7 +19,7 @@ from tests.integration.daemons import PATIENCE_S, Daemon, events
 from tunerd.connections import stream_of
 from tunerd.errors import TunerdError
 from tunerd.settings import load_settings
-from tunerd.stages.ingest import Ingest
+from tunerd.stages.ingest import IngestStage
 from tunerd.store import Store, open_store
 
 STUDY = TEXT.replace('"publish"', '"observe"') + "[mapping]\nfinished_at = 'end'\n"
@@ -86,7 +86,7 @@ def ingest(place: Daemon, store: Store, count: int) -> None:
             pass
 
     settings = load_settings(place.file, {})
-    stage = Ingest(
+    stage = IngestStage(
         *(stream_of(settings), store, settings.topics, settings.name, settings.ingest, Deaf()),
         now=lambda: datetime.now(UTC),
         clock=time.monotonic,

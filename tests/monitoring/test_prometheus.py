@@ -11,7 +11,7 @@ from tests.integration.daemons import Daemon, events
 from tests.monitoring.names import PROCESS
 from tests.needs import need_program
 from tunerd.metrics import DEFINITIONS
-from tunerd.monitoring.alerts import Times
+from tunerd.monitoring.alerts import AlertTimings
 from tunerd.monitoring.rules import rule_file
 
 FOLDER = Path(__file__).parents[2] / "deploy/prometheus"
@@ -48,7 +48,7 @@ def test_promtool_accepts_it(arguments: tuple[str, ...]) -> None:
 
 def test_rules_with_other_times_are_rules(tmp_path: Path) -> None:
     """As ``python -m benchmarks.monitoring`` uses them."""
-    times = Times(moment=2, stalled=5, outbox=5, window=10, hour=60, day=90)
+    times = AlertTimings(moment=2, stalled=5, outbox=5, window=10, hour=60, day=90)
     (tmp_path / "alerts.yml").write_text(rule_file(times))
     assert "SUCCESS" in promtool("check", "rules", "--lint-fatal", str(tmp_path / "alerts.yml"))
 

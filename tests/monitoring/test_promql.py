@@ -28,7 +28,7 @@ def test_selectors_are_written_as_prometheus_reads_them() -> None:
     ],
 )
 def test_what_a_metric_does_not_have_is_refused(
-    wrong: d.Definition, labels: dict[str, str | tuple[str, ...]]
+    wrong: d.MetricDefinition, labels: dict[str, str | tuple[str, ...]]
 ) -> None:
     with pytest.raises(ValueError, match=wrong.name):
         of(wrong, "", **labels)

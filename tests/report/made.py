@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.core.tuning import study
 from tests.report.world import START
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.recommendation import (
     Candidate,
     Gain,
@@ -18,7 +18,7 @@ from tunerd.core.recommendation import (
     StatedObjective,
 )
 from tunerd.core.study import Study
-from tunerd.report.gather import Material, Told
+from tunerd.report.gather import CurrentRecommendation, ReportInputs
 
 NOW = START + timedelta(days=30)
 
@@ -57,13 +57,13 @@ def told(key: str, context: Mapping[str, Any], **changes: Any) -> Recommendation
 
 
 def material(
-    live: Sequence[Judged] = (),
+    live: Sequence[PrequentialRecord] = (),
     *,
-    history: Sequence[Judged] = (),
-    recommendations: Mapping[str, Told] | None = None,
+    history: Sequence[PrequentialRecord] = (),
+    recommendations: Mapping[str, CurrentRecommendation] | None = None,
     of: Study | None = None,
     **changes: Any,
-) -> Material:
+) -> ReportInputs:
     """As it would be read from a store."""
     known = of or study(mode='"observe"')
     values: dict[str, Any] = {
@@ -79,9 +79,12 @@ def material(
         "unlearned": 0,
         "incomparable": 0,
     }
-    return Material(**values | changes)
+    return ReportInputs(**values | changes)
 
 
-def advised(contexts: int) -> dict[str, Told]:
+def advised(contexts: int) -> dict[str, CurrentRecommendation]:
     """A recommendation in each context of a world."""
-    return {f"toy|n={c}": Told("observed", told(f"toy|n={c}", {"n": c})) for c in range(contexts)}
+    return {
+        f"toy|n={c}": CurrentRecommendation("observed", told(f"toy|n={c}", {"n": c}))
+        for c in range(contexts)
+    }

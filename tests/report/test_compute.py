@@ -11,12 +11,10 @@ from msgspec import structs
 from tests.core.tuning import study
 from tests.report.made import NOW, advised, material, told
 from tests.report.world import world
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.observation import Status, Value
 from tunerd.report.compute import MOST_CONTEXTS, compute
-from tunerd.report.gather import Material, Told
-from tunerd.report.model import Range, Report, report_json, report_schema
-from tunerd.report.words import (
+from tunerd.report.formatting import (
     changes_text,
     context_label,
     number,
@@ -27,22 +25,24 @@ from tunerd.report.words import (
     tick,
     value_text,
 )
+from tunerd.report.gather import CurrentRecommendation, ReportInputs
+from tunerd.report.model import ReportInterval, StudyReport, report_json, report_schema
 
 
-def reported(made: Material) -> Report:
+def reported(made: ReportInputs) -> StudyReport:
     """The report, which is JSON and valid by its own schema."""
     report = compute(made, NOW)
     text = report_json(report)
-    assert msgspec.json.decode(text, type=Report) == report
+    assert msgspec.json.decode(text, type=StudyReport) == report
     jsonschema.validate(json.loads(text), report_schema())
     return report
 
 
-def live(jobs: int = 200, **options: int) -> list[Judged]:
+def live(jobs: int = 200, **options: int) -> list[PrequentialRecord]:
     return world(1, **options).run(jobs)[0]
 
 
-def failed(rows: list[Judged]) -> list[Judged]:
+def failed(rows: list[PrequentialRecord]) -> list[PrequentialRecord]:
     """The same jobs, had none of them run."""
     return [
         structs.replace(
@@ -89,7 +89,7 @@ def test_where_all_came_true_no_rest_is_taken_off(share: float, said: str) -> No
     report = reported(material(live(configs=400, popular=200)))
     assert report.would is not None
     assert report.would.verdict == "likely"
-    came = Range(share, share - 0.1, share + 0.1)
+    came = ReportInterval(share, share - 0.1, share + 0.1)
     assert sentence(structs.replace(report.would, came_true=came)).endswith(said)
 
 
@@ -218,7 +218,9 @@ def test_a_gain_is_positive_whatever_the_goal(goal: str) -> None:
 
 def test_a_recommendation_that_is_nearly_empty() -> None:
     bare = told("toy|n=0", {"n": 0}, candidates=(), incumbent=None, baseline=None)
-    report = reported(material(live(20), recommendations={"toy|n=0": Told("withdrawn", bare)}))
+    report = reported(
+        material(live(20), recommendations={"toy|n=0": CurrentRecommendation("withdrawn", bare)})
+    )
     advice = next(c.advice for c in report.contexts if c.key == "toy|n=0")
     assert advice is not None
     assert (advice.state, advice.incumbent, advice.candidate) == ("withdrawn", None, None)
@@ -271,4 +273,4 @@ def test_contexts_are_named_by_their_values() -> None:
     assert context_label("s|gpu=H100|n=8", {"gpu": "H100", "n": 8}) == "gpu\u00a0H100, n\u00a08"
     assert context_label("s|gpu=A%7CB|n=~", {}) == "gpu\u00a0A|B, n\u00a0–"
     assert context_label("s", {}) == "any"
-    assert span(Range(0.1, None, None)) == "–"
+    assert span(ReportInterval(0.1, None, None)) == "–"

@@ -13,10 +13,10 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tests.report.world import World, world
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.study_file import parse_study
-from tunerd.report.gains import Gains, estimate_gains
-from tunerd.report.jobs import Jobs, jobs_of, relative_gain
+from tunerd.report.gains import GainEstimate, estimate_gains
+from tunerd.report.jobs import JobArrays, jobs_of, relative_gain
 
 STUDY = study()
 
@@ -26,7 +26,7 @@ class Seen:
     """One made-up month."""
 
     truth: float
-    found: Gains
+    found: GainEstimate
 
     @property
     def covered(self) -> bool:
@@ -184,7 +184,7 @@ def test_on_a_linear_scale_gains_are_relative_to_the_context(goal: str) -> None:
     assert 0 < found.gpu_hours.middle < found.hours
 
 
-def in_units(one: Judged) -> Judged:
+def in_units(one: PrequentialRecord) -> PrequentialRecord:
     """The same job where contexts differ by a factor of a thousand and levels add up."""
     size = 10.0 ** int(one.context_key[-1])
     told = one.outcome
@@ -210,7 +210,7 @@ def in_units(one: Judged) -> Judged:
     )
 
 
-def gains(rows: list[Judged]) -> Gains:
+def gains(rows: list[PrequentialRecord]) -> GainEstimate:
     found = estimate_gains(STUDY, jobs_of(STUDY, rows))
     assert found is not None
     return found
@@ -219,7 +219,7 @@ def gains(rows: list[Judged]) -> Gains:
 def test_a_hundred_thousand_jobs_take_seconds() -> None:
     """Strata, cells and draws must not cost a job the others' time: 30 times as many jobs."""
     rows, _ = world(5, contexts=40).run(1000)
-    many: Jobs = jobs_of(STUDY, rows * 30)
+    many: JobArrays = jobs_of(STUDY, rows * 30)
     found = estimate_gains(STUDY, many)
     assert found is not None
     assert found.jobs > 10_000

@@ -13,8 +13,8 @@ from tests.core.tuning import study
 from tests.report.made import NOW, advised, material, told
 from tests.report.world import world
 from tunerd.report.compute import compute
-from tunerd.report.gather import Material, Told
-from tunerd.report.model import Report
+from tunerd.report.gather import CurrentRecommendation, ReportInputs
+from tunerd.report.model import StudyReport
 from tunerd.report.page import page
 from tunerd.report.svg import linear_axis, log_axis, tag
 from tunerd.report.terminal import show
@@ -50,7 +50,7 @@ class Checked(HTMLParser):
         assert self.open.pop() == tag
 
 
-def month(**options: float) -> Material:
+def month(**options: float) -> ReportInputs:
     rows, _ = world(1, **options).run(200)  # type: ignore[arg-type]
     failing = [
         structs.replace(
@@ -75,7 +75,7 @@ REPORTS = {
 }
 
 
-def made(name: str) -> Report:
+def made(name: str) -> StudyReport:
     return compute(REPORTS[name](), NOW)
 
 
@@ -124,7 +124,7 @@ def test_nothing_from_outside_gets_into_the_markup() -> None:
     keys = {f"toy|n={c}": f"{EVIL}|n={EVIL}{c}" for c in range(5)}
     live = [structs.replace(one, context_key=keys[one.context_key]) for one in rows]
     known = study()
-    evil = {key: Told(EVIL, hostile) for key in keys.values()}
+    evil = {key: CurrentRecommendation(EVIL, hostile) for key in keys.values()}
     report = compute(material(live, recommendations=evil, of=known), NOW)
     report = structs.replace(
         report,

@@ -9,18 +9,20 @@ from msgspec import structs
 
 from tests.core.tuning import study
 from tests.report.world import START, world
-from tunerd.core.evidence.judged import Judged, Outcome
+from tunerd.core.evidence.prequential import PrequentialOutcome, PrequentialRecord
 from tunerd.core.observation import Status
-from tunerd.report.jobs import Jobs, jobs_of
+from tunerd.report.followers import beside_others, candidates_tried, first_candidates
+from tunerd.report.jobs import JobArrays, jobs_of
 from tunerd.report.quality import judge_quality, reliability, share
-from tunerd.report.tried import beside_others, candidates_tried, first_candidates
 
 STUDY = study()
 
 
-def row(number: int, context: int = 0, **outcome: Any) -> Judged:
+def row(number: int, context: int = 0, **outcome: Any) -> PrequentialRecord:
     values: dict[str, Any] = {"config_id": "c-1", "status": Status.SUCCEEDED, "ran": True}
-    return Judged(number, START, False, f"toy|n={context}", Outcome(**values | outcome))
+    return PrequentialRecord(
+        number, START, False, f"toy|n={context}", PrequentialOutcome(**values | outcome)
+    )
 
 
 def predicted(score: float, by: float, half: float = 0.1, **more: Any) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def predicted(score: float, by: float, half: float = 0.1, **more: Any) -> dict[s
     return {"score": score, "predicted": told, "low": told - half, "high": told + half, **more}
 
 
-def jobs(rows: list[Judged]) -> Jobs:
+def jobs(rows: list[PrequentialRecord]) -> JobArrays:
     return jobs_of(STUDY, rows)
 
 

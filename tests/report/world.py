@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.evidence.judged import HALF, Judged, Outcome, Target
+from tunerd.core.evidence.prequential import (
+    HALF,
+    PrequentialOutcome,
+    PrequentialRecord,
+    TargetPrediction,
+)
 from tunerd.core.observation import Status
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -54,11 +59,11 @@ class World:
         mean = prior * self.guess[context] + self.total[context] / self.noise**2
         return mean / (prior + own) + self.level, np.sqrt(1 / (prior + own))
 
-    def run(self, jobs: int, **fixed: Any) -> tuple[list[Judged], dict[str, float]]:
+    def run(self, jobs: int, **fixed: Any) -> tuple[list[PrequentialRecord], dict[str, float]]:
         """Let jobs come. Returns them as judged, and the true mean gain of those that ran
         something else than the incumbent, and than the first candidate."""
         contexts, configs = self.truth.shape
-        rows: list[Judged] = []
+        rows: list[PrequentialRecord] = []
         gained: dict[str, list[float]] = {"incumbent": [], "first": []}
         chances = self.popularity / self.popularity.sum()
         for number in range(1, jobs + 1):
@@ -105,15 +110,15 @@ class World:
         told: tuple[int | None, int, bool],
         follows: bool,
         fixed: Mapping[str, Any],
-    ) -> Judged:
+    ) -> PrequentialRecord:
         stay, first, better = told
         spread = float(np.hypot(sd[own], self.noise))
         ran_as = "incumbent" if own == stay else "first" if own == first else None
 
-        def target(config: int | None, kind: Any) -> Target | None:
+        def target(config: int | None, kind: Any) -> TargetPrediction | None:
             if config is None or config < 0:
                 return None
-            return Target(
+            return TargetPrediction(
                 config_id=f"c-{config}",
                 kind=kind,
                 score=float(mean[config]),
@@ -139,12 +144,12 @@ class World:
             "first": target(first, "exploit" if better else "explore"),
             "gpu_hours": 10.0,
         }
-        return Judged(
+        return PrequentialRecord(
             number,
             START + timedelta(minutes=20 * number),
             False,
             f"toy|n={c}",
-            Outcome(**values | dict(fixed)),
+            PrequentialOutcome(**values | dict(fixed)),
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.simulation.simulator import Simulator
 
 JOINT_CHANGES = 1_000  # tried per step of a climb
@@ -24,7 +24,7 @@ def climb(
 
     ``known`` configurations are starts too, so that the result is never worse than they are.
     """
-    space = Space(simulator.study, context)
+    space = SearchSpace(simulator.study, context)
     rng = np.random.default_rng(seed)
     pool = space.sample(64 * starts, rng)
     given = [code for code in map(space.encode, known) if code is not None]
@@ -38,7 +38,7 @@ def climb(
 
 
 def _scorer(
-    simulator: Simulator, context: Mapping[str, Scalar], space: Space
+    simulator: Simulator, context: Mapping[str, Scalar], space: SearchSpace
 ) -> Callable[[Codes], FloatArray]:
     sign = 1.0 if simulator.study.objective.goal == "maximize" else -1.0
 
@@ -52,7 +52,7 @@ def _scorer(
 def _climb_from(
     start: Codes,
     score: Callable[[Codes], FloatArray],
-    space: Space,
+    space: SearchSpace,
     rng: np.random.Generator,
 ) -> Codes:
     best, value = start, float(score(start[None])[0])

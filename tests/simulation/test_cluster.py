@@ -28,13 +28,13 @@ from tunerd.core.recommendation import (
 )
 from tunerd.core.study import Study
 from tunerd.events import read_job, to_bytes
-from tunerd.simulation.cluster import Cluster, Finished
+from tunerd.simulation.cluster import FinishedJob, SimulatedCluster
 from tunerd.simulation.shipped import ads_study, demo_contexts
-from tunerd.simulation.simulator import Troubles, simulator_for
+from tunerd.simulation.simulator import FaultModel, simulator_for
 
 CONTEXT = demo_contexts("ads-fsdp")[0]
 NOW = datetime.now(UTC)
-CALM = Troubles(noise=0.02, gpu_hours_per_failure=float("inf"), preempted=0.0)
+CALM = FaultModel(noise=0.02, gpu_hours_per_failure=float("inf"), preempted=0.0)
 
 
 def config(**changes: Any) -> dict[str, Value]:
@@ -118,10 +118,12 @@ def stream(tmp_path: Path) -> Iterator[Stream]:
     stream.reporter.close()
 
 
-def cluster(study: Study, stream: Stream, troubles: Troubles = CALM, **options: Any) -> Cluster:
+def cluster(
+    study: Study, stream: Stream, troubles: FaultModel = CALM, **options: Any
+) -> SimulatedCluster:
     contexts: list[dict[str, Scalar]] = options.pop("contexts", [CONTEXT])
     simulator = simulator_for(study, troubles)
-    return Cluster(simulator, contexts, stream.reporter, stream.recommendations, **options)
+    return SimulatedCluster(simulator, contexts, stream.reporter, stream.recommendations, **options)
 
 
 def test_without_advice_every_job_runs_the_baseline(ads: Study, stream: Stream) -> None:
@@ -192,7 +194,7 @@ def test_wanted_runs_come_first_best_predicted_first(ads: Study, stream: Stream)
 def test_a_wanted_run_that_taught_nothing_is_launched_again(ads: Study, stream: Stream) -> None:
     ask = candidate(ads, 1, config(), wanted=1)
     stream.publish(recommended(ads, ask, round=0))
-    lossy = Troubles(noise=0.02, gpu_hours_per_failure=float("inf"), preempted=0.5)
+    lossy = FaultModel(noise=0.02, gpu_hours_per_failure=float("inf"), preempted=0.5)
     finished = list(cluster(ads, stream, lossy, concurrency=1, seed=2).run(30))
     tries = [job.status for job in finished if job.candidate_id == ask.candidate_id]
     assert tries
@@ -238,12 +240,14 @@ def test_a_partial_baseline_in_a_message_is_completed(ads: Study, stream: Stream
 
 
 def test_two_runs_with_one_seed_are_the_same(ads: Study, tmp_path: Path) -> None:
-    def once(name: str, seed: int) -> list[Finished]:
+    def once(name: str, seed: int) -> list[FinishedJob]:
         (tmp_path / name).mkdir()
         contexts = list(demo_contexts("ads-fsdp"))
         stream = Stream(tmp_path / name)
         return list(
-            cluster(ads, stream, Troubles(), policy="random", contexts=contexts, seed=seed).run(30)
+            cluster(ads, stream, FaultModel(), policy="random", contexts=contexts, seed=seed).run(
+                30
+            )
         )
 
     assert once("a", 1) == once("b", 1)

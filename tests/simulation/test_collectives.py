@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tunerd.simulation.collectives import (
-    Group,
+    ProcessGroup,
     all_gather,
     all_reduce,
     all_to_all,
@@ -33,14 +33,14 @@ def test_large_all_reduce_reaches_the_bus_bandwidth_that_nccl_tests_report() -> 
 
 
 def test_nvlink_beats_the_network() -> None:
-    inside = all_gather(H100, Group(4.0, 4.0), 256 * MIB)
-    between = all_gather(H100, Group(4.0, 1.0), 256 * MIB)
+    inside = all_gather(H100, ProcessGroup(4.0, 4.0), 256 * MIB)
+    between = all_gather(H100, ProcessGroup(4.0, 1.0), 256 * MIB)
     assert between > 5 * inside
 
 
 def test_whole_nodes_use_all_their_network_cards() -> None:
-    striped = all_gather(H100, Group(16.0, 8.0), 1e9)
-    single = all_gather(H100, Group(2.0, 1.0), 1e9)
+    striped = all_gather(H100, ProcessGroup(16.0, 8.0), 1e9)
+    single = all_gather(H100, ProcessGroup(2.0, 1.0), 1e9)
     assert striped < single
 
 

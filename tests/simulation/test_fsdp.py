@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tunerd.core.arrays import FloatArray
+from tunerd.simulation.cost_model import CostEstimate
 from tunerd.simulation.fsdp import layers_of, measure
-from tunerd.simulation.model import Measured
 
 SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD")
 CONTEXT: dict[str, Any] = {
@@ -20,7 +20,7 @@ CONTEXT: dict[str, Any] = {
 
 def measured(
     sharding: list[list[str]], reserved: float = 0.8, row_wise: int = 36, **context: Any
-) -> Measured:
+) -> CostEstimate:
     n = len(sharding)
     columns = {
         "sharding": np.array(sharding),
@@ -30,15 +30,15 @@ def measured(
     return measure({**CONTEXT, **context}, columns)
 
 
-def uniform(strategy: str, **rest: Any) -> Measured:
+def uniform(strategy: str, **rest: Any) -> CostEstimate:
     return measured([[strategy] * 8], **rest)
 
 
-def step(result: Measured) -> float:
+def step(result: CostEstimate) -> float:
     return float(result.metrics["step_time_s"][0])
 
 
-def memory(result: Measured) -> float:
+def memory(result: CostEstimate) -> float:
     return float(result.metrics["peak_memory_gib"][0])
 
 

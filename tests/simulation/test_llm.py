@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tunerd.simulation.cost_model import CostEstimate
 from tunerd.simulation.llm import measure, shape_of
-from tunerd.simulation.model import Measured
 
 CONTEXT: dict[str, Any] = {
     "gpu": "H100",
@@ -28,16 +28,16 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def one(context: Mapping[str, Any] | None = None, /, **config: Any) -> Measured:
+def one(context: Mapping[str, Any] | None = None, /, **config: Any) -> CostEstimate:
     columns = {name: np.array([value]) for name, value in {**CONFIG, **config}.items()}
     return measure({**CONTEXT, **(context or {})}, columns)
 
 
-def speed(result: Measured) -> float:
+def speed(result: CostEstimate) -> float:
     return float(result.metrics["tokens_per_second_per_gpu"][0])
 
 
-def memory(result: Measured) -> float:
+def memory(result: CostEstimate) -> float:
     return float(result.metrics["peak_memory_gib"][0])
 
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from tunerd.core.observation import Status
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import demo_contexts, shipped_study
 from tunerd.simulation.simulator import (
-    Outcome,
-    Troubles,
+    FaultModel,
+    SimulatedRun,
     columns_of,
     job_rng,
     simulator_for,
 )
 
-CALM = Troubles(noise=0.0, gpu_hours_per_failure=math.inf, preempted=0.0)
+CALM = FaultModel(noise=0.0, gpu_hours_per_failure=math.inf, preempted=0.0)
 UNIFORM: dict[str, Any] = {
     "sharding": ["SHARD_GRAD_OP"] * 8,
     "hbm_reserved": 0.8,
@@ -27,7 +27,7 @@ UNIFORM: dict[str, Any] = {
 }
 
 
-def run(study: Study, troubles: Troubles, index: int = 0, **changes: Any) -> Outcome:
+def run(study: Study, troubles: FaultModel, index: int = 0, **changes: Any) -> SimulatedRun:
     context = demo_contexts(study.name)[0]
     config = {**UNIFORM, **changes}
     return simulator_for(study, troubles).run(context, config, job_rng(7, context, config, index))
@@ -43,12 +43,12 @@ def test_without_troubles_a_job_measures_what_is_expected(ads: Study) -> None:
 
 
 def test_the_same_job_runs_the_same_twice_and_the_next_one_differs(ads: Study) -> None:
-    assert run(ads, Troubles()) == run(ads, Troubles())
-    assert run(ads, Troubles(), index=1).metrics != run(ads, Troubles()).metrics
+    assert run(ads, FaultModel()) == run(ads, FaultModel())
+    assert run(ads, FaultModel(), index=1).metrics != run(ads, FaultModel()).metrics
 
 
 def test_noise_has_the_spread_it_is_told(ads: Study) -> None:
-    troubles = Troubles(noise=0.05, gpu_hours_per_failure=math.inf, preempted=0.0)
+    troubles = FaultModel(noise=0.05, gpu_hours_per_failure=math.inf, preempted=0.0)
     speeds = np.log([run(ads, troubles, index=i).metrics["qps"] for i in range(400)])
     assert speeds.std() == pytest.approx(0.05, rel=0.2)  # 4 standard errors of 400 draws: 14 %
     assert speeds.mean() == pytest.approx(np.log(run(ads, CALM).metrics["qps"]), abs=0.0125)
@@ -62,8 +62,8 @@ def test_out_of_memory_measures_nothing(ads: Study) -> None:
 
 
 def test_troubles_end_jobs_without_metrics(ads: Study) -> None:
-    preempted = run(ads, Troubles(preempted=1.0))
-    broken = run(ads, Troubles(gpu_hours_per_failure=1e-6))
+    preempted = run(ads, FaultModel(preempted=1.0))
+    broken = run(ads, FaultModel(gpu_hours_per_failure=1e-6))
     assert preempted.status is Status.PREEMPTED
     assert broken.status is Status.NODE_FAILURE
     assert preempted.metrics == broken.metrics == {}
@@ -80,7 +80,7 @@ def test_what_cannot_start_fails() -> None:
 
 def test_expected_is_the_same_for_columns_and_configurations(study: Study) -> None:
     context = demo_contexts(study.name)[0]
-    space, simulator = Space(study, context), simulator_for(study)
+    space, simulator = SearchSpace(study, context), simulator_for(study)
     codes = space.sample(200, np.random.default_rng(1))
     configs = [space.decode(row) for row in codes]
     of_codes = simulator.expected(context, space.columns(codes))
@@ -93,8 +93,8 @@ def test_a_broken_guard_counts_as_not_running() -> None:
     text = shipped_study("llm-pretrain")
     context = demo_contexts("llm-pretrain")[0]
     strict = parse_study(text.replace("max = 0.96", "max = 0.5"))
-    codes = Space(strict, context).sample(200, np.random.default_rng(1))
-    columns = Space(strict, context).columns(codes)
+    codes = SearchSpace(strict, context).sample(200, np.random.default_rng(1))
+    columns = SearchSpace(strict, context).columns(codes)
     simulator = simulator_for(strict)
     measured, expected = simulator.measure(context, columns), simulator.expected(context, columns)
     roomy = measured.runs & (measured.metrics["peak_memory_share"] <= 0.5)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.best import climb
 from tunerd.core.observation import Scalar, Status, Value
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
@@ -107,7 +107,7 @@ def test_random_search_is_deterministic_and_judged_without_noise(ads: Study) -> 
 
 def test_random_search_keeps_what_measured_best(ads: Study) -> None:
     context, seed = demo_contexts("ads-fsdp")[0], 3
-    simulator, space = simulator_for(ads), Space(ads, context)
+    simulator, space = simulator_for(ads), SearchSpace(ads, context)
     measured = {}
     for i, row in enumerate(space.sample(60, np.random.default_rng(seed))):
         config = space.decode(row)
@@ -131,7 +131,7 @@ def test_random_search_where_nothing_runs(ads: Study) -> None:
 def test_the_ads_study_has_as_many_layers_as_asked(layers: int) -> None:
     study = parse_study(ads_study(layers))
     assert study.name == f"ads-fsdp-{layers}"
-    space = Space(study, demo_contexts(study.name)[0])
+    space = SearchSpace(study, demo_contexts(study.name)[0])
     assert [int(size) for size in space.sizes] == [3] * layers + [9, 65]
     baseline = study.baseline(demo_contexts(study.name)[0])
     assert baseline is not None

@@ -12,9 +12,17 @@ from typing import Any, TypeVar
 import pytest
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.reports import Report
 from tunerd.store import Transaction
-from tunerd.streams.base import Follower, Message, Position, Record, Restore, Table, TopicProblem
+from tunerd.streams.base import (
+    CompactedTable,
+    Restore,
+    StreamFollower,
+    StreamMessage,
+    StreamPosition,
+    StreamRecord,
+    TopicProblem,
+)
+from tunerd.telemetry import Report
 
 __all__ = ["CrashError", "FakeStream", "Heard", "ListSink", "ListSource", "Time", "crash_in"]
 
@@ -61,8 +69,8 @@ class Heard:
 class FakeStream:
     """One topic of events with one partition, and everything that was sent."""
 
-    events: list[Record] = field(default_factory=list)
-    sent: list[Message] = field(default_factory=list)
+    events: list[StreamRecord] = field(default_factory=list)
+    sent: list[StreamMessage] = field(default_factory=list)
     fails: list[tuple[int, Exception]] = field(default_factory=list)
     """For each coming ``send``: how many messages it keeps before it raises what."""
     sources: list["ListSource"] = field(default_factory=list)
@@ -75,7 +83,7 @@ class FakeStream:
         for value in values:
             offset = len(self.events)
             self.events.append(
-                Record(
+                StreamRecord(
                     CLUSTER, "jobs", "0", offset, offset + 1, None, value, (), len(value), None, 0
                 )
             )
@@ -86,7 +94,7 @@ class FakeStream:
     def check_topics(self) -> list[TopicProblem]:
         return []
 
-    def table(self, topic: str) -> Table | None:  # noqa: ARG002
+    def table(self, topic: str) -> CompactedTable | None:  # noqa: ARG002
         return None
 
     def source(self, topic: str, group: str, restore: Restore) -> "ListSource":  # noqa: ARG002
@@ -97,7 +105,7 @@ class FakeStream:
         self.sinks.append(ListSink(self, role))
         return self.sinks[-1]
 
-    def follow(self, topic: str, *, from_beginning: bool = True) -> Follower:
+    def follow(self, topic: str, *, from_beginning: bool = True) -> StreamFollower:
         raise NotImplementedError
 
 
@@ -111,10 +119,10 @@ class ListSource:
     at: int | None = None
     polls: int = 0
     resets: int = 0
-    committed: list[Position] = field(default_factory=list)
+    committed: list[StreamPosition] = field(default_factory=list)
     closed: bool = False
 
-    def poll(self, timeout_s: float, max_records: int) -> list[Record]:  # noqa: ARG002
+    def poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:  # noqa: ARG002
         self.polls += 1
         if self.at is None:
             position = self.restore(CLUSTER, self.topic, ["0"]).get("0")
@@ -123,7 +131,7 @@ class ListSource:
         self.at += len(found)
         return found
 
-    def commit(self, positions: Sequence[Position]) -> None:
+    def commit(self, positions: Sequence[StreamPosition]) -> None:
         self.committed += positions
 
     def reset(self) -> None:
@@ -146,19 +154,19 @@ class ListSink:
     looked: list[datetime] = field(default_factory=list)
     closed: bool = False
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[StreamMessage]) -> None:
         if self.stream.fails:
             count, error = self.stream.fails.pop(0)
             self.stream.sent += messages[:count]
             raise error
         self.stream.sent += messages
 
-    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[StreamRecord]:
         self.looked.append(since)
         for i, one in enumerate(self.stream.sent):
             if one.topic in topics:
                 size = len(one.value or b"")
-                yield Record(
+                yield StreamRecord(
                     CLUSTER, one.topic, "0", i, i + 1, one.key, one.value, one.headers, size
                 )
 

@@ -7,7 +7,7 @@ import pytest
 from tests.stages.fakes import START
 from tests.stages.test_generations import CONTEXT_RENAMED, Changes
 from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.cli.approve import waiting
 from tunerd.cli.explanation import standing
 from tunerd.core.decisions.ledger import ledger
@@ -17,11 +17,11 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
 from tunerd.report.gather import gather
-from tunerd.stages.deriving import derive
-from tunerd.stages.tune import Tune
+from tunerd.stages.replay import derive
+from tunerd.stages.tune import TuneStage
 
 
-def proposed(tuning: Tuning, mode: str = '"approve"') -> Tune:
+def proposed(tuning: Tuning, mode: str = '"approve"') -> TuneStage:
     """Proposals wait in three contexts."""
     tuning.publish(mode=mode)
     tuning.add(random_jobs(60))
@@ -30,14 +30,14 @@ def proposed(tuning: Tuning, mode: str = '"approve"') -> Tune:
     return tune
 
 
-def approved(tuning: Tuning, n: int = 8) -> tuple[Tune, Recommendation]:
+def approved(tuning: Tuning, n: int = 8) -> tuple[TuneStage, Recommendation]:
     """One of them was approved."""
     tune = proposed(tuning)
     answered(tuning, tune, "approve", n)
     return tune, tuning.said(n)
 
 
-def answered(tuning: Tuning, tune: Tune, answer: str, n: int = 8) -> str:
+def answered(tuning: Tuning, tune: TuneStage, answer: str, n: int = 8) -> str:
     """A person answers what waits in a context; what came of it."""
     row = tuning.row(n)
     waits = row.recommendation_id
@@ -91,7 +91,7 @@ def test_what_was_approved_is_compared_with_what_comes(tuning: Tuning) -> None:
     assert total.promises == 1
     assert one.gain is not None
     assert abs(total.promised - one.gain.median) < 1e-6
-    assert tuning.heard.of(reports.Stepped)[-1].gain_jobs == 1
+    assert tuning.heard.of(telemetry.StepCommitted)[-1].gain_jobs == 1
 
 
 def test_who_changed_a_candidate_says_nothing_of_it(tuning: Tuning) -> None:
@@ -102,7 +102,7 @@ def test_who_changed_a_candidate_says_nothing_of_it(tuning: Tuning) -> None:
     tuning.run(tune)
     (*_, judged) = tuning.store.predictions(NAME)
     assert judged.outcome.following == "changed"
-    assert tuning.heard.of(reports.Stepped)[-1].gain_jobs == 0
+    assert tuning.heard.of(telemetry.StepCommitted)[-1].gain_jobs == 0
 
 
 # ── what waits ───────────────────────────────────────────────────────────────────────────────

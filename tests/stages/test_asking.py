@@ -9,14 +9,14 @@ from msgspec import structs
 
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, crash_in
 from tests.stages.tuning import NAME, Tuning, random_jobs
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.observation import Status
 from tunerd.core.recommendation import State
-from tunerd.core.request import Answer, Outcome, Request
+from tunerd.core.request import AdviceRequest, RequestAnswer, RequestOutcome
 from tunerd.events import from_bytes
 from tunerd.settings.model import IngestSettings, TopicSettings
-from tunerd.stages.requests import Requests
-from tunerd.stages.tune import Tune
+from tunerd.stages.requests import RequestStage
+from tunerd.stages.tune import TuneStage
 
 TOPICS = TopicSettings(
     jobs="jobs", requests="requests", recommendations="recommendations", rejected="rejected"
@@ -33,20 +33,21 @@ def tuning(tuning: Tuning) -> Tuning:
 def ask(tuning: Tuning, *sizes: int, name: str = "q") -> list[int]:
     """Somebody asks about contexts; the ids of the requests."""
     batch = [
-        Request(study=NAME, source="s", event_id=f"{name}{n}", context={"n": n}) for n in sizes
+        AdviceRequest(study=NAME, source="s", event_id=f"{name}{n}", context={"n": n})
+        for n in sizes
     ]
     with tuning.store.transaction() as tx:
         return list(tx.add_requests(batch, tuning.time.now()).fresh)
 
 
-def answer(tuning: Tuning, number: int) -> Answer:
+def answer(tuning: Tuning, number: int) -> RequestAnswer:
     row = tuning.store.request(number)
     assert row is not None
     assert row.answer is not None, "it still waits"
     return row.answer
 
 
-def knowing(tuning: Tuning) -> Tune:
+def knowing(tuning: Tuning) -> TuneStage:
     """A stage that has learned some jobs in other contexts, with nothing left to send."""
     tuning.add(random_jobs(60))
     tune = tuning.start()
@@ -68,9 +69,9 @@ def test_a_context_that_nobody_has_run_gets_an_answer(tuning: Tuning, heard: Hea
     assert all(one.predicted is not None for one in said.candidates)
     assert all(one.config["x"] <= UNSEEN for one in said.candidates)  # type: ignore[operator]
     found = answer(tuning, number)
-    assert (found.outcome, found.revision) == (Outcome.PUBLISHED, 1)
+    assert (found.outcome, found.revision) == (RequestOutcome.PUBLISHED, 1)
     assert found.recommendation_id == said.recommendation_id
-    (told,) = heard.of(reports.Answered)
+    (told,) = heard.of(telemetry.RequestsAnswered)
     assert (told.outcomes, told.seconds) == ({"published": 1}, (0.5,))
     assert tuning.store.requests_waiting() == {}
 
@@ -89,14 +90,14 @@ def test_who_asks_again_gets_what_runs_renewed(tuning: Tuning) -> None:
     assert from_bytes(second).candidates == from_bytes(first).candidates
     assert from_bytes(second).recommendation_id == from_bytes(first).recommendation_id
     found = [answer(tuning, number) for number in numbers]
-    assert [(one.outcome, one.revision) for one in found] == [(Outcome.RENEWED, 2)] * 2
+    assert [(one.outcome, one.revision) for one in found] == [(RequestOutcome.RENEWED, 2)] * 2
 
 
 def test_before_anything_is_known_the_answer_is_a_random_start(tuning: Tuning) -> None:
     tune = tuning.start()
     (number,) = ask(tuning, UNSEEN)
     tuning.run(tune)
-    assert answer(tuning, number).outcome == Outcome.PUBLISHED
+    assert answer(tuning, number).outcome == RequestOutcome.PUBLISHED
     assert "nothing to predict from" in answer(tuning, number).reason
     assert tuning.said(UNSEEN).baseline == {"x": 1, "y": "a", "z": False}
 
@@ -106,7 +107,7 @@ def test_where_nothing_is_feasible_the_answer_says_so(tuning: Tuning) -> None:
     (number,) = ask(tuning, 0)
     tuning.run(tune)
     found = answer(tuning, number)
-    assert found.outcome == Outcome.NOTHING
+    assert found.outcome == RequestOutcome.NOTHING
     assert "fits" in found.reason
     assert tuning.said(0).state is State.WITHDRAWN
     assert tuning.said(0).reason == found.reason
@@ -117,10 +118,10 @@ def test_where_nothing_is_feasible_the_answer_says_so(tuning: Tuning) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "outcome"), [("observe", Outcome.OBSERVED), ("approve", Outcome.PENDING)]
+    ("mode", "outcome"), [("observe", RequestOutcome.OBSERVED), ("approve", RequestOutcome.PENDING)]
 )
 def test_a_study_that_does_not_publish_answers_those_who_look(
-    tuning: Tuning, mode: str, outcome: Outcome
+    tuning: Tuning, mode: str, outcome: RequestOutcome
 ) -> None:
     tuning.publish(mode=f'"{mode}"')
     tune = knowing(tuning)
@@ -135,7 +136,7 @@ def test_a_study_that_does_not_publish_answers_those_who_look(
         )
     (number,) = ask(tuning, 0)
     tuning.run(tune)
-    assert answer(tuning, number).outcome == Outcome.NOTHING
+    assert answer(tuning, number).outcome == RequestOutcome.NOTHING
     assert tuning.outbox() == []
 
 
@@ -150,7 +151,7 @@ def test_what_was_declined_is_not_proposed_to_who_asks(tuning: Tuning) -> None:
     tuning.run(tune)
     (number,) = ask(tuning, UNSEEN, name="again")
     tuning.run(tune)
-    assert answer(tuning, number).outcome == Outcome.NOTHING
+    assert answer(tuning, number).outcome == RequestOutcome.NOTHING
     assert "declined" in answer(tuning, number).reason
 
 
@@ -169,7 +170,7 @@ def test_what_was_declined_once_is_no_reason_when_there_is_nothing_to_say(tuning
     tuning.run(tune)
     (number,) = ask(tuning, small, name="again")
     tuning.run(tune)
-    assert answer(tuning, number).outcome == Outcome.NOTHING
+    assert answer(tuning, number).outcome == RequestOutcome.NOTHING
     assert "likely enough to run" in answer(tuning, number).reason
 
 
@@ -179,7 +180,7 @@ def test_a_paused_context_and_an_ended_study_say_why_they_are_silent(tuning: Tun
     tuning.run(tune)
     (number,) = ask(tuning, UNSEEN)
     tuning.run(tune)
-    assert answer(tuning, number).outcome == Outcome.NOTHING
+    assert answer(tuning, number).outcome == RequestOutcome.NOTHING
     assert answer(tuning, number).reason == "Paused by an operator (command 1): because."
     assert tuning.said(UNSEEN).state is State.WITHDRAWN
     tuning.command("end")
@@ -195,7 +196,7 @@ def test_it_goes_first_and_what_waits_is_learned_all_the_same(tuning: Tuning) ->
     tuning.add(random_jobs(200, seed=3, first=61))
     (number,) = ask(tuning, UNSEEN)
     assert tune.step()
-    assert answer(tuning, number).outcome == Outcome.PUBLISHED
+    assert answer(tuning, number).outcome == RequestOutcome.PUBLISHED
     row = tuning.store.study(NAME)
     assert row is not None
     assert row.learned_sequence == 60
@@ -284,17 +285,19 @@ def stream() -> FakeStream:
 
 
 @pytest.fixture
-def stage(tuning: Tuning, stream: FakeStream, time: Time, heard: Heard) -> Requests:
+def stage(tuning: Tuning, stream: FakeStream, time: Time, heard: Heard) -> RequestStage:
     return requests_stage(tuning, stream, time, heard)
 
 
-def requests_stage(tuning: Tuning, stream: FakeStream, time: Time, heard: Heard) -> Requests:
+def requests_stage(tuning: Tuning, stream: FakeStream, time: Time, heard: Heard) -> RequestStage:
     settings = IngestSettings()
-    return Requests(stream, tuning.store, TOPICS, "group", settings, heard, time.now, time.clock)
+    return RequestStage(
+        stream, tuning.store, TOPICS, "group", settings, heard, time.now, time.clock
+    )
 
 
 def test_requests_are_kept_and_rubbish_is_rejected(
-    tuning: Tuning, stage: Requests, stream: FakeStream, heard: Heard
+    tuning: Tuning, stage: RequestStage, stream: FakeStream, heard: Heard
 ) -> None:
     other = event("a", context={"n": 1})
     unknown = event("c", study="toi")
@@ -310,7 +313,7 @@ def test_requests_are_kept_and_rubbish_is_rejected(
     assert "did you mean 'toy'" in reasons[unknown]
     assert reasons[old].startswith("requested_at")
     assert len(reasons) == 4
-    (told,) = heard.of(reports.Asked)
+    (told,) = heard.of(telemetry.RequestsIngested)
     assert (told.accepted, told.duplicates, sum(told.rejected.values())) == ({NAME: 2}, 1, 4)
     (position,) = tuning.store.positions()
     assert position.offset == 7

@@ -6,7 +6,7 @@ import pytest
 
 from tests.contracts.store_data import NOW, STUDY, add_study
 from tests.stages.tuning import Tuning, random_jobs, study, tamper
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.tuner import Tuner
 from tunerd.store import Store
 
@@ -28,7 +28,7 @@ def _goes_on(tuning: Tuning, jobs: int) -> None:
     known = tuning.store.study("toy")
     assert known is not None
     assert known.learned_sequence == known.last_sequence == jobs + 20
-    assert tuning.heard.of(reports.SetAside) == []
+    assert tuning.heard.of(telemetry.StudySetAside) == []
     assert tuning.row().revision >= revision
     assert tuning.lines.of("study failed") == []
 
@@ -55,11 +55,11 @@ def test_a_study_whose_saved_state_is_damaged_is_learned_anew(
     _learned(tuning)
     tamper(tuning.store, statement)
     _goes_on(tuning, 40)
-    (told,) = tuning.heard.of(reports.LearnedAnew)
+    (told,) = tuning.heard.of(telemetry.StudyRelearned)
     (line,) = tuning.lines.of("saved state damaged: learned anew from history")
     assert told.why == line["problem"] != ""
     tuning.run(tuning.start())  # it was made whole
-    assert len(tuning.heard.of(reports.LearnedAnew)) == 1
+    assert len(tuning.heard.of(telemetry.StudyRelearned)) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_operators_ordered_outlives_a_damaged_state(tuning: Tuning) -> None
     again = tuning.start()
     tuning.run(again)
     assert again._books["toy"].tuner.orders.standing == before
-    assert tuning.heard.of(reports.LearnedAnew)
+    assert tuning.heard.of(telemetry.StudyRelearned)
 
 
 def test_a_study_that_ended_stays_so_when_its_state_is_damaged(tuning: Tuning) -> None:
@@ -139,9 +139,9 @@ def test_a_study_that_fails_is_tried_again_then_learned_anew_then_left_and_other
     tune = tuning.start()
     tuning.run(tune)
     assert [one["times"] for one in tuning.lines.of("study failed")] == list(range(1, times + 1))
-    assert "other" in {one.study for one in tuning.heard.of(reports.Stepped)}
-    assert len(tuning.heard.of(reports.LearnedAnew)) == (times >= 2)
-    aside = [one.why for one in tuning.heard.of(reports.SetAside)]
+    assert "other" in {one.study for one in tuning.heard.of(telemetry.StepCommitted)}
+    assert len(tuning.heard.of(telemetry.StudyRelearned)) == (times >= 2)
+    aside = [one.why for one in tuning.heard.of(telemetry.StudySetAside)]
     assert aside == (["ArithmeticError: of ours"] if times == 3 else [])
     tuning.run(tune)
     result = tuning.result(number)
@@ -188,7 +188,7 @@ def test_a_study_file_that_was_damaged_is_whole_after_a_start(tuning: Tuning) ->
     tamper(tuning.store, "UPDATE generations SET text = 'name ='")
     tune = tuning.start()
     tuning.run(tune)
-    assert len(tuning.heard.of(reports.SetAside)) == 1
+    assert len(tuning.heard.of(telemetry.StudySetAside)) == 1
     tuning.store.publish_generation("toy", new.content_hash, new.text, "test", tuning.time.now())
     tuning.run(tuning.start())
-    assert tuning.heard.of(reports.Loaded)
+    assert tuning.heard.of(telemetry.StudyLoaded)

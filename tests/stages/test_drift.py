@@ -10,10 +10,10 @@ from msgspec import structs
 from tests.core.drift.test_acting import CHANGE, slowed
 from tests.stages.fakes import CrashError, crash_in
 from tests.stages.tuning import Tuning
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.drift import Drift
 from tunerd.events.drift import DriftEvent
-from tunerd.metrics import Metrics
+from tunerd.metrics import MetricsExporter
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def test_it_is_told_once_however_often_the_tuner_dies(tuning: Tuning) -> None:
     ]
     assert {one.kind: one.message_id for one in waiting}["drift"] == over.event_id
 
-    metrics = Metrics()
+    metrics = MetricsExporter()
     for report in tuning.heard.reports:
         metrics.hear(report)
     text = metrics.render()[0].decode()
     assert 'tunerd_drifts_total{kind="speed",study="toy"} 1.0' in text
     assert 'tunerd_drifting{kind="speed",study="toy"} 0.0' in text
-    most = max(one.drifting.get("speed", 0) for one in tuning.heard.of(reports.Stepped))
+    most = max(one.drifting.get("speed", 0) for one in tuning.heard.of(telemetry.StepCommitted))
     assert most == 1
 
 

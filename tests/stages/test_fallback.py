@@ -9,7 +9,7 @@ from tests.stages.tuning import NAME, Tuning, random_jobs, true_speed
 from tunerd.client import Recommendations
 from tunerd.core.recommendation import State
 from tunerd.events import from_bytes
-from tunerd.stages.tune import Tune
+from tunerd.stages.tune import TuneStage
 
 SIZES = (6, 8, 12, 16, 24, 32, 48)
 
@@ -20,7 +20,7 @@ def tuning(tuning: Tuning) -> Tuning:
     return tuning
 
 
-def knowing(tuning: Tuning) -> Tune:
+def knowing(tuning: Tuning) -> TuneStage:
     """A stage that knows many contexts."""
     tuning.add(random_jobs(400, sizes=SIZES))
     tune = tuning.start()

@@ -6,7 +6,7 @@ from msgspec import structs
 from tests.core.tuning import TEXT
 from tests.stages.fakes import CrashError, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, true_speed
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
@@ -362,4 +362,4 @@ def test_who_was_launched_under_a_former_name_followed_all_the_same(
         tuning.run(tune)
         latest = tuning.store.predictions("toy")[-len(told.candidates) :]
         assert [one.outcome.following for one in latest] == ["followed"] * len(told.candidates)
-        assert tuning.heard.of(reports.Stepped)[-1].overrated is not None
+        assert tuning.heard.of(telemetry.StepCommitted)[-1].overrated is not None

@@ -8,12 +8,12 @@ import pytest
 
 from tests.broken_events import good_event
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, crash_in
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.errors import StoreUnavailableError
 from tunerd.settings.model import IngestSettings, TopicSettings
-from tunerd.stages.ingest import STUDIES_AGE_S, Ingest
+from tunerd.stages.ingest import STUDIES_AGE_S, IngestStage
 from tunerd.store import OutboxMessage, Store
-from tunerd.streams.base import Position
+from tunerd.streams.base import StreamPosition
 
 STUDY = "llm-pretrain"
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
@@ -25,15 +25,17 @@ def stream() -> FakeStream:
 
 
 @pytest.fixture
-def ingest(stream: FakeStream, store: Store, time: Time, heard: Heard) -> Ingest:
+def ingest(stream: FakeStream, store: Store, time: Time, heard: Heard) -> IngestStage:
     add_study(store, time)
     return stage(stream, store, time, heard)
 
 
-def stage(stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500) -> Ingest:
+def stage(
+    stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500
+) -> IngestStage:
     """The stage, as a process that has just started has it."""
     settings = IngestSettings(batch_records=most)
-    return Ingest(stream, store, TOPICS, "group", settings, heard, time.now, time.clock)
+    return IngestStage(stream, store, TOPICS, "group", settings, heard, time.now, time.clock)
 
 
 def add_study(store: Store, time: Time, name: str = STUDY) -> None:
@@ -68,7 +70,7 @@ def position(store: Store) -> int:
 # -- what a batch leaves --------------------------------------------------------------------
 
 
-def test_nothing_to_read_is_no_work(ingest: Ingest, stream: FakeStream, store: Store) -> None:
+def test_nothing_to_read_is_no_work(ingest: IngestStage, stream: FakeStream, store: Store) -> None:
     assert ingest.lag() is None
     assert not ingest.step()
     assert store.positions() == []
@@ -78,7 +80,7 @@ def test_nothing_to_read_is_no_work(ingest: Ingest, stream: FakeStream, store: S
 
 
 def test_events_become_history_and_rubbish_a_rejection(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time, heard: Heard
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     stream.write(event(time, "a"), b"\xff\xfe", event(time, "b", metrics={"x": 1.5}), b"")
     assert ingest.step()
@@ -87,14 +89,14 @@ def test_events_become_history_and_rubbish_a_rejection(
     assert [value for value, _ in refused(store)] == [b"\xff\xfe", b""]
     assert all(one.topic == "rejected" for one in store.unsent(10))
     assert position(store) == 4
-    (told,) = heard.of(reports.Ingested)
+    (told,) = heard.of(telemetry.BatchIngested)
     assert told.accepted == {STUDY: 2}
     assert sum(told.rejected.values()) == 2
     assert not ingest.step()
 
 
 def test_positions_are_told_to_the_broker_after_the_commit(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     stream.write(event(time, "a"), event(time, "b"))
     ingest.step()
@@ -102,7 +104,7 @@ def test_positions_are_told_to_the_broker_after_the_commit(
 
 
 def test_a_duplicate_is_dropped_and_a_conflict_rejected(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time, heard: Heard
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     stream.write(event(time, "a"), event(time, "a"))
     ingest.step()
@@ -113,14 +115,16 @@ def test_a_duplicate_is_dropped_and_a_conflict_rejected(
     ((value, reason),) = refused(store)
     assert value == other
     assert reason.startswith("event_id")
-    assert [(one.duplicates, sum(one.rejected.values())) for one in heard.of(reports.Ingested)] == [
+    assert [
+        (one.duplicates, sum(one.rejected.values())) for one in heard.of(telemetry.BatchIngested)
+    ] == [
         (1, 0),
         (1, 1),
     ]
 
 
 def test_the_same_id_of_another_source_is_another_event(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     stream.write(event(time, "a"), event(time, "a", source="slurm/cluster-b"))
     ingest.step()
@@ -128,7 +132,7 @@ def test_the_same_id_of_another_source_is_another_event(
 
 
 def test_an_unknown_study_is_rejected_with_a_reason_and_known_soon_after_it_exists(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     stream.write(event(time, "a", study="llm-pretrian"), event(time, "b"))
     ingest.step()
@@ -144,7 +148,7 @@ def test_an_unknown_study_is_rejected_with_a_reason_and_known_soon_after_it_exis
 
 
 def test_several_studies_in_one_batch_have_sequences_of_their_own(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     add_study(store, time, "ads")
     for i in range(10):
@@ -168,7 +172,7 @@ def test_a_batch_is_no_larger_than_asked(
 
 
 def test_a_batch_waits_for_a_store_that_is_away_and_is_not_read_again(
-    ingest: Ingest,
+    ingest: IngestStage,
     stream: FakeStream,
     store: Store,
     time: Time,
@@ -195,7 +199,7 @@ def test_a_batch_waits_for_a_store_that_is_away_and_is_not_read_again(
 
 
 def test_a_crash_before_the_commit_reads_again_and_one_after_it_goes_on(
-    ingest: Ingest,
+    ingest: IngestStage,
     stream: FakeStream,
     store: Store,
     time: Time,
@@ -216,7 +220,7 @@ def test_a_crash_before_the_commit_reads_again_and_one_after_it_goes_on(
 
 
 def test_who_lost_the_partition_writes_nothing_and_reads_again_from_the_store(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time, heard: Heard
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     stream.write(event(time, "a"))
     ingest.step()
@@ -232,7 +236,11 @@ def test_who_lost_the_partition_writes_nothing_and_reads_again_from_the_store(
 
 
 def test_a_commit_that_took_place_although_it_seemed_to_fail_is_not_repeated(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time, monkeypatch: pytest.MonkeyPatch
+    ingest: IngestStage,
+    stream: FakeStream,
+    store: Store,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream.write(event(time, "a"), b"rubbish")
     transaction = store.transaction
@@ -260,7 +268,7 @@ def test_a_commit_that_took_place_although_it_seemed_to_fail_is_not_repeated(
 
 
 def test_a_topic_made_anew_starts_at_its_beginning_and_drops_what_is_known(
-    ingest: Ingest, stream: FakeStream, store: Store, time: Time, heard: Heard
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     stream.write(event(time, "a"), event(time, "b"))
     ingest.step()
@@ -270,11 +278,11 @@ def test_a_topic_made_anew_starts_at_its_beginning_and_drops_what_is_known(
     stream.sources[0].at = 0
     assert ingest.step()
     assert names(store) == ["a", "b", "c"]
-    assert heard.of(reports.Ingested)[-1].duplicates == 1
+    assert heard.of(telemetry.BatchIngested)[-1].duplicates == 1
 
 
 def test_rejections_have_ids_that_name_their_place(
-    ingest: Ingest, stream: FakeStream, store: Store
+    ingest: IngestStage, stream: FakeStream, store: Store
 ) -> None:
     stream.write(b"rubbish", b"rubbish")
     ingest.step()
@@ -282,11 +290,11 @@ def test_rejections_have_ids_that_name_their_place(
     assert ids == ["cluster-1/jobs/0/0", "cluster-1/jobs/0/1"]
 
 
-def test_closing_leaves_the_group(ingest: Ingest, stream: FakeStream, store: Store) -> None:
+def test_closing_leaves_the_group(ingest: IngestStage, stream: FakeStream, store: Store) -> None:
     stream.write(b"rubbish")
     ingest.step()
     ingest.close()
     assert stream.sources[0].closed
     ingest.close()
     stored = store.positions()[0]
-    assert replace(stored, fingerprint="") == Position("cluster-1", "jobs", "0", 1, "")
+    assert replace(stored, fingerprint="") == StreamPosition("cluster-1", "jobs", "0", 1, "")

@@ -6,12 +6,12 @@ import pytest
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, random_jobs, study, tamper
-from tunerd.core.model.model import Model
+from tunerd.core.model.model import StudyModel
 from tunerd.core.study_file import parse_study
-from tunerd.reports import Stepped
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import parts_of
 from tunerd.store import ModelVersion, open_store
+from tunerd.telemetry import StepCommitted
 
 
 def learned(tuning: Tuning, count: int = 120) -> None:
@@ -206,11 +206,11 @@ def test_a_rebuild_that_fails_is_told_and_the_model_that_serves_goes_on(
     learned(tuning, 60)
     before = serving(tuning)
 
-    def broken(*_: object) -> Model:
+    def broken(*_: object) -> StudyModel:
         raise ArithmeticError("no number")
 
     with monkeypatch.context() as trouble:
-        trouble.setattr(Model, "fit", broken)
+        trouble.setattr(StudyModel, "fit", broken)
         learned(tuning, 30)
     newest = tuning.store.models("toy")[0]
     assert (newest.took_over, newest.checkpoint) == (False, None)
@@ -218,7 +218,7 @@ def test_a_rebuild_that_fails_is_told_and_the_model_that_serves_goes_on(
     assert newest.detail["failed"].endswith("ArithmeticError: no number")
     (line,) = tuning.lines.of("rebuild failed")
     assert line["problem"] == newest.detail["failed"]
-    assert sum(one.rebuilds_failed for one in heard.of(Stepped)) == 1
+    assert sum(one.rebuilds_failed for one in heard.of(StepCommitted)) == 1
     assert serving(tuning) == before
     learned(tuning, 60)
     assert serving(tuning).version > newest.version

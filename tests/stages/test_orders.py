@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.tune import Tune
+from tunerd.stages.tune import TuneStage
 from tunerd.store import open_store
 
 KEYS = {n: Tuning.key(n) for n in (4, 8, 16)}
@@ -62,7 +62,7 @@ def test_a_pause_withdraws_with_the_reason_and_a_resume_brings_advice_back_at_on
         assert (message.state, message.revision) == (State.WITHDRAWN, 2)
         assert message.reason == f"Paused by an operator (command {pause}): because."
         assert "ann" not in message.reason
-    stepped = tuning.heard.of(reports.Stepped)[-1]
+    stepped = tuning.heard.of(telemetry.StepCommitted)[-1]
     assert stepped.paused
     assert stepped.withdrawn == 3
     # It learns on, and says nothing, whoever goes on with it.
@@ -83,7 +83,7 @@ def test_a_pause_withdraws_with_the_reason_and_a_resume_brings_advice_back_at_on
         assert message is not None
         assert (message.state, message.revision) == (State.ACTIVE, 3)
         assert message.made_from.sequence == 100
-    assert not tuning.heard.of(reports.Stepped)[-1].paused
+    assert not tuning.heard.of(telemetry.StepCommitted)[-1].paused
 
 
 def test_one_context_is_paused_and_the_others_go_on(tuning: Tuning) -> None:
@@ -92,7 +92,7 @@ def test_one_context_is_paused_and_the_others_go_on(tuning: Tuning) -> None:
     tuning.command("pause", context={"n": 8})
     tuning.run(tune)
     assert set(sent(tuning)) == {KEYS[8]}
-    assert not tuning.heard.of(reports.Stepped)[-1].paused
+    assert not tuning.heard.of(telemetry.StepCommitted)[-1].paused
     tuning.add(random_jobs(60, first=61, seed=3))
     tuning.run(tune)
     assert KEYS[8] not in sent(tuning)
@@ -437,8 +437,8 @@ def test_the_same_advice_is_not_proposed_again_after_it_was_declined(tuning: Tun
     tuning.run(tune)
     tuning.command("resume", context={"n": 8})  # makes it look again; nothing was learned since
     tuning.run(tune)
-    assert tuning.heard.of(reports.Stepped)[-2].contexts_searched == 1 or (
-        tuning.heard.of(reports.Stepped)[-1].contexts_searched == 1
+    assert tuning.heard.of(telemetry.StepCommitted)[-2].contexts_searched == 1 or (
+        tuning.heard.of(telemetry.StepCommitted)[-1].contexts_searched == 1
     )
     assert tuning.row(8).state == "declined"
 
@@ -592,7 +592,7 @@ def _check(tuning: Tuning) -> None:
 # ── what nobody runs ─────────────────────────────────────────────────────────────────────────
 
 
-def profiling(tuning: Tuning, mode: str = '"publish"', patience_h: float = 48.0) -> Tune:
+def profiling(tuning: Tuning, mode: str = '"publish"', patience_h: float = 48.0) -> TuneStage:
     """A campaign is asked for, whose first round waits so long."""
     published(tuning, mode)
     size = {"jobs": 3, "rounds": 1, "round_size": 2, "repeats": 1}

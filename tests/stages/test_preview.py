@@ -12,7 +12,7 @@ from tunerd.core.recommendation import State
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
-from tunerd.stages.preview import Preview, preview
+from tunerd.stages.preview import GenerationPreview, preview
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def tuning(tuning: Tuning) -> Tuning:
     return tuning
 
 
-def seen(tuning: Tuning, new: Study) -> Preview:
+def seen(tuning: Tuning, new: Study) -> GenerationPreview:
     before = tuning.rows()
     found = preview(tuning.store, parse_study(TEXT), new)
     assert tuning.rows() == before

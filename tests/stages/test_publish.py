@@ -8,11 +8,11 @@ import pytest
 
 from tests.contracts.store_data import STUDY, add_study, message, recommended
 from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_in
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
-from tunerd.stages.publish import Publish
-from tunerd.stages.published import CLOCKS
+from tunerd.stages.publish import PublishStage
+from tunerd.stages.topic_check import CLOCKS
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 
 
@@ -22,16 +22,18 @@ def stream() -> FakeStream:
 
 
 @pytest.fixture
-def publish(stream: FakeStream, store: Store, time: Time, heard: Heard) -> Publish:
+def publish(stream: FakeStream, store: Store, time: Time, heard: Heard) -> PublishStage:
     add_study(store)
     return stage(stream, store, time, heard)
 
 
-def stage(stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500) -> Publish:
+def stage(
+    stream: FakeStream, store: Store, time: Time, heard: Heard, most: int = 500
+) -> PublishStage:
     """The stage, as a process that has just started has it."""
     settings = PublishSettings(batch_messages=most)
     topics = TopicSettings(recommendations="recommendations", rejected="rejected")
-    return Publish(stream, store, settings, topics, "tunerd", heard, time.now, time.clock)
+    return PublishStage(stream, store, settings, topics, "tunerd", heard, time.now, time.clock)
 
 
 def enqueue(store: Store, time: Time, *messages: OutboxMessage) -> None:
@@ -44,7 +46,7 @@ def sent(stream: FakeStream) -> list[tuple[bytes | None, bytes | None]]:
 
 
 def test_what_waits_is_sent_in_order_and_marked(
-    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     assert not publish.step()
     enqueue(store, time, recommended("a", 1), message("r", headers=(("reason", b"no"),)))
@@ -54,12 +56,12 @@ def test_what_waits_is_sent_in_order_and_marked(
     assert stream.sent[1].headers == (("reason", b"no"),)
     assert stream.sinks[0].role == "tunerd"
     assert store.unsent(10) == []
-    assert heard.of(reports.Published)[0].messages == {"recommendation": 2, "rejected": 1}
+    assert heard.of(telemetry.MessagesPublished)[0].messages == {"recommendation": 2, "rejected": 1}
     assert not publish.step()
 
 
 def test_only_the_newest_revision_of_a_key_goes_out(
-    publish: Publish, stream: FakeStream, store: Store, time: Time
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     enqueue(store, time, recommended("a", 1), recommended("b", 1))
     enqueue(store, time, recommended("a", 2))
@@ -79,7 +81,7 @@ def test_a_batch_is_no_larger_than_asked(
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3])
 def test_what_a_failed_sending_left_undone_is_done_and_no_more(
-    publish: Publish, stream: FakeStream, store: Store, time: Time, kept: int
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time, kept: int
 ) -> None:
     enqueue(store, time, recommended("a", 1), message("r"), recommended("b", 1))
     stream.fails = [(kept, away())]
@@ -93,7 +95,7 @@ def test_what_a_failed_sending_left_undone_is_done_and_no_more(
 
 
 def test_a_crash_between_sending_and_marking_sends_nothing_twice(
-    publish: Publish,
+    publish: PublishStage,
     stream: FakeStream,
     store: Store,
     time: Time,
@@ -128,7 +130,7 @@ def test_after_a_crash_a_backlog_is_compared_batch_by_batch(
 
 
 def test_a_store_that_is_away_when_it_was_sent_does_not_have_it_sent_again(
-    publish: Publish,
+    publish: PublishStage,
     stream: FakeStream,
     store: Store,
     time: Time,
@@ -148,7 +150,7 @@ def test_a_store_that_is_away_when_it_was_sent_does_not_have_it_sent_again(
 
 
 def test_only_the_last_record_of_a_key_counts_as_there(
-    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     """A key that was freed, taken and withdrawn again is freed again, by the same record."""
     for value in (b"1", None, b"2"):
@@ -160,7 +162,7 @@ def test_only_the_last_record_of_a_key_counts_as_there(
 
 
 def test_one_that_was_fenced_out_sends_nothing_and_ends(
-    publish: Publish, stream: FakeStream, store: Store, time: Time
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     enqueue(store, time, recommended("a", 1))
     stream.fails = [(0, FencedOutError("another has taken over"))]
@@ -170,7 +172,7 @@ def test_one_that_was_fenced_out_sends_nothing_and_ends(
 
 
 def test_one_with_nothing_to_send_notices_too_that_it_was_fenced_out(
-    publish: Publish, stream: FakeStream, time: Time
+    publish: PublishStage, stream: FakeStream, time: Time
 ) -> None:
     assert not publish.step()
     stream.taken_over = True
@@ -179,7 +181,9 @@ def test_one_with_nothing_to_send_notices_too_that_it_was_fenced_out(
         publish.step()
 
 
-def test_what_was_sent_is_forgotten_after_a_day(publish: Publish, store: Store, time: Time) -> None:
+def test_what_was_sent_is_forgotten_after_a_day(
+    publish: PublishStage, store: Store, time: Time
+) -> None:
     for key in ("a", "b"):
         enqueue(store, time, recommended(key, 1))
         publish.step()
@@ -190,7 +194,7 @@ def test_what_was_sent_is_forgotten_after_a_day(publish: Publish, store: Store, 
 
 
 def test_a_flood_is_forgotten_as_fast_as_it_came_while_more_is_sent(
-    publish: Publish, store: Store, time: Time
+    publish: PublishStage, store: Store, time: Time
 ) -> None:
     enqueue(store, time, *[message(f"r{number}") for number in range(2500)])
     while publish.step():
@@ -203,7 +207,7 @@ def test_a_flood_is_forgotten_as_fast_as_it_came_while_more_is_sent(
 
 
 def test_closing_lets_go_of_the_sink(
-    publish: Publish, stream: FakeStream, store: Store, time: Time
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     publish.close()
     enqueue(store, time, recommended("a", 1))
@@ -248,7 +252,7 @@ def keep(store: Store, time: Time, key: str, revision: int, **changes: Any) -> N
 
 
 def test_what_waited_while_its_topic_got_another_name_goes_to_that(
-    publish: Publish, stream: FakeStream, store: Store, time: Time
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
 ) -> None:
     former = [replace(recommended("a", 1), topic="tuned"), replace(message("r"), topic="bad")]
     enqueue(store, time, *former)
@@ -258,7 +262,7 @@ def test_what_waited_while_its_topic_got_another_name_goes_to_that(
 
 
 def test_a_message_that_can_never_be_sent_holds_up_no_other(
-    publish: Publish, stream: FakeStream, store: Store, time: Time, heard: Heard
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
     too_large = ValueError("a message is larger than the broker takes")
     # The batch as a whole, and then the first of its three.
@@ -267,6 +271,6 @@ def test_a_message_that_can_never_be_sent_holds_up_no_other(
     publish.step()
     assert [value for _, value in sent(stream)] == [b"a", b"b"]
     assert store.unsent(10) == []
-    (lost,) = heard.of(reports.Unsendable)
+    (lost,) = heard.of(telemetry.MessageDropped)
     assert lost.problem == str(too_large)
     assert not publish.step()

@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.core.tuning import Inline
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Advice, Recommendation, State
 from tunerd.core.scores import MOST_ERROR
@@ -32,7 +32,7 @@ def test_without_a_study_or_a_job_there_is_nothing_to_do(tuning: Tuning) -> None
     tuning.run(tune)
     assert tuning.rows() == {}
     assert tuning.store.study("toy") is not None
-    assert tuning.heard.of(reports.Stepped)[-1].sequence == 0
+    assert tuning.heard.of(telemetry.StepCommitted)[-1].sequence == 0
 
 
 def test_what_is_learned_is_saved_with_what_follows_from_it(tuning: Tuning) -> None:
@@ -52,7 +52,7 @@ def test_what_is_learned_is_saved_with_what_follows_from_it(tuning: Tuning) -> N
     assert said.made_from.sequence == 40
     assert said.made_from.model is not None
     assert tuning.store.checkpoint("toy", said.made_from.model)
-    stepped = [one for one in tuning.heard.of(reports.Stepped) if one.observations]
+    stepped = [one for one in tuning.heard.of(telemetry.StepCommitted) if one.observations]
     assert [(one.observations, one.issued, one.waiting) for one in stepped] == [(40, 3, 0)]
     assert {line["context"] for line in tuning.lines.of("recommended")} == set(rows)
 
@@ -77,7 +77,7 @@ def test_a_backlog_is_learned_in_bounded_steps(
     tuning.publish()
     tuning.add(random_jobs(60))
     tuning.run(tuning.start())
-    counts = [s.observations for s in tuning.heard.of(reports.Stepped) if s.observations]
+    counts = [s.observations for s in tuning.heard.of(telemetry.StepCommitted) if s.observations]
     assert counts == [25, 25, 10]
 
 
@@ -89,10 +89,10 @@ def test_a_backlog_that_takes_long_is_learned_in_short_steps_and_to_the_same_mod
     tuning.publish()
     tuning.add(random_jobs(200))
     tuning.run(tuning.start())
-    counts = [s.observations for s in tuning.heard.of(reports.Stepped) if s.observations]
+    counts = [s.observations for s in tuning.heard.of(telemetry.StepCommitted) if s.observations]
     assert counts == [64, 64, 72]  # a portion takes three seconds
     # The parent's deadline counts from the last of these: it is for what hangs.
-    assert len(tuning.heard.of(reports.Began)) >= 3 + 6
+    assert len(tuning.heard.of(telemetry.StepStarted)) >= 3 + 6
     whole = Tuner(study(), Inline())
     whole.learn(tuning.store.observations("toy", after=0, limit=200))
     saved = tuning.store.study_state("toy")
@@ -109,9 +109,9 @@ class Slow(Heard):
         super().__init__()
         self.time = time
 
-    def hear(self, report: reports.Report, /) -> None:
+    def hear(self, report: telemetry.Report, /) -> None:
         super().hear(report)
-        if isinstance(report, reports.Began):
+        if isinstance(report, telemetry.StepStarted):
             self.time.pass_(seconds=3)
 
 
@@ -121,7 +121,7 @@ def test_what_is_predicted_is_compared_with_what_comes(tuning: Tuning) -> None:
     for first in (1, 61, 121):
         tuning.add(random_jobs(60, first=first, seed=first))
         tuning.run(tune)
-    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    scores = tuning.heard.of(telemetry.StepCommitted)[-1].scores
     assert scores is not None
     assert scores.kendall is not None
     assert scores.kendall > 0.5
@@ -135,7 +135,7 @@ def test_an_objective_close_to_zero_leaves_the_error_a_number(tuning: Tuning) ->
     (last,) = random_jobs(1, first=61)
     tuning.add([structs.replace(last, metrics={"speed": 5e-324})])
     tuning.run(tune)
-    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    scores = tuning.heard.of(telemetry.StepCommitted)[-1].scores
     assert scores is not None
     assert scores.mape is not None
     assert 0.0 < scores.mape < MOST_ERROR
@@ -158,7 +158,7 @@ def test_every_job_leaves_what_was_thought_of_it_in_the_step_that_learned_it(
     later = [one.outcome for one in rows[60:]]
     assert all(one.predicted is not None and one.first is not None for one in later)
     assert any(one.incumbent is not None for one in later)
-    stepped = [one for one in tuning.heard.of(reports.Stepped) if one.observations]
+    stepped = [one for one in tuning.heard.of(telemetry.StepCommitted) if one.observations]
     assert [one.following for one in stepped] == [{"unasked": 60}, {"ignored": 60}]
     assert stepped[1].scores is not None
     assert stepped[1].scores.coverage is not None
@@ -193,7 +193,7 @@ def test_imported_jobs_of_years_ago_lead_to_a_recommendation(tuning: Tuning) -> 
     judged = tuning.store.predictions("toy", history=True)
     assert sum(one.outcome.predicted is not None for one in judged) >= 250
     assert {one.outcome.following for one in judged} == {None}
-    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    scores = tuning.heard.of(telemetry.StepCommitted)[-1].scores
     assert scores is not None
     assert scores.observations == 0
 
@@ -206,7 +206,7 @@ def test_contexts_are_searched_when_all_old_jobs_are_learned(tuning: Tuning) -> 
     assert {step.sequence_to for step in searched} == {300}
     tuning.add(random_jobs(1, first=301))
     tuning.run(tuning.start())
-    assert tuning.heard.of(reports.Stepped)[-1].observations == 1
+    assert tuning.heard.of(telemetry.StepCommitted)[-1].observations == 1
 
 
 def test_a_live_job_among_old_ones_is_scored_and_answered(tuning: Tuning) -> None:
@@ -217,7 +217,7 @@ def test_a_live_job_among_old_ones_is_scored_and_answered(tuning: Tuning) -> Non
     tuning.run(tuning.start())
     judged = tuning.store.predictions("toy", history=False)
     assert [one.sequence for one in judged] == [101, 102, 103, 104, 105]
-    scores = tuning.heard.of(reports.Stepped)[-1].scores
+    scores = tuning.heard.of(telemetry.StepCommitted)[-1].scores
     assert scores is not None
     assert scores.observations == sum(one.outcome.score is not None for one in judged)
 
@@ -260,7 +260,7 @@ def test_values_that_a_study_does_not_have_are_counted(tuning: Tuning) -> None:
     ran = [usual | {"x": 16, "y": "d"}, usual | {"x": "1.5"}, usual | {"new": 3}, usual]
     tuning.add([job(i, {"n": 8}, one, speed=9.0) for i, one in enumerate(ran, start=1)])
     tuning.run(tuning.start())
-    told = [one.outside for one in tuning.heard.of(reports.Stepped) if one.observations]
+    told = [one.outside for one in tuning.heard.of(telemetry.StepCommitted) if one.observations]
     assert told == [{"x": 2, "y": 1, "": 1}]
 
 
@@ -278,12 +278,12 @@ def test_a_study_that_only_a_newer_tunerd_can_read_is_told_and_left_alone(tuning
     (line,) = tuning.lines.of("study set aside: this tunerd cannot read it")
     assert line["study"] == "toy"
     assert "there is no predictor 'of tomorrow'" in line["problem"]
-    (aside,) = tuning.heard.of(reports.SetAside)
+    (aside,) = tuning.heard.of(telemetry.StudySetAside)
     assert (aside.study, aside.why) == ("toy", line["problem"])
-    assert [one.study for one in tuning.heard.of(reports.Loaded)] == ["other"]
+    assert [one.study for one in tuning.heard.of(telemetry.StudyLoaded)] == ["other"]
     tuning.publish()  # as a reload does with a file that can be read
     tuning.run(tune)
-    assert [one.study for one in tuning.heard.of(reports.Loaded)] == ["other", "toy"]
+    assert [one.study for one in tuning.heard.of(telemetry.StudyLoaded)] == ["other", "toy"]
     assert len(tuning.rows()) == 3
 
 
@@ -312,10 +312,10 @@ def test_what_has_just_come_in_is_told_before_older_contexts_are_looked_at(tunin
     tuning.run(tune)
     tuning.add(random_jobs(60, seed=1, first=41, sizes=[8]))
     assert tune.step()
-    steps = tuning.heard.of(reports.Stepped)
+    steps = tuning.heard.of(telemetry.StepCommitted)
     assert (steps[-1].observations, steps[-1].contexts_searched) == (60, 1)
     tuning.run(tune)
-    later = tuning.heard.of(reports.Stepped)[len(steps) :]
+    later = tuning.heard.of(telemetry.StepCommitted)[len(steps) :]
     assert sum(step.contexts_searched for step in later) == 2
 
 
@@ -393,7 +393,7 @@ def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> N
     assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
     assert tuning.outbox() == []
     assert len(tuning.lines.of("would recommend")) == 3
-    steps = tuning.heard.of(reports.Stepped)
+    steps = tuning.heard.of(telemetry.StepCommitted)
     assert sum(step.issued for step in steps) == 0
     assert sum(step.suggested for step in steps) == 3
     assert (steps[-1].running, steps[-1].proposed) == (0, 3)
@@ -544,7 +544,7 @@ def test_it_is_renewed_at_half_its_validity(tuning: Tuning) -> None:
     )
     assert (after.valid_until - after.issued_at).days == 7
     assert after.valid_until > before.valid_until
-    assert [one.renewed for one in tuning.heard.of(reports.Stepped) if one.renewed] == [3]
+    assert [one.renewed for one in tuning.heard.of(telemetry.StepCommitted) if one.renewed] == [3]
 
 
 def test_it_is_withdrawn_when_its_context_is_no_longer_active_and_its_key_freed(
@@ -593,9 +593,9 @@ def test_a_study_that_ended_is_silent_until_its_next_generation(tuning: Tuning) 
     assert known is not None
     assert known.learned_sequence == 50
     # Nobody tells anything of a study that is over, so that no alert goes on about it.
-    over = tuning.heard.reports.index(reports.StudyGone(study="toy"))
+    over = tuning.heard.reports.index(telemetry.StudyReleased(study="toy"))
     after = tuning.heard.reports[over:]
-    assert not [one for one in after if isinstance(one, reports.Standing)]
+    assert not [one for one in after if isinstance(one, telemetry.StudyStatus)]
     tuning.publish(explore_share="0.4")
     tuning.run(again)
     assert [revision for _, revision, _ in tuning.outbox()] == [3, 3, 3]
@@ -748,10 +748,10 @@ def test_a_store_that_is_away_costs_a_repeat(
 def test_a_study_that_is_loaded_says_how_it_stands(tuning: Tuning) -> None:
     """After a start nobody has to wait for the next job to see what was known before it."""
     published(tuning)
-    before = tuning.heard.of(reports.Stepped)[-1]
+    before = tuning.heard.of(telemetry.StepCommitted)[-1]
     tuning.start().step()
-    (loaded,) = [one for one in tuning.heard.of(reports.Loaded) if one.sequence]
-    for name in reports.Standing.__struct_fields__:
+    (loaded,) = [one for one in tuning.heard.of(telemetry.StudyLoaded) if one.sequence]
+    for name in telemetry.StudyStatus.__struct_fields__:
         assert getattr(loaded, name) == getattr(before, name), name
     assert loaded.running == 3
 
@@ -767,7 +767,7 @@ def test_one_that_lost_its_lease_writes_nothing(tuning: Tuning) -> None:
     assert tuning.rows() == before
     assert tuning.outbox() == []
     assert tuning.lines.of("study taken over")
-    assert reports.StudyGone(study="toy") in tuning.heard.reports
+    assert telemetry.StudyReleased(study="toy") in tuning.heard.reports
     assert latter.step()
     assert tuning.said().made_from.sequence == 70
 

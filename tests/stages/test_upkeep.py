@@ -7,7 +7,7 @@ from typing import Any
 from tests.contracts.store_data import STUDY, add_study
 from tests.stages.fakes import Time
 from tests.stages.test_publish import keep
-from tunerd.stages.upkeep import Upkeep
+from tunerd.stages.upkeep import TopicRepair
 from tunerd.store import Store
 from tunerd.streams.base import LastValue
 
@@ -41,10 +41,10 @@ class Topic:
         pass
 
 
-def made(store: Store, time: Time) -> tuple[Upkeep, Topic]:
+def made(store: Store, time: Time) -> tuple[TopicRepair, Topic]:
     add_study(store)
     topic = Topic()
-    return Upkeep(store, topic, "recommendations", time.now), topic
+    return TopicRepair(store, topic, "recommendations", time.now), topic
 
 
 def name(key: str) -> str:

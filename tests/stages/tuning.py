@@ -15,7 +15,7 @@ from tunerd.core.observation import Observation
 from tunerd.core.recommendation import Recommendation
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.tune import HOUSEKEEP_EVERY_S, Tune
+from tunerd.stages.tune import HOUSEKEEP_EVERY_S, TuneStage
 from tunerd.store import RecommendationRow, Store
 
 __all__ = ["Lines", "Tuning", "job", "random_jobs", "study", "tamper", "true_speed"]
@@ -47,7 +47,7 @@ class Tuning:
     time: Time
     heard: Heard
     settings: TuneSettings = field(default_factory=TuneSettings)
-    made: list[Tune] = field(default_factory=list)
+    made: list[TuneStage] = field(default_factory=list)
     lines: Lines = field(default_factory=Lines)
     stop: Callable[[], bool] = lambda: False
 
@@ -58,10 +58,10 @@ class Tuning:
             NAME, new.content_hash, new.text, "test", self.time.now(), force=True
         )
 
-    def start(self, set_aside: Mapping[str, str] | None = None) -> Tune:
+    def start(self, set_aside: Mapping[str, str] | None = None) -> TuneStage:
         """A tuner process that has just started."""
         self.made.append(
-            Tune(
+            TuneStage(
                 self.store,
                 self.settings,
                 TOPIC,
@@ -89,7 +89,7 @@ class Tuning:
                 self.time.now(),
             )
 
-    def run(self, tune: Tune, **wait: float) -> int:
+    def run(self, tune: TuneStage, **wait: float) -> int:
         """Let time pass, enough at least that the stage looks after commands and renewals; then
         step until there is nothing to do. Returns how many steps it took."""
         self.time.pass_(**wait)

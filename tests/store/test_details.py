@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tests.contracts.store_data import NOW, STUDY, add_study, message
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
-from tunerd.store import DamagedCheckpointError, Store, folder_guard, open_store
+from tunerd.store import CorruptCheckpointError, Store, folder_guard, open_store
 from tunerd.store.tables import outbox
 
 
@@ -21,7 +21,7 @@ def test_a_damaged_checkpoint_is_not_given_out(store: Store, store_url: str) -> 
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE checkpoints SET blob = :b"), {"b": b"a mo"})
     engine.dispose()
-    with pytest.raises(DamagedCheckpointError, match=name):
+    with pytest.raises(CorruptCheckpointError, match=name):
         store.checkpoint(STUDY, name)
 
 

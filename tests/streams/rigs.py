@@ -16,7 +16,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.kafka import KafkaServer
-from tunerd.streams.base import Content, Position, Record, Source, Stream, TopicSpec
+from tunerd.streams.base import (
+    Stream,
+    StreamPosition,
+    StreamRecord,
+    StreamSource,
+    TopicContent,
+    TopicSpec,
+)
 from tunerd.streams.jsonl.stream import JsonlStream
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.stream import KafkaStream
@@ -28,30 +35,30 @@ class Positions:
     """Positions as the store keeps them."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str, str], Position] = {}
+        self.kept: dict[tuple[str, str, str], StreamPosition] = {}
         self.asked = 0
 
     def restore(
         self, cluster: str, topic: str, partitions: Sequence[str]
-    ) -> Mapping[str, Position]:
+    ) -> Mapping[str, StreamPosition]:
         self.asked += 1
         found = {name: self.kept.get((cluster, topic, name)) for name in partitions}
         return {name: position for name, position in found.items() if position is not None}
 
-    def keep(self, records: Sequence[Record]) -> None:
+    def keep(self, records: Sequence[StreamRecord]) -> None:
         for record in records:
             self.kept[record.cluster, record.topic, record.partition] = record.position
 
 
 def read(
-    source: Source,
+    source: StreamSource,
     count: int,
     positions: Positions | None = None,
     most: int = 500,
     timeout_s: float = 20.0,
-) -> list[Record]:
+) -> list[StreamRecord]:
     """Poll until there are ``count`` records, keeping positions after each batch."""
-    found: list[Record] = []
+    found: list[StreamRecord] = []
     deadline = time.monotonic() + timeout_s
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {len(found)} of {count} records"
@@ -62,7 +69,7 @@ def read(
     return found
 
 
-def nothing_more(source: Source, for_s: float = 0.4) -> bool:
+def nothing_more(source: StreamSource, for_s: float = 0.4) -> bool:
     """Tell whether nothing comes for a while."""
     return not source.poll(for_s, 10)
 
@@ -90,9 +97,9 @@ class Rig(ABC):
 
     def specs(self) -> list[TopicSpec]:
         return [
-            TopicSpec(self.events, Content.EVENT),
-            TopicSpec(self.advice, Content.JSON, compacted=True),
-            TopicSpec(self.refused, Content.BYTES),
+            TopicSpec(self.events, TopicContent.EVENT),
+            TopicSpec(self.advice, TopicContent.JSON, compacted=True),
+            TopicSpec(self.refused, TopicContent.BYTES),
         ]
 
     @abstractmethod

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.streams.rigs import JsonlRig, Positions, read
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import Content, Message, Record, TopicSpec
+from tunerd.streams.base import StreamMessage, StreamRecord, TopicContent, TopicSpec
 from tunerd.streams.jsonl.source import JsonlSource
 from tunerd.streams.jsonl.stream import JsonlStream
 
@@ -48,7 +48,7 @@ def open_source(rig: JsonlRig, positions: Positions) -> JsonlSource:
 
 def take(source: JsonlSource, positions: Positions | None = None) -> list[bytes | None]:
     """All that is there now."""
-    found: list[Record] = []
+    found: list[StreamRecord] = []
     while batch := source.poll(0, 3):
         found += batch
     if positions is not None:
@@ -281,9 +281,9 @@ def test_lag_is_exact_for_a_megabyte_and_about_right_beyond(
 # -- writing --------------------------------------------------------------------------------
 
 
-def advice(rig: JsonlRig, key: str, value: object) -> Message:
+def advice(rig: JsonlRig, key: str, value: object) -> StreamMessage:
     body = None if value is None else json.dumps(value).encode()
-    return Message(rig.advice, key.encode(), body)
+    return StreamMessage(rig.advice, key.encode(), body)
 
 
 def written(rig: JsonlRig, topic: str) -> list[dict[str, Any]]:
@@ -294,9 +294,9 @@ def test_a_line_is_what_the_contract_says(rig: JsonlRig) -> None:
     sink = rig.stream.sink()
     sink.send(
         [
-            Message(rig.advice, "ä|b=1".encode(), b'{ "x":\n 1.50 }', (("id", b"7"),)),
-            Message(rig.advice, b"k", None),
-            Message(rig.refused, b"k", b"{}", (("reason", "nö\n".encode()),)),
+            StreamMessage(rig.advice, "ä|b=1".encode(), b'{ "x":\n 1.50 }', (("id", b"7"),)),
+            StreamMessage(rig.advice, b"k", None),
+            StreamMessage(rig.refused, b"k", b"{}", (("reason", "nö\n".encode()),)),
         ]
     )
     assert written(rig, rig.advice) == [
@@ -311,16 +311,16 @@ def test_a_line_is_what_the_contract_says(rig: JsonlRig) -> None:
 @pytest.mark.parametrize(
     ("message", "wrong"),
     [
-        (Message("nowhere", None, b"{}"), "no topic nowhere"),
-        (Message("any.a", b"k", b"{no"), "not JSON"),
-        (Message("any.r", b"k", b"x" * 5_000_000), "larger"),
-        (Message("any.e", None, b"two\nlines"), "not JSON"),
-        (Message("any.e", None, b" "), "empty"),
-        (Message("any.e", b"k", None), "empty"),
+        (StreamMessage("nowhere", None, b"{}"), "no topic nowhere"),
+        (StreamMessage("any.a", b"k", b"{no"), "not JSON"),
+        (StreamMessage("any.r", b"k", b"x" * 5_000_000), "larger"),
+        (StreamMessage("any.e", None, b"two\nlines"), "not JSON"),
+        (StreamMessage("any.e", None, b" "), "empty"),
+        (StreamMessage("any.e", b"k", None), "empty"),
     ],
 )
 def test_what_can_never_be_sent_is_a_value_error_and_writes_nothing(
-    tmp_path: Path, message: Message, wrong: str
+    tmp_path: Path, message: StreamMessage, wrong: str
 ) -> None:
     rig = JsonlRig(tmp_path / "stream", "any")
     with pytest.raises(ValueError, match=wrong):
@@ -344,7 +344,7 @@ def test_what_a_crash_left_of_another_programs_line_gets_its_newline(
     rig: JsonlRig, source: JsonlSource
 ) -> None:
     append(rig.path, b'{"torn": ')
-    rig.stream.sink().send([Message(rig.events, None, b"{}")])
+    rig.stream.sink().send([StreamMessage(rig.events, None, b"{}")])
     assert take(source) == [b'{"torn": ', b"{}"]
 
 
@@ -468,7 +468,7 @@ def send_many(rig: JsonlRig, k: int) -> None:
 
 
 def test_the_folder_has_one_name_for_all(tmp_path: Path) -> None:
-    topics = [TopicSpec("t", Content.EVENT)]
+    topics = [TopicSpec("t", TopicContent.EVENT)]
     streams = [JsonlStream(tmp_path, topics) for _ in range(3)]
     assert len({stream.cluster_id() for stream in streams}) == 1
     assert JsonlStream(tmp_path, topics).cluster_id() == streams[0].cluster_id()

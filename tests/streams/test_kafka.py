@@ -24,7 +24,7 @@ from tests.servers.kafka import KafkaServer
 from tests.servers.secure import PASSWORD, USER, Certificates, secure_kafka
 from tests.streams.rigs import KafkaRig, Positions, eventually, read
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.streams.base import Content, Message, Record, TopicSpec
+from tunerd.streams.base import StreamMessage, StreamRecord, TopicContent, TopicSpec
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.source import KafkaSource
 from tunerd.streams.kafka.stream import KafkaStream
@@ -44,7 +44,7 @@ def numbered(first: int, last: int) -> list[bytes]:
     return [b'{"n": %d}' % n for n in range(first, last)]
 
 
-def values(records: list[Record]) -> list[bytes | None]:
+def values(records: list[StreamRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
@@ -64,7 +64,7 @@ class Reader:
     """A source on a thread of its own, as each instance has one."""
 
     def __init__(self, rig: KafkaRig, positions: Positions, stored: threading.Lock) -> None:
-        self.found: list[Record] = []
+        self.found: list[StreamRecord] = []
         self._source = open_source(rig, positions)
         self._positions, self._stored = positions, stored
         self._stop = threading.Event()
@@ -116,7 +116,7 @@ def test_rebalances_lose_and_repeat_nothing(rig: KafkaRig) -> None:
     spread(rig, 3)
     positions = Positions()
     first, second = open_source(rig, positions), open_source(rig, positions)
-    found: list[Record] = []
+    found: list[StreamRecord] = []
     turn = 0
 
     def all_read() -> bool:
@@ -318,14 +318,14 @@ def test_partitions_and_copies_of_created_topics_can_be_chosen(
     kafka_bootstrap: str, unique: str
 ) -> None:
     options = KafkaOptions((kafka_bootstrap,), partitions=5, replication_factor=1)
-    KafkaStream(options, [TopicSpec(unique, Content.EVENT)]).ensure_topics()
+    KafkaStream(options, [TopicSpec(unique, TopicContent.EVENT)]).ensure_topics()
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     assert len(admin.list_topics(unique, timeout=10).topics[unique].partitions) == 5
 
 
 def test_who_takes_a_role_over_shuts_the_former_holder_out(rig: KafkaRig, unique: str) -> None:
-    def message(n: int) -> Message:
-        return Message(rig.advice, b"k", json.dumps({"n": n}).encode())
+    def message(n: int) -> StreamMessage:
+        return StreamMessage(rig.advice, b"k", json.dumps({"n": n}).encode())
 
     first, second = rig.stream.sink(unique), rig.again().sink(unique)
     first.send([message(1)])
@@ -345,8 +345,8 @@ def test_who_takes_a_role_over_shuts_the_former_holder_out(rig: KafkaRig, unique
 def test_a_message_that_is_too_large_is_a_value_error_and_the_sink_goes_on(rig: KafkaRig) -> None:
     sink = rig.stream.sink()
     with pytest.raises(ValueError, match="larger"):
-        sink.send([Message(rig.refused, b"k", b"x" * 2_000_000)])
-    sink.send([Message(rig.refused, b"k", b"x")])
+        sink.send([StreamMessage(rig.refused, b"k", b"x" * 2_000_000)])
+    sink.send([StreamMessage(rig.refused, b"k", b"x")])
     sink.close()
 
 
@@ -354,7 +354,7 @@ def test_a_missing_topic_is_named(rig: KafkaRig) -> None:
     stream = KafkaStream(replace(rig.options(), send_timeout_s=1.0, connect_timeout_s=1.0), [])
     sink = stream.sink()
     with pytest.raises(StreamUnavailableError, match="no topic nowhere"):
-        sink.send([Message("nowhere", b"k", b"{}")])
+        sink.send([StreamMessage("nowhere", b"k", b"{}")])
     sink.close()
     with pytest.raises(StreamUnavailableError, match="no topic nowhere"):
         stream.follow("nowhere")
@@ -384,17 +384,17 @@ def test_a_frozen_broker_is_noticed_and_what_was_sent_arrives_in_order(
     rig.write(numbered(0, 1))
     read(source, 1)
     sink = KafkaStream(replace(rig.options(), **patience), rig.specs()).sink(unique)
-    sink.send([Message(rig.advice, b"k", b"0")])
+    sink.send([StreamMessage(rig.advice, b"k", b"0")])
     kafka_server.freeze()
     try:
         started = time.monotonic()
         with pytest.raises(StreamUnavailableError):
-            sink.send([Message(rig.advice, b"k", b"1")])
+            sink.send([StreamMessage(rig.advice, b"k", b"1")])
         assert eventually(lambda: _fails(source), 10)
         assert time.monotonic() - started < 15
     finally:
         kafka_server.thaw()
-    assert eventually(lambda: _succeeds(sink, Message(rig.advice, b"k", b"2")), 20)
+    assert eventually(lambda: _succeeds(sink, StreamMessage(rig.advice, b"k", b"2")), 20)
     sink.close()
     rig.write(numbered(1, 2))
     assert eventually(lambda: not _fails(source), 20)
@@ -414,7 +414,7 @@ def _fails(source: KafkaSource) -> bool:
     return False
 
 
-def _succeeds(sink: Any, message: Message) -> bool:
+def _succeeds(sink: Any, message: StreamMessage) -> bool:
     try:
         sink.send([message])
     except StreamUnavailableError:
@@ -467,10 +467,10 @@ def test_who_may_come_in_can_send_and_read(
     secure: tuple[KafkaServer, Certificates], listener: str, unique: str
 ) -> None:
     more = certificate(secure) if listener == "TLS" else LOGIN
-    stream = KafkaStream(options(secure, listener, **more), [TopicSpec(unique, Content.EVENT)])
+    stream = KafkaStream(options(secure, listener, **more), [TopicSpec(unique, TopicContent.EVENT)])
     stream.ensure_topics()
     sink = stream.sink()
-    sink.send([Message(unique, None, b"{}")])
+    sink.send([StreamMessage(unique, None, b"{}")])
     sink.close()
     source = stream.source(unique, "group", Positions().restore)
     assert values(read(source, 1)) == [b"{}"]

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from tests.streams.rigs import Positions, read
-from tunerd.streams.base import Content, TopicSpec
+from tunerd.streams.base import TopicContent, TopicSpec
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.stream import KafkaStream
 
@@ -25,7 +25,7 @@ def test_a_rebalance_that_ends_between_two_polls_is_not_forgotten(
     """kafka-python forgets one that began because the topic's metadata changed; its reader then
     has no partitions for good."""
     options = KafkaOptions((kafka_bootstrap,), partitions=1)
-    stream = KafkaStream(options, [TopicSpec(unique, Content.EVENT)])
+    stream = KafkaStream(options, [TopicSpec(unique, TopicContent.EVENT)])
     stream.ensure_topics()
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     positions = Positions()

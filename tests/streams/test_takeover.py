@@ -13,7 +13,7 @@ from tests.contracts.test_stream import advice
 from tests.servers.kafka import KafkaServer
 from tests.streams.rigs import KafkaRig, eventually, read
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.streams.base import EVER, Content, Message, TopicSpec
+from tunerd.streams.base import EVER, StreamMessage, TopicContent, TopicSpec
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.source import KafkaSource
 from tunerd.streams.kafka.stream import KafkaStream
@@ -121,7 +121,7 @@ def test_a_transaction_that_the_broker_ended_because_it_took_too_long_is_no_loss
     server = KafkaServer(tmp_path, {often: "200"})
     try:
         server.start()
-        specs = [TopicSpec(unique, Content.JSON, compacted=True)]
+        specs = [TopicSpec(unique, TopicContent.JSON, compacted=True)]
         options = KafkaOptions((server.bootstrap,), send_timeout_s=2.0, replication_factor=1)
         stream = KafkaStream(options, specs)
         stream.ensure_topics()
@@ -133,9 +133,9 @@ def test_a_transaction_that_the_broker_ended_because_it_took_too_long_is_no_loss
         producer.send(unique, value=b"{}", key=b"lost").get(timeout=10)
         assert eventually(lambda: _state(server, unique) == "CompleteAbort", 20)
         with pytest.raises(StreamUnavailableError):
-            sink.send([Message(unique, b"key", b"{}")])
+            sink.send([StreamMessage(unique, b"key", b"{}")])
         sink = stream.sink(unique)
-        sink.send([Message(unique, b"key", b"{}")])
+        sink.send([StreamMessage(unique, b"key", b"{}")])
         assert [r.key for r in sink.sent_since([unique], EVER)] == [b"key"]
         sink.close()
     finally:

@@ -13,7 +13,7 @@ from tests.servers.kafka import KafkaServer, kafka_cluster
 from tests.servers.secure import PASSWORD, USER, secure_kafka
 from tests.streams.rigs import eventually
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import Content, Message, TopicProblem, TopicSpec
+from tunerd.streams.base import StreamMessage, TopicContent, TopicProblem, TopicSpec
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.source import KafkaSource
 from tunerd.streams.kafka.stream import KafkaStream
@@ -23,8 +23,8 @@ DAY_S = 86400.0
 
 def specs(unique: str) -> list[TopicSpec]:
     return [
-        TopicSpec(f"{unique}.jobs", Content.EVENT, keep_s=DAY_S),
-        TopicSpec(f"{unique}.advice", Content.JSON, compacted=True),
+        TopicSpec(f"{unique}.jobs", TopicContent.EVENT, keep_s=DAY_S),
+        TopicSpec(f"{unique}.advice", TopicContent.JSON, compacted=True),
     ]
 
 
@@ -126,7 +126,7 @@ def test_none_of_our_clients_has_a_broker_create_a_topic(
     jobs, advice = (spec.name for spec in specs(unique))
     sink = stream.sink()
     with pytest.raises(StreamUnavailableError, match="has no topic"):
-        sink.send([Message(advice, b"k", b"{}")])
+        sink.send([StreamMessage(advice, b"k", b"{}")])
     sink.close()
     with pytest.raises(StreamUnavailableError, match="has no topic"):
         stream.follow(jobs)
@@ -201,7 +201,7 @@ def test_who_may_not_see_the_settings_works_and_says_so(tmp_path: Path, unique: 
         assert (jobs.kind, advice.kind) == ("unchecked", "unchecked")
         assert "lacks DESCRIBE on it" in jobs.message
         sink = stream.sink(unique)
-        sink.send([Message(f"{unique}.advice", b"k", b"{}")])
+        sink.send([StreamMessage(f"{unique}.advice", b"k", b"{}")])
         sink.hold()
         sink.close()
         assert set(stream.table(f"{unique}.advice").refresh()) == {b"k"}
@@ -225,7 +225,7 @@ def test_a_topic_with_fewer_copies_than_its_least_in_sync_takes_what_it_gets(
     stream.ensure_topics()
     assert stream.check_topics() == []
     sink = stream.sink()
-    sink.send([Message(f"{unique}.jobs", None, b"{}")])
+    sink.send([StreamMessage(f"{unique}.jobs", None, b"{}")])
     sink.close()
 
 

@@ -19,16 +19,16 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.tables.draft import draft, study_name
-from tunerd.tables.files import Row, TableFile, open_table
-from tunerd.tables.guess import Given, guess
-from tunerd.tables.mapping import TableReader, Unusable
+from tunerd.tables.files import TableFile, TableRow, open_table
+from tunerd.tables.guess import UserAnswers, guess
+from tunerd.tables.mapping import TableReader, UnusableRow
 from tunerd.tables.profile import profile
 from tunerd.tables.values import status_in
 
-NOTHING = Given()
+NOTHING = UserAnswers()
 
 
-def drafted(path: Path, given: Given = NOTHING) -> tuple[str, Study, TableFile]:
+def drafted(path: Path, given: UserAnswers = NOTHING) -> tuple[str, Study, TableFile]:
     table = open_table(path)
     text = draft(guess(profile(table), given), study_name(path), path).text
     return text, parse_study(text), table
@@ -51,7 +51,7 @@ def outcomes(study: Study, table: TableFile) -> Counter[str]:
     found: Counter[str] = Counter()
     for row in table.rows():
         one = reader.observation(row)
-        found[str(one) if isinstance(one, Unusable) else one.status.value] += 1
+        found[str(one) if isinstance(one, UnusableRow) else one.status.value] += 1
     return found
 
 
@@ -283,7 +283,9 @@ def test_values_and_scales(tmp_path: Path) -> None:
         }
         for _ in range(300)
     ]
-    text, study, _ = drafted(written(tmp_path / "jobs.csv", rows), Given("loss_delta", "minimize"))
+    text, study, _ = drafted(
+        written(tmp_path / "jobs.csv", rows), UserAnswers("loss_delta", "minimize")
+    )
     file = tomllib.loads(text)
     assert file["objective"]["scale"] == "linear"
     assert file["context"]["model_params"] == {"type": "int", "scale": "log"}
@@ -322,7 +324,7 @@ def test_a_number_that_a_name_decides_is_no_key_of_its_own(tmp_path: Path) -> No
 
 
 def test_rules_stand_in_the_draft_and_bind_the_space(tmp_path: Path) -> None:
-    from tunerd.core.space import Space
+    from tunerd.core.space import SearchSpace
 
     rng = random.Random(0)
     rows = []
@@ -331,13 +333,13 @@ def test_rules_stand_in_the_draft_and_bind_the_space(tmp_path: Path) -> None:
         rows.append({"n_gpus": gpus, "tp": tp, "dp": gpus // tp, "tokens_per_s": speed})
     _, study, _ = drafted(written(tmp_path / "jobs.csv", rows))
     assert [one.name for one in study.constraints] == ["makes_n_gpus"]
-    table = Space(study, {"n_gpus": 8}).table(1_000)
+    table = SearchSpace(study, {"n_gpus": 8}).table(1_000)
     assert table is not None
     assert len(table) == 4
 
 
 def test_what_follows_is_computed_and_stays_in_its_range(tmp_path: Path) -> None:
-    from tunerd.core.space import Space
+    from tunerd.core.space import SearchSpace
 
     rng = random.Random(0)
     cores = {"m5.large": 2, "m5.xlarge": 4, "m5.2xlarge": 8}
@@ -357,7 +359,7 @@ def test_what_follows_is_computed_and_stays_in_its_range(tmp_path: Path) -> None
     _, study, table = drafted(written(tmp_path / "jobs.csv", rows))
     assert {one.name for one in study.derived} == {"total_cores", "vcpus"}
     assert [one.name for one in study.constraints] == ["total_cores_as_it_was"]
-    space = Space(study, {"dataset": "a"}).table(1_000)
+    space = SearchSpace(study, {"dataset": "a"}).table(1_000)
     assert space is not None
     assert len(space) == 4 + 3 + 2
     assert outcomes(study, table) == {"succeeded": 300}
@@ -387,7 +389,7 @@ def test_job_events_are_a_table_too(tmp_path: Path) -> None:
     assert study.objective.metric == "tokens_per_s"
     assert outcomes(study, table) == {"succeeded": 53, "out_of_memory": 7}
     event = TableReader(study, study.mapping, table).event(next(r for r in table.rows()))
-    assert not isinstance(event, Unusable)
+    assert not isinstance(event, UnusableRow)
     assert (event["event_id"], event["gpus"], event["attempt"]) == ("e0", 8, 1)
 
 
@@ -418,7 +420,7 @@ def test_a_large_table_takes_bounded_memory_and_little_time(tmp_path: Path) -> N
     assert len(found.column("job_id").counts) == 20_000
     assert found.column("tp").counts == dict.fromkeys((1, 2, 3, 4), 15_000)
     assert seen == sorted(seen)
-    assert {row.number for row in open_table(path).rows() if isinstance(row, Row)} == set(
+    assert {row.number for row in open_table(path).rows() if isinstance(row, TableRow)} == set(
         range(1, 60_001)
     )
 

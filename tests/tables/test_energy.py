@@ -11,9 +11,9 @@ import pytest
 from tests.core.tuning import Inline
 from tests.tables.test_draft import drafted, written
 from tunerd.core.tuner import Tuner
-from tunerd.tables.guess import Given
-from tunerd.tables.impossible import Meaning
+from tunerd.tables.guess import UserAnswers
 from tunerd.tables.mapping import read_observations
+from tunerd.tables.sentinel_values import Meaning
 
 
 def rows() -> Sequence[dict[str, Any]]:
@@ -37,7 +37,7 @@ def test_no_prediction_lies_below_0_and_no_gain_above_all_of_it(
 ) -> None:
     """There were predictions of -15,000,000 J and gains of "+14329 % (at least -40096 %)"."""
     path = written(tmp_path / "jobs.csv", rows())
-    _, study, table = drafted(path, Given("energy_j", "minimize", meaning=meaning))
+    _, study, table = drafted(path, UserAnswers("energy_j", "minimize", meaning=meaning))
     quick = replace(study.predictor, name="boosted_trees", members=3, trees=20)
     study = replace(study, predictor=quick)
     tuner = Tuner(study, Inline())

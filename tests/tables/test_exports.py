@@ -19,8 +19,8 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.tables.draft import draft
 from tunerd.tables.exports import EXPORTERS
-from tunerd.tables.files import Reading, Row, open_table
-from tunerd.tables.guess import Given, Guesses, guess
+from tunerd.tables.files import ReadOptions, TableRow, open_table
+from tunerd.tables.guess import TableGuess, UserAnswers, guess
 from tunerd.tables.mapping import read_mapping, read_observations, reading_of
 from tunerd.tables.profile import profile
 
@@ -155,10 +155,10 @@ EXPECTED = {
 }  # fmt: skip
 
 
-NOTHING = Given()
+NOTHING = UserAnswers()
 
 
-def guessed(path: Path, given: Given = NOTHING) -> Guesses:
+def guessed(path: Path, given: UserAnswers = NOTHING) -> TableGuess:
     return guess(profile(open_table(path)), given)
 
 
@@ -207,9 +207,9 @@ def test_the_registry_has_each_export_once() -> None:
 def test_a_mapping_puts_right_what_was_recognised(tmp_path: Path) -> None:
     path = FILES / "ray_results.jsonl"
     assert len(list(open_table(path).rows())) == 12
-    plain = open_table(path, Reading(export="none"))
+    plain = open_table(path, ReadOptions(export="none"))
     assert (plain.export, len(list(plain.rows()))) == (None, 60)
-    every = open_table(path, Reading(reports="all"))
+    every = open_table(path, ReadOptions(reports="all"))
     assert len(list(every.rows())) == 60
     _, study, _ = drafted(path)
     mapping = tmp_path / "mapping.toml"
@@ -236,13 +236,13 @@ def test_a_mapping_puts_right_what_was_recognised(tmp_path: Path) -> None:
 )
 def test_an_export_that_it_is_not_is_refused(asked: str, part: str) -> None:
     with pytest.raises(MisconfiguredError) as caught:
-        open_table(FILES / "model_id.csv", Reading(export=asked))
+        open_table(FILES / "model_id.csv", ReadOptions(export=asked))
     assert part in str(caught.value)
 
 
 def test_a_person_overrules_an_export() -> None:
     path = FILES / "optuna_two_objectives.csv"
-    found = guessed(path, Given("values_1", "maximize", {"params_n_layers": "context"}))
+    found = guessed(path, UserAnswers("values_1", "maximize", {"params_n_layers": "context"}))
     roles = {one.column.name: one.role for one in found.columns}
     assert (roles["values_1"], roles["values_0"], found.goal) == ("objective", "metric", "maximize")
     assert roles["params_n_layers"] == "context"
@@ -256,7 +256,7 @@ def read(path: Path, text: str) -> tuple[list[dict[str, object]], list[str]]:
     table = open_table(path)
     rows = list(table.rows())
     assert sorted(row.number for row in rows) == [row.number for row in rows]
-    return [dict(row.values) for row in rows if isinstance(row, Row)], table.told()
+    return [dict(row.values) for row in rows if isinstance(row, TableRow)], table.told()
 
 
 def body(start: int = 0, stop: int = 12, ends: str = "\n") -> str:
@@ -342,19 +342,23 @@ def test_units_under_the_header_are_those_of_the_study(tmp_path: Path) -> None:
 
 
 def test_steps_are_joined_into_their_jobs() -> None:
-    rows = [row for row in open_table(FILES / "sacct_steps.csv").rows() if isinstance(row, Row)]
+    rows = [
+        row for row in open_table(FILES / "sacct_steps.csv").rows() if isinstance(row, TableRow)
+    ]
     assert len(rows) == 20
     assert {row.values["MaxRSS"] for row in rows} == {"3532K"}
     assert all(str(row.values["JobID"]).isdigit() for row in rows)
     assert all(row.values["JobName"] == "train" for row in rows)
     largest = [row.values["MaxRSS"] for row in open_table(FILES / "sacct_p.txt").rows()
-               if isinstance(row, Row)]  # fmt: skip
+               if isinstance(row, TableRow)]  # fmt: skip
     assert all(str(one).endswith("G") for one in largest)
 
 
 def test_a_job_that_failed_at_once_is_not_fast() -> None:
     """Slurm knows a time of each job; only who completed did the work in it."""
-    rows = [row.values for row in open_table(FILES / "sacct_p.txt").rows() if isinstance(row, Row)]
+    rows = [
+        row.values for row in open_table(FILES / "sacct_p.txt").rows() if isinstance(row, TableRow)
+    ]
     timed = {str(row["State"]) for row in rows if row["ElapsedRaw"] is not None}
     assert (timed, len({str(row["State"]) for row in rows})) == ({"COMPLETED"}, 4)
 
@@ -376,7 +380,7 @@ def test_columns_of_fixed_width(tmp_path: Path) -> None:
     table = open_table(path)
     assert table.export is not None
     assert table.export.key == "sacct"
-    rows = [row.values for row in table.rows() if isinstance(row, Row)]
+    rows = [row.values for row in table.rows() if isinstance(row, TableRow)]
     assert [row["JobID"] for row in rows] == ["4000", "4001", "4002"]
     assert [row["AllocCPUS"] for row in rows] == ["4", "8", "8"]
     assert [row["Elapsed"] for row in rows] == ["00:20:00", None, "00:10:00"]
@@ -403,8 +407,8 @@ def test_reports_of_a_run_are_one_job(tmp_path: Path) -> None:
     assert "27 rows are no jobs: an earlier report of a run" in told
     mixed = tmp_path / "mixed.csv"
     mixed.write_text("\n".join([lines[0], *body_]))
-    table = open_table(mixed, Reading(export="reports"))
-    found = [row.values for row in table.rows() if isinstance(row, Row)]
+    table = open_table(mixed, ReadOptions(export="reports"))
+    found = [row.values for row in table.rows() if isinstance(row, TableRow)]
     assert Counter(str(row["epoch"]) for row in found) == {"4": 9}
 
 
@@ -515,7 +519,7 @@ def test_a_store_of_mlflow_is_a_table(tmp_path: Path) -> None:
     assert [one.name for one in study.parameters] == ["batch_size", "lr"]
     assert (study.objective.metric, study.objective.goal) == ("val_loss", "minimize")
     assert outcomes(study, table) == {"succeeded": 19, "failed": 1}
-    losses = {row.values["metrics.val_loss"] for row in table.rows() if isinstance(row, Row)}
+    losses = {row.values["metrics.val_loss"] for row in table.rows() if isinstance(row, TableRow)}
     assert "9.5" not in losses  # the last value of a metric counts
     fingerprint = open_table(store).fingerprint
     in_folder(store / "1" / f"{0:032x}" / "params" / "lr", "0.5")
@@ -569,7 +573,7 @@ def test_runs_in_a_log_that_came_to_nothing(tmp_path: Path) -> None:
     runs = [(8, good), (512, "FATAL: mysql_stmt_prepare() failed"), (16, good), (32, "")]
     path = tmp_path / "sysbench.log"
     path.write_text("".join(SYSBENCH.format(*run) for run in runs))
-    rows = [row.values for row in open_table(path).rows() if isinstance(row, Row)]
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
     assert [(row["sysbench.threads"], row["status"]) for row in rows] == [
         (8, "succeeded"),
         (512, "failed"),
@@ -581,10 +585,14 @@ def test_runs_in_a_log_that_came_to_nothing(tmp_path: Path) -> None:
 def test_options_of_a_log_hold_no_secret() -> None:
     text = (FILES / "sysbench.log").read_text()
     assert "--mysql-password=secret" in text
-    rows = [row.values for row in open_table(FILES / "sysbench.log").rows() if isinstance(row, Row)]
+    rows = [
+        row.values for row in open_table(FILES / "sysbench.log").rows() if isinstance(row, TableRow)
+    ]
     assert "secret" not in json.dumps(rows)
     assert "sk-123" in (FILES / "vllm.log").read_text()
-    rows = [row.values for row in open_table(FILES / "vllm.log").rows() if isinstance(row, Row)]
+    rows = [
+        row.values for row in open_table(FILES / "vllm.log").rows() if isinstance(row, TableRow)
+    ]
     assert "sk-123" not in json.dumps(rows)
 
 

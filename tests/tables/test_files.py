@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tunerd.errors import MisconfiguredError
-from tunerd.tables.files import Row, TableFile, Unreadable, open_table
+from tunerd.tables.files import TableFile, TableRow, UnreadableLine, open_table
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -47,7 +47,7 @@ def read(path: Path) -> tuple[TableFile, list[Mapping[str, Any]]]:
     rows = list(table.rows())
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
     assert table.progress() == (path.stat().st_size, path.stat().st_size)
-    return table, [row.values for row in rows if isinstance(row, Row)]
+    return table, [row.values for row in rows if isinstance(row, TableRow)]
 
 
 def written(path: Path, content: bytes | str) -> Path:
@@ -191,9 +191,9 @@ def test_parquet_values_that_python_cannot_hold_cost_their_row(tmp_path: Path) -
     days = pyarrow.array([1, 2, 10**8], pyarrow.int32()).cast(pyarrow.date32())
     parquet.write_table(pyarrow.table({"word": words, "day": days}), path)
     first, second, third = open_table(path).rows()
-    assert first == Row(1, {"word": "a", "day": "1970-01-02"})
-    assert second == Unreadable(2, "is not UTF-8", "")
-    assert isinstance(third, Unreadable)
+    assert first == TableRow(1, {"word": "a", "day": "1970-01-02"})
+    assert second == UnreadableLine(2, "is not UTF-8", "")
+    assert isinstance(third, UnreadableLine)
     assert third.reason.startswith("'day': date value out of range")
 
 
@@ -225,18 +225,18 @@ def test_lines_that_are_no_rows(tmp_path: Path) -> None:
         b"a,b\r\n1,2\r\n\r\n1,2,3\r\n\xff,2\r\n3\r\n" + b"x" * (3 << 20) + b"\r\n5,\xc3\xa9\r\n"
     )
     rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
-    assert [type(row) for row in rows] == [Row, *[Unreadable] * 4, Row]
-    reasons = [(row.number, row.reason) for row in rows if isinstance(row, Unreadable)]
+    assert [type(row) for row in rows] == [TableRow, *[UnreadableLine] * 4, TableRow]
+    reasons = [(row.number, row.reason) for row in rows if isinstance(row, UnreadableLine)]
     assert reasons == [
         (2, "has 3 fields, the header has 2"),
         (3, "is not UTF-8"),
         (4, "has 1 fields, the header has 2"),
         (5, "is longer than 1,048,576 characters"),
     ]
-    shown = [row.text for row in rows if isinstance(row, Unreadable)]
+    shown = [row.text for row in rows if isinstance(row, UnreadableLine)]
     assert shown[:3] == ["1,2,3", "\ufffd,2", "3"]
     assert len(shown[3]) == 4_096
-    assert rows[-1] == Row(6, {"a": "5", "b": "é"})
+    assert rows[-1] == TableRow(6, {"a": "5", "b": "é"})
 
 
 @pytest.mark.parametrize(
@@ -249,15 +249,15 @@ def test_tables_of_many_encodings(tmp_path: Path, encoding: str, packed: bool) -
         content = gzip.compress(content)
     table = open_table(written(tmp_path / "jobs.csv", content))
     assert table.columns == ("Größe", "Fäden")
-    assert list(table.rows()) == [Row(1, {"Größe": "1", "Fäden": "2 €"})]
+    assert list(table.rows()) == [TableRow(1, {"Größe": "1", "Fäden": "2 €"})]
 
 
 def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
     lines = ['{"a": 1}', "", "{", "[1]", '{"a.b": 1, "a": {"b": 2}}', deep, '{"a": 2, "late": 3}']
     rows = list(open_table(written(tmp_path / "jobs.jsonl", "\n".join(lines))).rows())
-    assert [type(row) for row in rows] == [Row, *[Unreadable] * 4, Row]
-    reasons = [row.reason for row in rows if isinstance(row, Unreadable)]
+    assert [type(row) for row in rows] == [TableRow, *[UnreadableLine] * 4, TableRow]
+    reasons = [row.reason for row in rows if isinstance(row, UnreadableLine)]
     assert reasons[0].startswith("is not JSON")
     assert reasons[1:3] == ["is not a JSON object", "has 'a.b' twice"]
     assert "deep" in reasons[3] or "not JSON" in reasons[3]
@@ -269,19 +269,25 @@ def test_an_unclosed_quote_costs_its_own_line(tmp_path: Path, line: str, after: 
     more = [f"{n},6" for n in range(after)]
     content = "\n".join(["a,b", "1,2", line, *more])
     rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
-    assert rows[0] == Row(1, {"a": "1", "b": "2"})
+    assert rows[0] == TableRow(1, {"a": "1", "b": "2"})
     why = "opens a quotation that does not end in the line"
-    assert rows[1] == Unreadable(2, why, line)
-    assert rows[2] == Row(3, {"a": "0", "b": "6"})
-    assert [type(row) for row in rows[2:]] == [Row] * after
+    assert rows[1] == UnreadableLine(2, why, line)
+    assert rows[2] == TableRow(3, {"a": "0", "b": "6"})
+    assert [type(row) for row in rows[2:]] == [TableRow] * after
 
 
 def test_a_line_without_end_behind_an_unclosed_quote(tmp_path: Path) -> None:
     long = "x" * (3 << 20)
     content = f'a,b\n"1,2\n3,4\n{long}\n5,6\n{long}'
     rows = list(open_table(written(tmp_path / "jobs.csv", content)).rows())
-    assert [type(row) for row in rows] == [Unreadable, Row, Unreadable, Row, Unreadable]
-    assert [row.values["a"] for row in rows if isinstance(row, Row)] == ["3", "5"]
+    assert [type(row) for row in rows] == [
+        UnreadableLine,
+        TableRow,
+        UnreadableLine,
+        TableRow,
+        UnreadableLine,
+    ]
+    assert [row.values["a"] for row in rows if isinstance(row, TableRow)] == ["3", "5"]
 
 
 def test_numbers_with_a_decimal_comma_and_columns_without_a_name(tmp_path: Path) -> None:
@@ -393,7 +399,7 @@ def test_parquet_that_is_little_on_disk_and_much_in_memory(
             open_table(tmp_path / "jobs.parquet")
     else:
         rows = list(open_table(tmp_path / "jobs.parquet").rows())
-        assert {row.reason for row in rows if isinstance(row, Unreadable)} == {told}
+        assert {row.reason for row in rows if isinstance(row, UnreadableLine)} == {told}
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000  # KiB
 
 
@@ -402,5 +408,5 @@ def test_parquet_with_values_that_repeat_comes_back(tmp_path: Path) -> None:
     records = [{"name": name, "deep": {"er": name}} for name in names]
     parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "jobs.parquet")
     rows = list(open_table(tmp_path / "jobs.parquet").rows())
-    values = [row.values for row in rows if isinstance(row, Row)]
+    values = [row.values for row in rows if isinstance(row, TableRow)]
     assert values == [{"name": name, "deep.er": name} for name in names]

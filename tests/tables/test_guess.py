@@ -10,10 +10,10 @@ import pytest
 from tests.tables.sketches import SKETCHES, sketched
 from tests.tables.synthetic import MAKERS, Made, make, write
 from tunerd.errors import MisconfiguredError
+from tunerd.tables.column_names import identifier, read_name, unit_of, words
 from tunerd.tables.files import open_table
-from tunerd.tables.guess import Given, Guesses, guess
+from tunerd.tables.guess import TableGuess, UserAnswers, guess
 from tunerd.tables.profile import profile
-from tunerd.tables.words import identifier, read_name, unit_of, words
 
 RIGHT = {
     "context": {"context"},
@@ -24,22 +24,22 @@ RIGHT = {
     "auxiliary": {"metric", "derived", "job_id", "user", "label", "ignored"},
 }
 
-NOTHING = Given()
+NOTHING = UserAnswers()
 
 
 def guessed(
-    made: Made | Sequence[Mapping[str, Any]], path: Path, given: Given = NOTHING
-) -> Guesses:
+    made: Made | Sequence[Mapping[str, Any]], path: Path, given: UserAnswers = NOTHING
+) -> TableGuess:
     if not isinstance(made, Made):
         made = Made(list(map(dict, made)), dict.fromkeys(made[0], ""), "", "")
     return guess(profile(open_table(write(made, path))), given)
 
 
-def roles(guesses: Guesses) -> dict[str, str]:
+def roles(guesses: TableGuess) -> dict[str, str]:
     return {one.column.name: one.role for one in guesses.columns}
 
 
-def wrong(made: Made, guesses: Guesses) -> list[str]:
+def wrong(made: Made, guesses: TableGuess) -> list[str]:
     found = roles(guesses)
     return [
         f"{column}: {found[column]}, is {role}"
@@ -198,7 +198,7 @@ def test_columns_of_chance_have_no_rules(tmp_path: Path) -> None:
 
 def test_a_goal_is_inferred_from_what_moves_along(tmp_path: Path) -> None:
     table = _rows(100, tp=[1, 2, 4], score=_speed, latency_ms=lambda row, _: 1_000 / row["score"])
-    guesses = guessed(table, tmp_path / "jobs.csv", Given(objective="score"))
+    guesses = guessed(table, tmp_path / "jobs.csv", UserAnswers(objective="score"))
     assert (guesses.goal, guesses.goal_why) == ("maximize", "it falls with latency_ms")
 
 
@@ -217,7 +217,7 @@ def test_randomly_drawn_settings_are_no_measurements(tmp_path: Path) -> None:
 
 def test_a_person_is_right(tmp_path: Path) -> None:
     table = _rows(100, model=["a", "b"], tp=[1, 2], tokens_per_s=_speed, step_time_s=_speed)
-    given = Given("step_time_s", "maximize", {"model": "parameter", "tp": "ignored"})
+    given = UserAnswers("step_time_s", "maximize", {"model": "parameter", "tp": "ignored"})
     guesses = guessed(table, tmp_path / "jobs.csv", given)
     assert guesses.goal == "maximize"
     assert roles(guesses) == {
@@ -229,12 +229,12 @@ def test_a_person_is_right(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_tuned_that_is_said(tmp_path: Path) -> None:
-    cases: dict[str, tuple[list[dict[str, Any]], Given]] = {
-        "no column looks measured": (_rows(20, name=["a", "b"], kind=["c", "d"]), Given()),
-        "no column that could be tuned": (_rows(20, speed=_speed), Given()),
-        "has no rows": ([], Given()),
-        "has no column 'sped'": (_rows(20, tp=[1, 2], speed=_speed), Given(objective="sped")),
-        "holds no numbers": (_rows(20, tp=["a", "b"], speed=_speed), Given(objective="tp")),
+    cases: dict[str, tuple[list[dict[str, Any]], UserAnswers]] = {
+        "no column looks measured": (_rows(20, name=["a", "b"], kind=["c", "d"]), UserAnswers()),
+        "no column that could be tuned": (_rows(20, speed=_speed), UserAnswers()),
+        "has no rows": ([], UserAnswers()),
+        "has no column 'sped'": (_rows(20, tp=[1, 2], speed=_speed), UserAnswers(objective="sped")),
+        "holds no numbers": (_rows(20, tp=["a", "b"], speed=_speed), UserAnswers(objective="tp")),
     }
     for number, (message, (rows, given)) in enumerate(cases.items()):
         made = Made(rows, dict.fromkeys(rows[0] if rows else ["tp", "speed"], ""), "", "")
@@ -287,7 +287,7 @@ def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
         MisconfiguredError, match=rf"goodput looks like .* write {write}.*\. To make"
     ):
         guessed(made, tmp_path / "jobs.csv")
-    for given in (Given("peak_memory"), Given(roles={"goodput": "ignored"})):
+    for given in (UserAnswers("peak_memory"), UserAnswers(roles={"goodput": "ignored"})):
         assert guessed(made, tmp_path / "jobs.csv", given).objective.column.name == "peak_memory"
 
 
@@ -470,7 +470,7 @@ def test_a_name_that_can_be_read_both_ways_is_never_sure(name: str, tmp_path: Pa
     rows = _rows(40, gpu=["a", "b"], tp=[1, 2, 4, 8])
     for n, row in enumerate(rows):
         row[name] = 100 + 1.37 * n
-    guesses = guessed(rows, tmp_path / "jobs.csv", Given(objective=name))
+    guesses = guessed(rows, tmp_path / "jobs.csv", UserAnswers(objective=name))
     assert guesses.goal_sure < 0.5
     assert "both ways" in guesses.goal_why
 

@@ -13,10 +13,10 @@ from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.tables.files import Row, Unreadable, open_table
+from tunerd.tables.files import TableRow, UnreadableLine, open_table
 from tunerd.tables.mapping import (
     TableReader,
-    Unusable,
+    UnusableRow,
     read_mapping,
     read_observations,
 )
@@ -53,9 +53,11 @@ def reader(tmp_path: Path, header: str, mapping: str = "") -> TableReader:
     return TableReader(study(mapping), study(mapping).mapping, open_table(file))
 
 
-def event(tmp_path: Path, header: str, line: str, mapping: str = "") -> dict[str, Any] | Unusable:
+def event(
+    tmp_path: Path, header: str, line: str, mapping: str = ""
+) -> dict[str, Any] | UnusableRow:
     values = [one or None for one in line.split(",")]
-    row = Row(1, dict(zip(header.split(","), values, strict=True)))
+    row = TableRow(1, dict(zip(header.split(","), values, strict=True)))
     return reader(tmp_path, header, mapping).event(row)
 
 
@@ -67,7 +69,7 @@ def good(tmp_path: Path, header: str, line: str, mapping: str = "") -> dict[str,
 
 def refused(tmp_path: Path, header: str, line: str, mapping: str = "") -> str:
     found = event(tmp_path, header, line, mapping)
-    assert isinstance(found, Unusable), found
+    assert isinstance(found, UnusableRow), found
     return str(found)
 
 
@@ -92,9 +94,9 @@ def mistakes(tmp_path: Path, header: str, mapping: str = "") -> list[str]:
 def test_what_no_database_keeps_is_unusable(
     tmp_path: Path, gpu: str, qps: float | str, layer: str, why: str
 ) -> None:
-    row = Row(1, {"gpu": gpu, "n_gpus": 8, "tp": 1, "layer": layer, "qps": qps})
+    row = TableRow(1, {"gpu": gpu, "n_gpus": 8, "tp": 1, "layer": layer, "qps": qps})
     found = reader(tmp_path, "gpu,n_gpus,tp,layer,qps").event(row)
-    assert isinstance(found, Unusable)
+    assert isinstance(found, UnusableRow)
     assert str(found).startswith(why)
 
 
@@ -194,11 +196,11 @@ def test_defaults_fill_what_the_table_lacks(tmp_path: Path) -> None:
 
 
 def test_repeat_parameters_from_lists_and_from_several_columns(tmp_path: Path) -> None:
-    native = Row(1, {"tp": 2, "qps": 1.0, "layer": ["A", "B", "A"]})
+    native = TableRow(1, {"tp": 2, "qps": 1.0, "layer": ["A", "B", "A"]})
     found = reader(tmp_path, "tp,qps,layer").event(native)
     assert isinstance(found, dict)
     assert found["config"]["layer"] == ["A", "B", "A"]
-    as_text = Row(1, {"tp": 2, "qps": 1.0, "layer": '["A", "B", "A"]'})
+    as_text = TableRow(1, {"tp": 2, "qps": 1.0, "layer": '["A", "B", "A"]'})
     found = reader(tmp_path, "tp,qps,layer").event(as_text)
     assert isinstance(found, dict)
     assert found["config"]["layer"] == ["A", "B", "A"]
@@ -342,7 +344,9 @@ def test_a_column_of_the_study_is_not_taken_for_a_field_of_the_event(tmp_path: P
 
 
 def test_a_line_that_is_no_row_is_unusable(tmp_path: Path) -> None:
-    found = reader(tmp_path, HEADER).event(Unreadable(3, "has 2 fields, the header has 7", "a,b"))
+    found = reader(tmp_path, HEADER).event(
+        UnreadableLine(3, "has 2 fields, the header has 7", "a,b")
+    )
     assert str(found) == "row: has 2 fields, the header has 7"
 
 

@@ -13,15 +13,15 @@ from tunerd.core.study_file import parse_study
 from tunerd.tables.draft import draft
 from tunerd.tables.files import open_table
 from tunerd.tables.guess import guess
-from tunerd.tables.mapping import History, read_observations
+from tunerd.tables.mapping import TableJobs, read_observations
 from tunerd.tables.notations import notations
-from tunerd.tables.profile import Profile, profile
-from tunerd.tables.quantities import Notation, read_quantity
+from tunerd.tables.profile import TableProfile, profile
+from tunerd.tables.quantities import NumberNotation, read_quantity
 
 
 def seen(
     path: Path, header: str, rows: Sequence[Sequence[object]], separator: str = ","
-) -> Profile:
+) -> TableProfile:
     def cell(value: object) -> str:
         return f'"{value}"' if separator in str(value) else str(value)
 
@@ -31,12 +31,14 @@ def seen(
     return profile(open_table(path))
 
 
-def imported(path: Path) -> tuple[str, History]:
+def imported(path: Path) -> tuple[str, TableJobs]:
     made = draft(guess(profile(open_table(path))), "made", path)
     return made.text, read_observations(parse_study(made.text), None, [open_table(path)])
 
 
-def written(texts: Sequence[str], name: str = "x", delimiter: str = ",") -> tuple[Notation, str]:
+def written(
+    texts: Sequence[str], name: str = "x", delimiter: str = ","
+) -> tuple[NumberNotation, str]:
     (one,) = notations([(name, texts)], delimiter)
     return one.notation, one.doubt
 
@@ -44,44 +46,48 @@ def written(texts: Sequence[str], name: str = "x", delimiter: str = ",") -> tupl
 @pytest.mark.parametrize(
     ("texts", "name", "notation"),
     [
-        (["12.5 ms", "13.1 ms", "9 ms"], "x", Notation("number", "ms")),
+        (["12.5 ms", "13.1 ms", "9 ms"], "x", NumberNotation("number", "ms")),
         (
             ["12,5 ms", "13,1 ms", "9,75 ms", "1,25 ms", "4,4 ms", "7,5 ms"],
             "x",
-            Notation("1.234,5", "ms"),
+            NumberNotation("1.234,5", "ms"),
         ),
-        (["45 %", "46 %"], "x", Notation("number", "%")),
-        (["45%", "46.5%"], "x", Notation("number", "%")),
-        (["$1.20", "$0.35"], "cost", Notation("number", "$")),
-        (["1,204.5 tok/s", "998 tok/s"], "x", Notation("1,234.5", "tok/s")),
-        (["350ms", "1.2s"], "x", Notation("duration")),
-        (["2-01:24:56", "01:09:48", "00:05.079"], "x", Notation("duration")),
-        (["0 days 00:00:40", "1 days 00:00:41"], "x", Notation("duration")),
-        (["1h 20m", "45m", "3h"], "x", Notation("duration")),
-        (["PT1H20M", "PT5M"], "x", Notation("duration")),
-        (["16000Mn", "4Gn"], "ReqMem", Notation("size")),
-        (["3532K", "12M", "0"], "MaxRSS", Notation("size")),
-        (["16G", "500M"], "mem", Notation("size")),
-        (["4 GiB", "512 MiB"], "x", Notation("size")),
-        (["1.5 GB", "800 MB"], "x", Notation("size")),
-        (["UNLIMITED", *(f"{n}:00:00" for n in range(10, 40))], "timelimit", Notation("duration")),
-        (["1 234,5", "2 000,25", "17,125", "3,5"], "x", Notation("1.234,5")),
-        (["1'234.5", "2'000.25"], "x", Notation("1,234.5")),
+        (["45 %", "46 %"], "x", NumberNotation("number", "%")),
+        (["45%", "46.5%"], "x", NumberNotation("number", "%")),
+        (["$1.20", "$0.35"], "cost", NumberNotation("number", "$")),
+        (["1,204.5 tok/s", "998 tok/s"], "x", NumberNotation("1,234.5", "tok/s")),
+        (["350ms", "1.2s"], "x", NumberNotation("duration")),
+        (["2-01:24:56", "01:09:48", "00:05.079"], "x", NumberNotation("duration")),
+        (["0 days 00:00:40", "1 days 00:00:41"], "x", NumberNotation("duration")),
+        (["1h 20m", "45m", "3h"], "x", NumberNotation("duration")),
+        (["PT1H20M", "PT5M"], "x", NumberNotation("duration")),
+        (["16000Mn", "4Gn"], "ReqMem", NumberNotation("size")),
+        (["3532K", "12M", "0"], "MaxRSS", NumberNotation("size")),
+        (["16G", "500M"], "mem", NumberNotation("size")),
+        (["4 GiB", "512 MiB"], "x", NumberNotation("size")),
+        (["1.5 GB", "800 MB"], "x", NumberNotation("size")),
+        (
+            ["UNLIMITED", *(f"{n}:00:00" for n in range(10, 40))],
+            "timelimit",
+            NumberNotation("duration"),
+        ),
+        (["1 234,5", "2 000,25", "17,125", "3,5"], "x", NumberNotation("1.234,5")),
+        (["1'234.5", "2'000.25"], "x", NumberNotation("1,234.5")),
         # What is none of that stays as it is.
-        (["7B", "13B", "70B"], "params", Notation()),
-        (["350M", "1.3B"], "model_size", Notation()),
-        (["350M", "760M"], "model_params", Notation()),
-        (["10m", "50m"], "rows", Notation()),
-        (["1-2", "2-4"], "grid", Notation()),
-        (["0:0", "1:0"], "ExitCode", Notation()),
-        (["v1.2.3", "v1.3.0"], "version", Notation()),
-        (["A100", "H100"], "gpu", Notation()),
-        (["2024-01-02", "2024-01-03"], "day", Notation()),
-        (["14:05:33", "15:05:33"], "start", Notation()),
-        (["1.234,5", "1,234.5"], "x", Notation()),
+        (["7B", "13B", "70B"], "params", NumberNotation()),
+        (["350M", "1.3B"], "model_size", NumberNotation()),
+        (["350M", "760M"], "model_params", NumberNotation()),
+        (["10m", "50m"], "rows", NumberNotation()),
+        (["1-2", "2-4"], "grid", NumberNotation()),
+        (["0:0", "1:0"], "ExitCode", NumberNotation()),
+        (["v1.2.3", "v1.3.0"], "version", NumberNotation()),
+        (["A100", "H100"], "gpu", NumberNotation()),
+        (["2024-01-02", "2024-01-03"], "day", NumberNotation()),
+        (["14:05:33", "15:05:33"], "start", NumberNotation()),
+        (["1.234,5", "1,234.5"], "x", NumberNotation()),
     ],
 )
-def test_notations_of_columns(texts: Sequence[str], name: str, notation: Notation) -> None:
+def test_notations_of_columns(texts: Sequence[str], name: str, notation: NumberNotation) -> None:
     assert written(texts, name, ";" if "1.234,5" in texts else ",")[0] == notation
 
 

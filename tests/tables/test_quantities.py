@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables.test_mapping import mistakes, reader
-from tunerd.tables.files import Row
-from tunerd.tables.quantities import Notation, read_duration, read_quantity, read_size
+from tunerd.tables.files import TableRow
+from tunerd.tables.quantities import NumberNotation, read_duration, read_quantity, read_size
 
 DURATIONS = {
     "2-01:24:56": 177_896,
@@ -105,7 +105,7 @@ def test_a_duration_comes_back_however_it_is_written(days: int, seconds: int) ->
 def test_any_text_is_a_finite_number_or_refused(text: str) -> None:
     for form in ("number", "1.234,5", "1,234.5", "duration", "size"):
         try:
-            found = read_quantity(text, Notation(form))
+            found = read_quantity(text, NumberNotation(form))
         except ValueError:
             continue
         assert math.isfinite(found)
@@ -115,8 +115,8 @@ def test_any_text_is_a_finite_number_or_refused(text: str) -> None:
 def test_numbers_with_commas(number: float, grouping: bool) -> None:
     english = f"{number:,.4f}" if grouping else f"{number:.4f}"
     german = english.translate(str.maketrans(",.", ".,"))
-    assert read_quantity(english, Notation("1,234.5")) == float(f"{number:.4f}")
-    assert read_quantity(german, Notation("1.234,5")) == float(f"{number:.4f}")
+    assert read_quantity(english, NumberNotation("1,234.5")) == float(f"{number:.4f}")
+    assert read_quantity(german, NumberNotation("1.234,5")) == float(f"{number:.4f}")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_numbers_with_commas(number: float, grouping: bool) -> None:
     ],
 )
 def test_a_misplaced_separator_is_refused(text: str, form: str, number: float | None) -> None:
-    notation = Notation(form)  # type: ignore[arg-type]
+    notation = NumberNotation(form)  # type: ignore[arg-type]
     if number is None:
         with pytest.raises(ValueError, match="written like"):
             read_quantity(text, notation)
@@ -153,12 +153,12 @@ peak_gib = { column = "mem", format = "size", factor = 9.313225746154785e-10 }
     row = {"gpu": "H100", "n_gpus": "1,024", "tp": "2", "Elapsed": "1-00:00:10"}
     row |= {"speed": "1.412,5 q/s", "mem": "16G"}
     made = reader(tmp_path, ",".join(row), mapping)
-    found = made.event(Row(1, row))
+    found = made.event(TableRow(1, row))
     assert isinstance(found, dict), found
     assert found["context"]["n_gpus"] == 1_024
     assert found["metrics"] == {"qps": 1412.5, "peak_gib": 16}
     assert found["measured_s"] == 86_410
-    why = made.event(Row(2, row | {"speed": "1412.5 q/s"}))
+    why = made.event(TableRow(2, row | {"speed": "1412.5 q/s"}))
     assert "expected a number written like 1.234,5 in q/s" in str(why)
 
 

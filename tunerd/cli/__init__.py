@@ -45,11 +45,11 @@ COMMANDS = {
     "recommend": ("recommend", "Say what to launch in a context, seen or not."),
     "approve": ("approve", "Approve what studies in mode approve propose."),
     "decline": ("approve", "Turn down what studies in mode approve propose."),
-    "pause": ("orders", "Stop recommending, for a study or some of its contexts."),
-    "resume": ("orders", "Recommend again."),
-    "pin": ("orders", "Recommend only configurations with given values."),
-    "forbid": ("orders", "Never recommend configurations with given values together."),
-    "lift": ("orders", "Lift a pin, a forbidden configuration or a pause."),
+    "pause": ("overrides", "Stop recommending, for a study or some of its contexts."),
+    "resume": ("overrides", "Recommend again."),
+    "pin": ("overrides", "Recommend only configurations with given values."),
+    "forbid": ("overrides", "Never recommend configurations with given values together."),
+    "lift": ("overrides", "Lift a pin, a forbidden configuration or a pause."),
     "models": ("models", "List the versions of a study's model; go back to one."),
     "commands": ("commands", "Show who asked for what, why, and what came of it."),
     "end": ("end", "End a study: withdraw everything and say nothing more."),
@@ -60,7 +60,7 @@ COMMANDS = {
 """Command: module of this package that has it, and what it does."""
 
 
-class _Commands(click.Group):
+class _LazyGroup(click.Group):
     """Commands that are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -90,7 +90,7 @@ class _Commands(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tunerd")
 def cli() -> None:
     """A service that makes a cluster tune itself.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tunerd.cli.giving import giving
+from tunerd.cli.command_submission import giving
 from tunerd.cli.options import (
     json_option,
     settings_option,
@@ -21,13 +21,13 @@ from tunerd.cli.options import (
 if TYPE_CHECKING:
     from tunerd.store import Store
 
-__all__ = ["Proposal", "approve", "decline", "waiting"]
+__all__ = ["PendingProposal", "approve", "decline", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Proposal:
+class PendingProposal:
     """Something that waits for a person."""
 
     study: str
@@ -118,7 +118,7 @@ def _answer(
         return giver.follow()
 
 
-def waiting(store: "Store", study: str | None) -> list[Proposal]:
+def waiting(store: "Store", study: str | None) -> list[PendingProposal]:
     """What waits for approval, of one study or of all of them."""
     names = [study] if study is not None else [row.name for row in store.studies()]
     found = []
@@ -130,11 +130,13 @@ def waiting(store: "Store", study: str | None) -> list[Proposal]:
             for state, text in row.standing("approve"):
                 if state == "pending":
                     proposed_id = json.loads(text)["recommendation_id"]
-                    found.append(Proposal(name, row.context_key, proposed_id))
+                    found.append(PendingProposal(name, row.context_key, proposed_id))
     return found
 
 
-def _choose(proposals: Sequence[Proposal], recommendation_id: str | None) -> Sequence[Proposal]:
+def _choose(
+    proposals: Sequence[PendingProposal], recommendation_id: str | None
+) -> Sequence[PendingProposal]:
     if not proposals:
         raise click.UsageError("nothing waits for approval")
     if recommendation_id is None:
@@ -148,7 +150,7 @@ def _choose(proposals: Sequence[Proposal], recommendation_id: str | None) -> Seq
     return chosen
 
 
-def _list(proposals: Sequence[Proposal]) -> None:
+def _list(proposals: Sequence[PendingProposal]) -> None:
     if not proposals:
         click.echo("Nothing waits for approval.")
     for proposal in proposals:

@@ -18,14 +18,14 @@ from tunerd.cli.options import (
 from tunerd.cli.progress import Show, progress, track
 
 if TYPE_CHECKING:
-    from tunerd.cli.old_jobs import OldJobs
+    from tunerd.cli.historical_jobs import HistoricalJobs
     from tunerd.core.observation import Observation
     from tunerd.core.study import Study
-    from tunerd.evaluation.backtest import Answer, Question, Verdict
-    from tunerd.evaluation.importance import Importance
-    from tunerd.evaluation.own import Live, Own
-    from tunerd.evaluation.results import Result
-    from tunerd.evaluation.splits import Fold, Known, Split
+    from tunerd.evaluation.backtest import ForecastResult, ForecastTask, SplitScore
+    from tunerd.evaluation.importance import PermutationImportance
+    from tunerd.evaluation.results import BacktestResult
+    from tunerd.evaluation.splits import SplitFold, SplitSpec, TrainingAmount
+    from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster, TunerdForecaster
 
 __all__ = ["backtest"]
 
@@ -103,12 +103,12 @@ def backtest(
     Parquet, read by the study's [mapping]), without a FILE those in the store.
     """
     from tunerd.cli.backtest_view import show
-    from tunerd.cli.old_jobs import old_jobs
+    from tunerd.cli.historical_jobs import old_jobs
     from tunerd.evaluation.backtest import verdicts
-    from tunerd.evaluation.judging import Truth
-    from tunerd.evaluation.own import Live, forecaster
+    from tunerd.evaluation.forecast_scores import GroundTruth
     from tunerd.evaluation.results import results
     from tunerd.evaluation.splits import parse_known, parse_split
+    from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster, forecaster
 
     amounts = parse_known(known) if known else ()
     with progress() as tell:
@@ -120,9 +120,11 @@ def backtest(
         folds = [fold for one in wanted for fold in _folds(jobs, one, amounts, repeats, seed)]
         if live and not any(one.kind == "time" for one in wanted):
             raise click.UsageError("--live follows jobs in their order: it needs --split time")
-        asked = _questions(folds, own, [Live(one) for one in own] if live else [], seed)
+        asked = _questions(
+            folds, own, [PrequentialForecaster(one) for one in own] if live else [], seed
+        )
         answers = list(track(_answers(jobs, asked, processes), "predicting", len(asked), tell))
-        truth = Truth.of(jobs.study, jobs.observations)
+        truth = GroundTruth.of(jobs.study, jobs.observations)
         judged = list(verdicts(truth, answers, seed))
         found = results(judged, seed)
         important = _importances(jobs, folds, own, seed, tell) if with_importance else {}
@@ -137,22 +139,29 @@ def backtest(
 
 
 def _folds(
-    jobs: "OldJobs", split: "Split", known: "Sequence[Known]", repeats: int | None, seed: int
-) -> "list[Fold]":
-    from tunerd.errors import MisconfiguredError, Problem
+    jobs: "HistoricalJobs",
+    split: "SplitSpec",
+    known: "Sequence[TrainingAmount]",
+    repeats: int | None,
+    seed: int,
+) -> "list[SplitFold]":
+    from tunerd.errors import MisconfiguredError, ValidationProblem
     from tunerd.evaluation.splits import folds
 
     if split.kind == "time" and not jobs.dated:
         why = "these jobs have no dates; mapping.finished_at names the column that has them"
-        raise MisconfiguredError([Problem("--split time", why)])
+        raise MisconfiguredError([ValidationProblem("--split time", why)])
     drawn = any(one.amount for one in known) and split.kind != "time"
     count = repeats or (LUCKY if drawn else REPEATS[split.kind])
     return folds(jobs.study, split, jobs.observations, known, count, seed)
 
 
 def _questions(
-    folds: "Sequence[Fold]", own: "Sequence[Own]", live: "Sequence[Live]", seed: int
-) -> "list[Question]":
+    folds: "Sequence[SplitFold]",
+    own: "Sequence[TunerdForecaster]",
+    live: "Sequence[PrequentialForecaster]",
+    seed: int,
+) -> "list[ForecastTask]":
     from tunerd.evaluation.backtest import ask
 
     in_order = [fold for fold in folds if fold.split == "time"]
@@ -160,8 +169,8 @@ def _questions(
 
 
 def _answers(
-    jobs: "OldJobs", questions: "Sequence[Question]", processes: int
-) -> "Iterator[Answer]":
+    jobs: "HistoricalJobs", questions: "Sequence[ForecastTask]", processes: int
+) -> "Iterator[ForecastResult]":
     """Answers in the order of the questions, from this process or several."""
     from tunerd.evaluation.backtest import answer
 
@@ -186,41 +195,41 @@ def _begin(text: str, observations: "Sequence[Observation]") -> None:
     _given = parse_study(text), observations
 
 
-def _answer(question: "Question") -> "Answer":
+def _answer(question: "ForecastTask") -> "ForecastResult":
     from tunerd.evaluation.backtest import answer
 
     return answer(*_given, question)
 
 
 def _importances(
-    jobs: "OldJobs",
-    folds: "Sequence[Fold]",
-    own: "Sequence[Own]",
+    jobs: "HistoricalJobs",
+    folds: "Sequence[SplitFold]",
+    own: "Sequence[TunerdForecaster]",
     seed: int,
     tell: Show,
-) -> "dict[str, Sequence[Importance]]":
+) -> "dict[str, Sequence[PermutationImportance]]":
     """Of each predictor on the last fold of each split: where the most is known."""
     from tunerd.evaluation.importance import importance
 
     last = {fold.split: fold for fold in folds if fold.repeat == 0}
     asked = [(split, fold, one) for split, fold in last.items() for one in own]
-    found: dict[str, Sequence[Importance]] = {}
+    found: dict[str, Sequence[PermutationImportance]] = {}
     for split, fold, one in track(asked, "shuffling", len(asked), tell):
         found[f"{split} {one.name}"] = importance(jobs.study, one, jobs.observations, fold, seed)
     return found
 
 
 def _json(
-    jobs: "OldJobs",
-    found: "Sequence[Result]",
-    important: "Mapping[str, Sequence[Importance]]",
+    jobs: "HistoricalJobs",
+    found: "Sequence[BacktestResult]",
+    important: "Mapping[str, Sequence[PermutationImportance]]",
     seed: int,
 ) -> bytes:
     import msgspec
 
-    from tunerd.evaluation.results import Backtest
+    from tunerd.evaluation.results import BacktestReport
 
-    report = Backtest(
+    report = BacktestReport(
         tunerd=__version__,
         study=jobs.study.name,
         study_hash=jobs.study.content_hash,
@@ -238,9 +247,9 @@ def _draw(
     folder: Path,
     study: "Study",
     truth: Any,
-    judged: "Sequence[Verdict]",
-    found: "Sequence[Result]",
-    important: "Mapping[str, Sequence[Importance]]",
+    judged: "Sequence[SplitScore]",
+    found: "Sequence[BacktestResult]",
+    important: "Mapping[str, Sequence[PermutationImportance]]",
 ) -> Iterator[Path]:
     from tunerd.evaluation import plots
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tunerd.core.study import Study
-from tunerd.evaluation.importance import Importance
-from tunerd.evaluation.results import Result
+from tunerd.evaluation.importance import PermutationImportance
+from tunerd.evaluation.results import BacktestResult
 from tunerd.evaluation.scores import TOP
 
 __all__ = ["show"]
@@ -33,7 +33,9 @@ _RUNS = (
 
 
 def show(
-    study: Study, found: Sequence[Result], important: Mapping[str, Sequence[Importance]]
+    study: Study,
+    found: Sequence[BacktestResult],
+    important: Mapping[str, Sequence[PermutationImportance]],
 ) -> None:
     """Print everything."""
     console = Console(highlight=False)
@@ -52,7 +54,7 @@ def show(
     )
 
 
-def _table(study: Study, split: str, results: Sequence[Result]) -> Table:
+def _table(study: Study, split: str, results: Sequence[BacktestResult]) -> Table:
     table = Table(title=f"{study.name}: {split}", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
     for result in results:
@@ -80,7 +82,7 @@ def _table(study: Study, split: str, results: Sequence[Result]) -> Table:
     return table
 
 
-def _cell(result: Result, part: str, figure: str) -> str:
+def _cell(result: BacktestResult, part: str, figure: str) -> str:
     field, _, k = figure.partition(".")
     value = getattr(getattr(result, part), field)
     value = value[k] if k else value
@@ -109,7 +111,7 @@ def _signed(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.3f}"  # no -0.000
 
 
-def _importance(title: str, listed: Sequence[Importance]) -> Table:
+def _importance(title: str, listed: Sequence[PermutationImportance]) -> Table:
     """Groups, then the columns that matter most."""
     table = Table(
         title=f"What predictions lose when values are shuffled: {title}",

@@ -14,7 +14,7 @@ from tunerd.cli.options import (
     tell_json,
     tell_problems,
 )
-from tunerd.errors import MisconfiguredError, NothingFeasibleError, Problem
+from tunerd.errors import MisconfiguredError, NothingFeasibleError, ValidationProblem
 
 if TYPE_CHECKING:
     from tunerd.core.study import Study
@@ -75,7 +75,7 @@ def check(
         raise click.UsageError("--against needs --diff")
     if against is not None and len(studies) != 1:
         raise click.UsageError("--against needs exactly one STUDY.toml")
-    problems: list[Problem] = []
+    problems: list[ValidationProblem] = []
     settings, found = _read(file, studies, problems)
     summaries = [_summary(study) for study in found]
     _judge_constraints(settings, found, summaries, problems)
@@ -112,12 +112,12 @@ def _judge_constraints(
     settings: "Settings | None",
     found: "Sequence[Study]",
     summaries: Sequence[dict[str, Any]],
-    problems: list[Problem],
+    problems: list[ValidationProblem],
 ) -> None:
     """Add what is to be said of constraints that can never hold."""
     if not any(study.constraints for study in found):
         return
-    from tunerd.cli.never import impossible, latest_jobs, never_true
+    from tunerd.cli.unsatisfiable import impossible, latest_jobs, never_true
 
     for study, summary in zip(found, summaries, strict=True):
         problems += impossible(study)
@@ -126,7 +126,7 @@ def _judge_constraints(
 
 
 def _read(
-    file: Path | None, files: Sequence[Path], problems: list[Problem]
+    file: Path | None, files: Sequence[Path], problems: list[ValidationProblem]
 ) -> "tuple[Settings | None, Sequence[Study]]":
     """Settings (unless only studies are asked for) and studies; mistakes go to ``problems``."""
     from tunerd.settings import is_there
@@ -198,11 +198,11 @@ def _way(study: "Study", feasible: int | None) -> str:
 def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
     """How many configurations are feasible in a context; ``None`` for too many to count."""
     from tunerd.cli.contexts import parse_context
-    from tunerd.core.space import Space
+    from tunerd.core.space import SearchSpace
 
     context = parse_context(study, given)
     try:
-        space = Space(study, context)
+        space = SearchSpace(study, context)
     except NothingFeasibleError as error:
         return {"context": context, "configurations": 0, "why": str(error)}
     count = space.size
@@ -256,18 +256,18 @@ def _add_places(
     settings: "Settings", found: "Sequence[Study]", summaries: Sequence[dict[str, Any]]
 ) -> None:
     """Add how many jobs of history lie in the space of each study."""
-    from tunerd.cli.never import latest_jobs
-    from tunerd.core.decisions.spaces import Places
+    from tunerd.cli.unsatisfiable import latest_jobs
+    from tunerd.core.decisions.space_cache import SpaceMembership
 
     for study, summary in zip(found, summaries, strict=True):
-        places = Places(study)
+        places = SpaceMembership(study)
         places.add(latest_jobs(settings, study.name, MOST_JOBS))
         outside = dict(places.outside.most_common())
         summary["history"] = {"in_space": places.inside, "outside": outside}
 
 
 def _history(counts: dict[str, Any]) -> str:
-    from tunerd.core.decisions.spaces import in_space_text
+    from tunerd.core.decisions.space_cache import in_space_text
 
     if not counts["in_space"] and not counts["outside"]:
         return "no jobs yet"

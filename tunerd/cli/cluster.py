@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # what these import costs a second, and ``tunerd --help`` mus
     from tunerd.client import JobReporter, Recommendations
     from tunerd.core.observation import Scalar
     from tunerd.core.study import Study
-    from tunerd.simulation.cluster import Finished
+    from tunerd.simulation.cluster import FinishedJob
 
 __all__ = ["cluster"]
 
@@ -83,14 +83,14 @@ def cluster(
     It sends the events of its jobs and launches what tunerd recommends, by shares and wanted
     runs, as any scheduler would.
     """
-    from tunerd.simulation.cluster import POLICIES, Cluster
+    from tunerd.simulation.cluster import POLICIES, SimulatedCluster
     from tunerd.simulation.simulator import simulator_for
 
     study = _read_study(study_name)
     streams = (jobs_topic, recommendations_topic)
     reporter, recommendations = _connect(stream_folder, bootstrap, *streams, source=name)
     try:
-        simulated = Cluster(
+        simulated = SimulatedCluster(
             simulator_for(study),
             _contexts(study, contexts),
             reporter,
@@ -172,6 +172,6 @@ def _pace(rate: float) -> Callable[[], None]:
     return wait
 
 
-def _for_people(finished: "Finished") -> str:
+def _for_people(finished: "FinishedJob") -> str:
     value = "-" if finished.objective is None else f"{finished.objective:,.6g}"
     return f"{finished.job_id}  {finished.status.value:14} {finished.kind:10} {value}"

@@ -18,7 +18,7 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.store import Command
+    from tunerd.store import OperatorCommand
 
 __all__ = ["commands", "told", "words"]
 
@@ -78,15 +78,15 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
         case "latest":
             return "let the latest model serve"
         case "pause" | "resume" | "pin" | "forbid":
-            from tunerd.core.decisions.orders import Order
+            from tunerd.core.decisions.overrides import Override
 
             kind: Any = command
-            order = Order(number, kind, arguments["context"], arguments.get("config", {}))
+            order = Override(number, kind, arguments["context"], arguments.get("config", {}))
             return order.what + order.where
     return command if not arguments else f"{command} {json.dumps(arguments)}"
 
 
-def told(command: "Command") -> dict[str, Any]:
+def told(command: "OperatorCommand") -> dict[str, Any]:
     """Everything about a command, for a program or a table."""
     return {
         "id": command.id,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tunerd.settings.model import HttpSettings
 
-__all__ = ["Samples", "probe"]
+__all__ = ["MetricSamples", "probe"]
 
 TIMEOUT_S = 1.0
 MOST_BYTES = 16 * 2**20
@@ -17,7 +17,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-class Samples:
+class MetricSamples:
     """What ``/metrics`` said; only as much of the format as tunerd itself writes."""
 
     def __init__(self, text: str = "") -> None:
@@ -64,25 +64,28 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
     told: dict[str, Any] = {"url": None, "running": None, "ready": None}
     told |= {"problems": [], "remarks": []}
     if not settings.enabled:
-        return told | {"problems": ["http.enabled is false: cannot ask it"], "metrics": Samples()}
+        return told | {
+            "problems": ["http.enabled is false: cannot ask it"],
+            "metrics": MetricSamples(),
+        }
     if settings.port == 0:
         problem = "http.port is 0: it took a free port and logged which"
-        return told | {"problems": [problem], "metrics": Samples()}
+        return told | {"problems": [problem], "metrics": MetricSamples()}
     host = _EVERYWHERE.get(settings.host, settings.host)
     told["url"] = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
     try:
         ready, body = _get(host, settings.port, "/readyz")
         _, metrics = _get(host, settings.port, "/metrics")
     except (OSError, http.client.HTTPException):
-        return told | {"running": False, "metrics": Samples()}
+        return told | {"running": False, "metrics": MetricSamples()}
     try:
         said = json.loads(body)
         problems = list(map(str, said["problems"]))
         remarks = list(map(str, said.get("remarks", ())))
-        samples = Samples(metrics.decode())
+        samples = MetricSamples(metrics.decode())
     except (ValueError, KeyError, TypeError):
         problem = "something else than tunerd answers there"
-        return told | {"running": False, "problems": [problem], "metrics": Samples()}
+        return told | {"running": False, "problems": [problem], "metrics": MetricSamples()}
     told |= {"running": True, "ready": ready == http.client.OK}
     told |= {"problems": problems, "remarks": remarks}
     return told | {"metrics": samples}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tunerd.demo import Demo, Progress, Result
+    from tunerd.demo import DemoProgress, DemoResult, DemoRun
 
 __all__ = ["demo"]
 
@@ -74,11 +74,11 @@ def demo(
         raise click.UsageError(f"--folder: {where} exists; name a new one")
     from rich.console import Console
 
-    from tunerd.demo import Demo, plot
+    from tunerd.demo import DemoRun, plot
     from tunerd.errors import DemoError
 
     broker = (bootstrap or "127.0.0.1:9092") if stream == "kafka" else None
-    run = Demo(where.absolute(), study, jobs, seed, rate, broker)
+    run = DemoRun(where.absolute(), study, jobs, seed, rate, broker)
     # For a program, standard output has the result alone.
     console = Console(stderr=as_json)
     try:
@@ -102,7 +102,7 @@ COLUMNS = (
 """What the demo shows while jobs run."""
 
 
-def _run_and_show(run: "Demo", console: "Console") -> "Result":
+def _run_and_show(run: "DemoRun", console: "Console") -> "DemoResult":
     from rich.live import Live
 
     seconds = run.jobs / run.rate
@@ -121,7 +121,7 @@ def _run_and_show(run: "Demo", console: "Console") -> "Result":
         return run.run(lambda progress: live.update(_table(progress, run)))
 
 
-def _print_now_and_then(progress: "Progress", run: "Demo", console: "Console") -> None:
+def _print_now_and_then(progress: "DemoProgress", run: "DemoRun", console: "Console") -> None:
     if progress.done % 40 == 0 and len(progress.curve) == progress.done:
         tau = "-" if progress.tau is None else f"{progress.tau:.2f}"
         rest = _left(progress, run)
@@ -133,11 +133,11 @@ def _print_now_and_then(progress: "Progress", run: "Demo", console: "Console") -
         )
 
 
-def _left(progress: "Progress", run: "Demo") -> str:
+def _left(progress: "DemoProgress", run: "DemoRun") -> str:
     return left(progress.done / run.rate, progress.done / progress.jobs)
 
 
-def _table(progress: "Progress", run: "Demo") -> "Table":
+def _table(progress: "DemoProgress", run: "DemoRun") -> "Table":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -158,7 +158,7 @@ def _table(progress: "Progress", run: "Demo") -> "Table":
     return table
 
 
-def _tell(result: "Result", console: "Console") -> None:
+def _tell(result: "DemoResult", console: "Console") -> None:
     from rich.table import Table
 
     from tunerd.demo import LATELY, in_one_sentence

@@ -17,8 +17,8 @@ from tunerd.cli.options import (
 from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tunerd.stages.deriving import Derived, How
-    from tunerd.store import Derivation, Store
+    from tunerd.stages.replay import How, ReplayResult
+    from tunerd.store import ProvenanceRow, Store
 
 __all__ = ["derive"]
 
@@ -58,7 +58,7 @@ def derive(
     if (recommendation_id is None) == (study is None):
         raise click.UsageError("say a recommendation's id, or --study for what one said last")
     settings = read_settings(file)
-    from tunerd.stages.deriving import derive as derive_again
+    from tunerd.stages.replay import derive as derive_again
 
     with open_the_store(settings, upgrade=False) as store:
         wanted = recommendation_id or _latest(store, study or "")
@@ -101,12 +101,12 @@ def _unknown(store: "Store", wanted: str) -> str:
     return f"the store knows no recommendation {wanted}; the latest are:{latest or ' none yet'}"
 
 
-def _stands(store: "Store", kept: "Derivation") -> list[dict[str, Any]]:
+def _stands(store: "Store", kept: "ProvenanceRow") -> list[dict[str, Any]]:
     """How what stands in the store under this id differs from what was said first: nothing but
     revision, times and state may."""
     import json
 
-    from tunerd.stages.deriving import differences
+    from tunerd.stages.replay import differences
 
     row = store.recommendation(kept.study, kept.context_key)
     if row is None:
@@ -123,7 +123,7 @@ def _stands(store: "Store", kept: "Derivation") -> list[dict[str, Any]]:
     ]
 
 
-def _report(derived: "Derived", stands: list[dict[str, Any]]) -> dict[str, Any]:
+def _report(derived: "ReplayResult", stands: list[dict[str, Any]]) -> dict[str, Any]:
     kept = derived.kept
     return {
         "schema": "tunerd.derivation/1",

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.events.printable import printable
-from tunerd.stages.deriving import Derived
+from tunerd.stages.replay import ReplayResult
 
 __all__ = ["show"]
 
@@ -20,7 +20,7 @@ LONGEST = 60
 MARKS = {True: ("same", "green"), False: ("differs", "bold red"), None: ("not told", "yellow")}
 
 
-def show(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> None:
+def show(derived: ReplayResult, stands: Sequence[Mapping[str, Any]]) -> None:
     """Print it."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -28,7 +28,7 @@ def show(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> None:
     console.print(Group(*_parts(derived, stands)))
 
 
-def _parts(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _parts(derived: ReplayResult, stands: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     kept = derived.kept
     yield Text.assemble(
         (kept.recommendation_id, "bold"),
@@ -50,7 +50,7 @@ def _parts(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> Iterator[Re
     yield _verdict(derived, stands)
 
 
-def _verdict(derived: Derived, stands: Sequence[Mapping[str, Any]]) -> Text:
+def _verdict(derived: ReplayResult, stands: Sequence[Mapping[str, Any]]) -> Text:
     if derived.same and not stands:
         return Text("The same, bit for bit.", "bold green")
     if derived.message is None:

@@ -8,8 +8,8 @@ import click
 
 from tunerd.cli.options import open_the_store, read_settings
 from tunerd.core.study.context_key import written
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.report.words import plural
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.report.formatting import plural
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Value
@@ -39,7 +39,11 @@ def compare(
     old, (new,) = read_study(against), studies
     if old.name != new.name:
         raise MisconfiguredError(
-            [Problem(f"{against}: name", f"is {old.name!r}, not {new.name!r}: another study")]
+            [
+                ValidationProblem(
+                    f"{against}: name", f"is {old.name!r}, not {new.name!r}: another study"
+                )
+            ]
         )
     try:
         with open_the_store(settings, upgrade=False) as store:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tunerd.cli.giving import giving
+from tunerd.cli.command_submission import giving
 from tunerd.cli.options import (
     json_option,
     settings_option,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tunerd.cli.options import FiniteRange, settings_option, tell_problems
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.threads import SET_HERE
 
 __all__ = ["exec_"]
@@ -157,11 +157,11 @@ def exec_(
     """
     from tunerd.exec.causes import parse_causes
     from tunerd.exec.metrics import parse_metrics
-    from tunerd.exec.run import Job, run_job
+    from tunerd.exec.run import ExecOptions, run_job
 
     if given["local"] and file is not None:
         raise click.UsageError("--local has settings of its own; leave --settings out")
-    job = Job(
+    job = ExecOptions(
         study=study,
         settings=file,
         metrics=parse_metrics(metrics),
@@ -181,7 +181,9 @@ def _defaults(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise MisconfiguredError([Problem("--default", f"{text}: should be NAME=VALUE")])
+            raise MisconfiguredError(
+                [ValidationProblem("--default", f"{text}: should be NAME=VALUE")]
+            )
         try:
             found[name] = json.loads(value)
         except ValueError:

@@ -15,9 +15,9 @@ from tunerd.cli.options import (
 from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tunerd.cli.explanation import Explanation, Told
-    from tunerd.cli.learned import Learned
-    from tunerd.core.explain.overall import Method
+    from tunerd.cli.explanation import SelectedRecommendation, StudyExplanation
+    from tunerd.cli.saved_model import SavedStudyModel
+    from tunerd.core.explain.importance import Method
     from tunerd.store import Store
 
 __all__ = ["explain"]
@@ -80,7 +80,7 @@ def explain(
         raise click.UsageError(f"--plot: {plot.name} should end in .png, .svg or .pdf")
     settings = read_settings(file)
     from tunerd.cli.explanation import explain_one, explain_study
-    from tunerd.cli.learned import read_learned
+    from tunerd.cli.saved_model import read_learned
 
     with open_the_store(settings, upgrade=False) as store:
         learned = read_learned(store, study)
@@ -105,8 +105,8 @@ def explain(
 
 
 def _told(
-    store: "Store", learned: "Learned", wanted: str | None, context: tuple[str, ...]
-) -> "Told":
+    store: "Store", learned: "SavedStudyModel", wanted: str | None, context: tuple[str, ...]
+) -> "SelectedRecommendation":
     """The recommendation that is meant.
 
     Raises:
@@ -137,7 +137,7 @@ def _told(
 MOST_LISTED = 20
 
 
-def _show(made: "Explanation", as_json: bool, plot: Path | None) -> None:
+def _show(made: "StudyExplanation", as_json: bool, plot: Path | None) -> None:
     if plot is not None:
         from tunerd.cli.explain_plot import drawn
 

@@ -6,7 +6,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tunerd.cli.explain_view import AGAINST, change_text, gain_text
-from tunerd.cli.explanation import Added, Explained, Explanation, Of, Overall
+from tunerd.cli.explanation import (
+    CandidateExplanation,
+    GlobalExplanation,
+    ParameterContribution,
+    RecommendationExplanation,
+    StudyExplanation,
+)
 from tunerd.events.printable import printable
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ LABEL, TITLE = 44, 88
 """Characters that have room beside the bars, and in a line above them."""
 
 
-def drawn(made: Explanation) -> "Figure":
+def drawn(made: StudyExplanation) -> "Figure":
     """A figure; whoever asks for it saves it."""
     if made.overall is not None:
         return _overall(made, made.overall)
@@ -39,7 +45,7 @@ def drawn(made: Explanation) -> "Figure":
     return _recommendation(made, made.recommendation)
 
 
-def _overall(made: Explanation, overall: Overall) -> "Figure":
+def _overall(made: StudyExplanation, overall: GlobalExplanation) -> "Figure":
     from matplotlib.patches import Patch
 
     bars, others = overall.matters[:MOST_BARS], overall.matters[MOST_BARS:]
@@ -67,7 +73,7 @@ def _overall(made: Explanation, overall: Overall) -> "Figure":
     return figure
 
 
-def _recommendation(made: Explanation, told: Of) -> "Figure":
+def _recommendation(made: StudyExplanation, told: RecommendationExplanation) -> "Figure":
     shown = told.candidates[:MOST_PANELS]
     title = [
         f"{made.study}: {told.recommendation_id}, against {AGAINST[told.against]}",
@@ -85,7 +91,7 @@ def _recommendation(made: Explanation, told: Of) -> "Figure":
     return figure
 
 
-def _candidate(axes: "Axes", made: Explanation, one: Explained) -> None:
+def _candidate(axes: "Axes", made: StudyExplanation, one: CandidateExplanation) -> None:
     bars, others = one.changes[:MOST_BARS], one.changes[MOST_BARS:]
     labels = [_literal(_change(change)) for change in bars]
     gains = [_length(change) for change in bars]
@@ -106,7 +112,7 @@ def _candidate(axes: "Axes", made: Explanation, one: Explained) -> None:
     )
 
 
-def _together(made: Explanation, changes: Sequence[Added]) -> float:
+def _together(made: StudyExplanation, changes: Sequence[ParameterContribution]) -> float:
     """How long the bar of several changes is: what adds up are scores, which may be logarithms."""
     if not made.ratios:
         return sum(map(_length, changes))
@@ -114,7 +120,7 @@ def _together(made: Explanation, changes: Sequence[Added]) -> float:
     return 100 * sign * expm1(sign * sum(one.score for one in changes))
 
 
-def _length(one: Added) -> float:
+def _length(one: ParameterContribution) -> float:
     """How long a change's bar is: in per cent, or else in the objective's unit."""
     return one.score if one.gain is None else 100 * one.gain
 
@@ -146,7 +152,7 @@ def _panels(title: Sequence[str], bars: Sequence[int]) -> "tuple[Figure, list[Ax
     return figure, found
 
 
-def _change(one: Added) -> str:
+def _change(one: ParameterContribution) -> str:
     """What is changed, on a second line where the name leaves no room for it."""
     text = printable(change_text(one))
     if len(text) <= LABEL:

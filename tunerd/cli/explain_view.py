@@ -10,10 +10,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.cli.explanation import Added, Beforehand, Explained, Explanation, Of, Overall
+from tunerd.cli.explanation import (
+    CandidateExplanation,
+    GlobalExplanation,
+    ParameterContribution,
+    PrequentialAccuracy,
+    RecommendationExplanation,
+    StudyExplanation,
+)
 from tunerd.events.printable import printable
-from tunerd.report.words import context_label, percent, plural, value_text
-from tunerd.report.words import gain_text as predicted_gain
+from tunerd.report.formatting import context_label, percent, plural, value_text
+from tunerd.report.formatting import gain_text as predicted_gain
 
 __all__ = ["AGAINST", "change_text", "gain_text", "show", "size"]
 
@@ -29,7 +36,7 @@ AGAINST = {
 }
 
 
-def show(made: Explanation, console: Console | None = None) -> None:
+def show(made: StudyExplanation, console: Console | None = None) -> None:
     """Print it."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
@@ -37,23 +44,23 @@ def show(made: Explanation, console: Console | None = None) -> None:
     console.print(Group(*_parts(made)))
 
 
-def size(made: Explanation, score: float) -> str:
+def size(made: StudyExplanation, score: float) -> str:
     """A score difference for a person: in per cent where scores are logarithms."""
     return _number(made, score) if made.ratios else f"{_number(made, score)} {made.unit}".strip()
 
 
-def gain_text(made: Explanation, one: Added | Explained) -> str:
+def gain_text(made: StudyExplanation, one: ParameterContribution | CandidateExplanation) -> str:
     """A gain for a person: in the objective's unit where it is a share of nothing."""
     if one.gain is not None:
         return percent(one.gain)
     return f"{one.score:+.4g} {made.unit}".replace("-", "−").strip()
 
 
-def _number(made: Explanation, score: float) -> str:
+def _number(made: StudyExplanation, score: float) -> str:
     return f"{expm1(score):.1%}" if made.ratios else f"{score:.4g}"
 
 
-def _parts(made: Explanation) -> Iterator[RenderableType]:
+def _parts(made: StudyExplanation) -> Iterator[RenderableType]:
     model = made.model
     yield Text.assemble(
         (made.study, "bold"),
@@ -66,7 +73,7 @@ def _parts(made: Explanation) -> Iterator[RenderableType]:
         yield from _recommendation(made, made.recommendation)
 
 
-def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
+def _overall(made: StudyExplanation, overall: GlobalExplanation) -> Iterator[RenderableType]:
     permuted = overall.method == "permutation"
     table = Table(box=box.SIMPLE_HEAD)
     # Where it is narrow the bars are shorter, and names stay whole.
@@ -113,7 +120,7 @@ def _overall(made: Explanation, overall: Overall) -> Iterator[RenderableType]:
     yield Text(how, style="dim")
 
 
-def _beforehand(told: Beforehand | None) -> Text:
+def _beforehand(told: PrequentialAccuracy | None) -> Text:
     """What the model knows of jobs that it has not learned. Of those that it has, it also tells
     noise well."""
     if told is None:
@@ -134,7 +141,9 @@ def _beforehand(told: Beforehand | None) -> Text:
     )
 
 
-def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
+def _recommendation(
+    made: StudyExplanation, told: RecommendationExplanation
+) -> Iterator[RenderableType]:
     values = {k: printable(v) if isinstance(v, str) else v for k, v in told.context.items()}
     label = context_label(printable(told.context_key), values)
     yield Text(f"{told.recommendation_id}, {told.state}, for {label}")
@@ -152,7 +161,9 @@ def _recommendation(made: Explanation, told: Of) -> Iterator[RenderableType]:
         yield Text("Of many changes, orders were sampled: always the same ones.", style="dim")
 
 
-def _candidate(made: Explanation, told: Of, one: Explained) -> Iterator[RenderableType]:
+def _candidate(
+    made: StudyExplanation, told: RecommendationExplanation, one: CandidateExplanation
+) -> Iterator[RenderableType]:
     head = Text.assemble(f"\n{one.rank}. ", (one.kind, "bold"), f" {one.candidate_id}: ")
     if one.said_gain is not None:
         head.append(f"said {predicted_gain(one.said_gain, one.said_gain_low)}, ")
@@ -183,7 +194,7 @@ SEEN = 5e-4
 """Moves of the chance to run below this are not shown."""
 
 
-def change_text(one: Added) -> str:
+def change_text(one: ParameterContribution) -> str:
     """A change: name: old → new."""
     new = value_text(one.new)
     return (

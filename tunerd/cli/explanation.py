@@ -11,28 +11,28 @@ import numpy as np
 from msgspec import Meta
 
 from tunerd import __version__
-from tunerd.cli.learned import Learned, kept_scores, load_model
+from tunerd.cli.saved_model import SavedStudyModel, kept_scores, load_model
 from tunerd.core.explain import explain_change, explain_overall
-from tunerd.core.explain.overall import Matters, Method, Progress
-from tunerd.core.model.model import Model
+from tunerd.core.explain.importance import ImportanceScore, Method, Progress
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.scores import kendall, within_contexts
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
-from tunerd.store import DamagedCheckpointError, Store
+from tunerd.store import CorruptCheckpointError, Store
 
 __all__ = [
-    "Added",
-    "Beforehand",
-    "Explained",
-    "Explanation",
-    "Factor",
-    "Of",
-    "Overall",
-    "Told",
+    "CandidateExplanation",
+    "FeatureImportance",
+    "GlobalExplanation",
+    "ParameterContribution",
+    "PrequentialAccuracy",
+    "RecommendationExplanation",
+    "SelectedRecommendation",
+    "StudyExplanation",
     "earlier",
     "explain_one",
     "explain_study",
@@ -46,14 +46,14 @@ LATEST = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SelectedRecommendation:
     """A recommendation that stands, or would."""
 
     message: Recommendation
     state: str
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The model that was asked."""
 
     predictor: str
@@ -69,7 +69,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
 
 
-class Factor(msgspec.Struct, frozen=True, kw_only=True):
+class FeatureImportance(msgspec.Struct, frozen=True, kw_only=True):
     """What one parameter, context feature, lookup or derived value is worth."""
 
     name: str
@@ -81,7 +81,9 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
             "Permutation: rise of the mean absolute error; SHAP: mean size of its contribution."
         ),
     ]
-    share: Annotated[float, Meta(description="Of all importance together, 0 to 1.")]
+    share: Annotated[
+        float, Meta(description="RecommendationExplanation all importance together, 0 to 1.")
+    ]
     kendall_tau: Annotated[
         float | None, Meta(description="Loss of Kendall's τ within contexts (permutation).")
     ]
@@ -91,7 +93,7 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-class Beforehand(msgspec.Struct, frozen=True, kw_only=True):
+class PrequentialAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """How well jobs were told before they were learned: what the model knows of new ones."""
 
     jobs: Annotated[int, Meta(description="The latest that were predicted before.")]
@@ -109,7 +111,7 @@ class Beforehand(msgspec.Struct, frozen=True, kw_only=True):
         return self.kendall_tau <= 2 * (2 / 3) / sqrt(self.jobs)
 
 
-class Overall(msgspec.Struct, frozen=True, kw_only=True):
+class GlobalExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """What matters in a study, the most important first."""
 
     method: Method
@@ -127,13 +129,14 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="τ within contexts on these jobs, which the model has learned."),
     ]
     beforehand: Annotated[
-        Beforehand | None, Meta(description="Null where too few jobs were predicted before.")
+        PrequentialAccuracy | None,
+        Meta(description="Null where too few jobs were predicted before."),
     ] = None
     within_contexts: bool
-    matters: tuple[Factor, ...]
+    matters: tuple[FeatureImportance, ...]
 
 
-class Added(msgspec.Struct, frozen=True, kw_only=True):
+class ParameterContribution(msgspec.Struct, frozen=True, kw_only=True):
     """What one changed parameter adds."""
 
     parameter: str
@@ -147,10 +150,10 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
             "compared with may as well give 0, of which nothing is a share."
         ),
     ]
-    feasible: Annotated[float, Meta(description="Added to the probability to run.")]
+    feasible: Annotated[float, Meta(description="ParameterContribution to the probability to run.")]
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
+class CandidateExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """One recommended configuration."""
 
     candidate_id: str
@@ -168,12 +171,14 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     ]
     score: Annotated[float, Meta(description="The same in score units.")]
     feasible: float
-    feasible_before: Annotated[float, Meta(description="Of what it is compared with.")]
+    feasible_before: Annotated[
+        float, Meta(description="RecommendationExplanation what it is compared with.")
+    ]
     exact: Annotated[bool, Meta(description="Whether all mixtures were asked about.")]
-    changes: tuple[Added, ...]
+    changes: tuple[ParameterContribution, ...]
 
 
-class Of(msgspec.Struct, frozen=True, kw_only=True):
+class RecommendationExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The recommendation that is explained."""
 
     recommendation_id: str
@@ -185,10 +190,10 @@ class Of(msgspec.Struct, frozen=True, kw_only=True):
         Literal["incumbent", "baseline", "random"],
         Meta(description="What candidates are compared with; random: feasible configurations."),
     ]
-    candidates: tuple[Explained, ...]
+    candidates: tuple[CandidateExplanation, ...]
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class StudyExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """What ``tunerd explain`` says."""
 
     schema: Literal["tunerd.explanation/1"] = "tunerd.explanation/1"
@@ -198,36 +203,36 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     goal: str
     ratios: Annotated[bool, Meta(description="Whether scores are logarithms: 0.1 is about 10 %.")]
-    model: Asked
-    overall: Overall | None = None
-    recommendation: Of | None = None
+    model: ExplainedModel
+    overall: GlobalExplanation | None = None
+    recommendation: RecommendationExplanation | None = None
 
 
-def standing(store: Store, study: Study) -> list[Told]:
+def standing(store: Store, study: Study) -> list[SelectedRecommendation]:
     """What is recommended, and what waits or would be, by context key."""
     return [
-        Told(from_bytes(text.encode()), state)
+        SelectedRecommendation(from_bytes(text.encode()), state)
         for row in store.recommendations(study.name)
         for state, text in row.standing(study.mode)
         if state in ("active", "pending", "observed")
     ]
 
 
-def earlier(store: Store, study: str, recommendation_id: str) -> list[Told]:
+def earlier(store: Store, study: str, recommendation_id: str) -> list[SelectedRecommendation]:
     """A recommendation that no longer stands, as long as what it was made from is kept."""
     kept = store.derivation(recommendation_id)
     if kept is None or kept.study != study:
         return []
-    return [Told(from_bytes(msgspec.json.encode(kept.message)), "earlier")]
+    return [SelectedRecommendation(from_bytes(msgspec.json.encode(kept.message)), "earlier")]
 
 
 def explain_study(
-    store: Store, learned: Learned, most: int, method: Method | None, progress: Progress
-) -> Explanation:
+    store: Store, learned: SavedStudyModel, most: int, method: Method | None, progress: Progress
+) -> StudyExplanation:
     """What matters in a study, asked over at most so many jobs."""
     jobs = learned.jobs(store, most)
     found = explain_overall(learned.features, learned.model, jobs, 0, method, progress)
-    overall = Overall(
+    overall = GlobalExplanation(
         method=found.method,
         jobs=found.jobs,
         contexts=found.contexts,
@@ -237,13 +242,15 @@ def explain_study(
         within_contexts=found.within,
         matters=tuple(map(_factor, found.matters)),
     )
-    return Explanation(**_head(learned, learned.checkpoint, learned.model), overall=overall)
+    return StudyExplanation(**_head(learned, learned.checkpoint, learned.model), overall=overall)
 
 
-def _beforehand(store: Store, study: str) -> Beforehand | None:
+def _beforehand(store: Store, study: str) -> PrequentialAccuracy | None:
     live = kept_scores(store, study)
     if live and (tau := live.get("kendall")) is not None:
-        return Beforehand(jobs=int(live["observations"] or 0), kendall_tau=tau, imported=False)
+        return PrequentialAccuracy(
+            jobs=int(live["observations"] or 0), kendall_tau=tau, imported=False
+        )
     judged = [
         (one.context_key, one.outcome.predicted, one.outcome.score)
         for one in store.predictions(study, history=True, most=LATEST)
@@ -252,10 +259,16 @@ def _beforehand(store: Store, study: str) -> Beforehand | None:
     values = np.array([told for _, *told in judged], dtype=np.float64).reshape(-1, 2)
     keys = [key for key, _, _ in judged]
     tau = within_contexts(kendall, values[:, 0], values[:, 1], keys)
-    return None if isnan(tau) else Beforehand(jobs=len(judged), kendall_tau=tau, imported=True)
+    return (
+        None
+        if isnan(tau)
+        else PrequentialAccuracy(jobs=len(judged), kendall_tau=tau, imported=True)
+    )
 
 
-def explain_one(store: Store, learned: Learned, told: Told, progress: Progress) -> Explanation:
+def explain_one(
+    store: Store, learned: SavedStudyModel, told: SelectedRecommendation, progress: Progress
+) -> StudyExplanation:
     """What the changes of each recommended configuration add."""
     message = told.message
     checkpoint, model = _model_of(store, learned, message)
@@ -265,9 +278,9 @@ def explain_one(store: Store, learned: Learned, told: Told, progress: Progress) 
         progress(i, len(message.candidates))
         found.append(_explained(learned, model, message, candidate, references))
     same = checkpoint == message.made_from.model
-    return Explanation(
+    return StudyExplanation(
         **_head(learned, checkpoint, model, same=same),
-        recommendation=Of(
+        recommendation=RecommendationExplanation(
             recommendation_id=message.recommendation_id,
             state=told.state,
             context_key=message.context_key,
@@ -279,7 +292,9 @@ def explain_one(store: Store, learned: Learned, told: Told, progress: Progress) 
     )
 
 
-def _head(learned: Learned, checkpoint: str, model: Model, *, same: bool = True) -> dict[str, Any]:
+def _head(
+    learned: SavedStudyModel, checkpoint: str, model: StudyModel, *, same: bool = True
+) -> dict[str, Any]:
     objective = learned.study.objective
     return {
         "study": learned.study.name,
@@ -287,7 +302,7 @@ def _head(learned: Learned, checkpoint: str, model: Model, *, same: bool = True)
         "unit": objective.unit,
         "goal": objective.goal,
         "ratios": objective.scale == "log",
-        "model": Asked(
+        "model": ExplainedModel(
             predictor=learned.study.predictor.name,
             checkpoint=checkpoint,
             jobs=model.learned,
@@ -297,18 +312,20 @@ def _head(learned: Learned, checkpoint: str, model: Model, *, same: bool = True)
     }
 
 
-def _model_of(store: Store, learned: Learned, message: Recommendation) -> tuple[str, Model]:
+def _model_of(
+    store: Store, learned: SavedStudyModel, message: Recommendation
+) -> tuple[str, StudyModel]:
     """The model that a recommendation was made with; the last one where it cannot be read."""
     made = message.made_from
     if made.model is not None and made.study == learned.study.content_hash:
         # Pruned, damaged or of another build; the answer says which model was asked.
-        with suppress(LookupError, DamagedCheckpointError, ValueError):
+        with suppress(LookupError, CorruptCheckpointError, ValueError):
             return made.model, load_model(store, learned.study, learned.features, made.model)
     return learned.checkpoint, learned.model
 
 
 def _references(
-    learned: Learned, message: Recommendation
+    learned: SavedStudyModel, message: Recommendation
 ) -> tuple[Literal["incumbent", "baseline", "random"], list[Mapping[str, Value]]]:
     study = learned.study
     if message.incumbent is not None:
@@ -317,7 +334,7 @@ def _references(
     if baseline is not None and all(p.name in baseline for p in study.parameters):
         return "baseline", [baseline]
     try:
-        space = Space(study, message.context)
+        space = SearchSpace(study, message.context)
     except NothingFeasibleError:
         return "random", [candidate.config for candidate in message.candidates]
     codes = space.sample(DRAWN, np.random.default_rng(0))
@@ -325,14 +342,14 @@ def _references(
 
 
 def _explained(
-    learned: Learned,
-    model: Model,
+    learned: SavedStudyModel,
+    model: StudyModel,
     message: Recommendation,
     candidate: Candidate,
     references: list[Mapping[str, Value]],
-) -> Explained:
+) -> CandidateExplanation:
     found = explain_change(learned.features, model, message.context, candidate.config, references)
-    return Explained(
+    return CandidateExplanation(
         candidate_id=candidate.candidate_id,
         rank=candidate.rank,
         kind=candidate.kind.value,
@@ -345,7 +362,7 @@ def _explained(
         feasible_before=found.feasible_before,
         exact=found.exact,
         changes=tuple(
-            Added(
+            ParameterContribution(
                 parameter=one.parameter,
                 old=one.old,
                 new=one.new,
@@ -358,8 +375,8 @@ def _explained(
     )
 
 
-def _factor(one: Matters) -> Factor:
-    return Factor(
+def _factor(one: ImportanceScore) -> FeatureImportance:
+    return FeatureImportance(
         name=one.name,
         group=one.group,
         importance=one.importance,

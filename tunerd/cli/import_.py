@@ -16,11 +16,11 @@ from tunerd.cli.options import (
     tell_json,
 )
 from tunerd.cli.progress import progress
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
     from tunerd.core.study import Study
-    from tunerd.importing.run import Import, Outcome
+    from tunerd.importing.run import ImportResult, ImportRun
     from tunerd.settings import Settings
 
 __all__ = ["import_"]
@@ -72,7 +72,7 @@ def import_(
     cannot be used is counted by reason and written to a file. Exit code 0, or 1 when nothing
     could be used, 2 when the mapping does not fit.
     """
-    from tunerd.importing.run import Import
+    from tunerd.importing.run import ImportRun
     from tunerd.tables.files import open_table
     from tunerd.tables.mapping import read_mapping, readers_of, reading_of
 
@@ -89,7 +89,7 @@ def import_(
         click.echo(f"Note: {note}.", err=True)
     begin = time.monotonic()
     with progress() as show:
-        run = Import(
+        run = ImportRun(
             settings,
             file,
             found,
@@ -114,7 +114,7 @@ def import_(
     return 0 if used else NOTHING
 
 
-def _run(run: "Import", settings: "Settings", send_only: bool) -> "Outcome":
+def _run(run: "ImportRun", settings: "Settings", send_only: bool) -> "ImportResult":
     if send_only:
         return run.run(None)
     with open_the_store(settings) as store:
@@ -136,16 +136,16 @@ def _study(settings: "Settings", given: str, *, must_be_known: bool) -> "Study":
             return known[given]
         hint = suggestion(given, known) or f"; there are {', '.join(known) or 'none yet'}"
         message = f"there is no study {given!r} in {settings.studies}{hint}"
-        raise MisconfiguredError([Problem("STUDY", message)])
+        raise MisconfiguredError([ValidationProblem("STUDY", message)])
     if wanted.name not in known:
         message = (
             f"study {wanted.name!r} is not in {settings.studies}, where the daemon looks for "
             f"studies: cp {path} {settings.studies}/"
         )
-        raise MisconfiguredError([Problem(given, message)])
+        raise MisconfiguredError([ValidationProblem(given, message)])
     if wanted.content_hash != known[wanted.name].content_hash:
         message = f"is another version of {wanted.name!r} than the one in {settings.studies}"
-        raise MisconfiguredError([Problem(given, message)])
+        raise MisconfiguredError([ValidationProblem(given, message)])
     return wanted
 
 
@@ -153,7 +153,7 @@ def _study(settings: "Settings", given: str, *, must_be_known: bool) -> "Study":
 
 
 def _told(
-    study: "Study", outcome: "Outcome", notes: Sequence[str], seconds: float
+    study: "Study", outcome: "ImportResult", notes: Sequence[str], seconds: float
 ) -> dict[str, Any]:
     tally = outcome.tally
     return {
@@ -179,8 +179,8 @@ def _told(
 
 
 def _tell(told: dict[str, Any], study: "Study", *, dry_run: bool) -> None:
-    from tunerd.core.decisions.spaces import in_space_text
-    from tunerd.report.words import plural
+    from tunerd.core.decisions.space_cache import in_space_text
+    from tunerd.report.formatting import plural
 
     metric = study.objective.metric
     statuses = ", ".join(f"{count:,} {status}" for status, count in told["statuses"].items())

@@ -16,12 +16,12 @@ from tunerd.cli.options import (
     tell_json,
 )
 from tunerd.cli.progress import progress
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
-    from tunerd.tables.files import Reading, TableFile
-    from tunerd.tables.guess import Guesses
-    from tunerd.tables.profile import Profile
+    from tunerd.tables.files import ReadOptions, TableFile
+    from tunerd.tables.guess import TableGuess
+    from tunerd.tables.profile import TableProfile
     from tunerd.tables.roles import Role
 
 __all__ = ["init"]
@@ -130,29 +130,29 @@ def init(
     if file is None:
         raise click.UsageError("Missing argument 'FILE', or --from-command.")
     from tunerd.tables.draft import draft, study_name
-    from tunerd.tables.files import Reading
-    from tunerd.tables.guess import Given, guess
+    from tunerd.tables.files import ReadOptions
+    from tunerd.tables.guess import UserAnswers, guess
     from tunerd.tables.open_guesses import open_guesses
 
     called = _checked_name(name) if name is not None else study_name(file)
     target = out if out is not None else _folder() / f"{called}.toml"
     _leave_what_is_there(target, force=force)
-    table, seen = _look_at(file, Reading(export, "last" if reports == "best" else reports))
-    given = Given(objective, goal, _roles(columns))
+    table, seen = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
+    given = UserAnswers(objective, goal, _roles(columns))
     try:
         guesses = guess(seen, given)
         if reports == "best":
             metric = guesses.objective.column.name
-            table, seen = _look_at(file, Reading(export, reports, metric, guesses.goal))
+            table, seen = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
             given = replace(given, objective=metric, goal=guesses.goal)
             guesses = guess(seen, given)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            from tunerd.cli.asking import ask
+            from tunerd.cli.prompts import ask
 
             guesses, unit = ask(seen, guesses, given, unit)
     except MisconfiguredError as error:
         raise MisconfiguredError(
-            [Problem(f"{file}: {p.where}", p.message) for p in error.problems]
+            [ValidationProblem(f"{file}: {p.where}", p.message) for p in error.problems]
         ) from error
     made = draft(guesses, called, file, unit)
     for line in _told(file, guesses, made.names, table.told()):
@@ -213,7 +213,7 @@ def _from_command(
 def _leave_what_is_there(target: Path, *, force: bool) -> None:
     if str(target) != "-" and target.exists() and not force:
         message = "is there already; --force overwrites it, --out writes somewhere else"
-        raise MisconfiguredError([Problem(str(target), message)])
+        raise MisconfiguredError([ValidationProblem(str(target), message)])
 
 
 def _write(target: Path, text: str) -> None:
@@ -221,7 +221,7 @@ def _write(target: Path, text: str) -> None:
     target.write_text(text, encoding="utf-8")
 
 
-def _look_at(file: Path, reading: "Reading") -> "tuple[TableFile, Profile]":
+def _look_at(file: Path, reading: "ReadOptions") -> "tuple[TableFile, TableProfile]":
     """The table, and what its columns hold."""
     from tunerd.tables.files import open_table
     from tunerd.tables.profile import profile
@@ -248,7 +248,7 @@ def _roles(columns: "Mapping[str, str | tuple[str, ...] | None]") -> "dict[str, 
     return found
 
 
-def _for_programs(name: str, file: Path, guesses: "Guesses") -> dict[str, Any]:
+def _for_programs(name: str, file: Path, guesses: "TableGuess") -> dict[str, Any]:
     """What the draft says, and what was taken for what."""
     columns = [
         {"column": one.column.name, "role": one.role, "sure": one.sure, "unsure": one.unsure}
@@ -268,7 +268,7 @@ def _checked_name(name: str) -> str:
 
     if not re.fullmatch(STUDY_NAME, name):
         message = "has lower-case letters, digits and hyphens, at most 63, no hyphen first"
-        raise MisconfiguredError([Problem("--name", message)])
+        raise MisconfiguredError([ValidationProblem("--name", message)])
     return name
 
 
@@ -293,7 +293,7 @@ _SHOWN = {
 
 
 def _told(
-    file: Path, guesses: "Guesses", names: "dict[str, str] | Any", read: Sequence[str]
+    file: Path, guesses: "TableGuess", names: "dict[str, str] | Any", read: Sequence[str]
 ) -> Iterator[str]:
     """What each column was taken for, and how sure that is."""
     profile = guesses.profile

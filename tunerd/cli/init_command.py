@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
-    from tunerd.exec.draft import Values
+    from tunerd.exec.draft import KnownValues
 
 __all__ = ["at_a_terminal", "init_from_command", "name_of"]
 
@@ -52,15 +52,17 @@ def init_from_command(
     found = parse_tries(tries, parameters)
     problems = []
     if goal is None and metric not in GOALS:
-        problems.append(Problem("--goal", f"say whether {metric} is to be maximized or minimized"))
+        problems.append(
+            ValidationProblem("--goal", f"say whether {metric} is to be maximized or minimized")
+        )
     for one in parameters:
         if one not in found or not found[one].enough:
             if ask:
                 found[one] = _ask(one)
             else:
-                problems.append(Problem("--try", _missing(one, found.get(one))))
+                problems.append(ValidationProblem("--try", _missing(one, found.get(one))))
     if not parameters:
-        problems.append(Problem("--context", "leaves nothing to tune in the command"))
+        problems.append(ValidationProblem("--context", "leaves nothing to tune in the command"))
     if problems:
         raise MisconfiguredError(problems)
     ordered = {one: found[one] for one in parameters}
@@ -69,13 +71,13 @@ def init_from_command(
     return draft(name, command, ordered, context, metric, goal, unit)
 
 
-def _missing(name: str, values: "Values | None") -> str:
+def _missing(name: str, values: "KnownValues | None") -> str:
     if values is None:
         return f"nothing is known of {name}: --try '{name}=1,2,4' lists values, 1..16 is a range"
     return f"{name} has one value only, {values.first!r}: --try '{name}=…' adds another"
 
 
-def _ask(name: str) -> "Values":
+def _ask(name: str) -> "KnownValues":
     from tunerd.exec.draft import parse_values
 
     question = f"{name}: values to choose from, today's first (4,1,2,8), or a range (1..16)"

@@ -19,8 +19,8 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.core.decisions.ledger import Account, Known, Ledger
-    from tunerd.core.evidence.introduction import Verdict
+    from tunerd.core.decisions.ledger import Ledger, LedgerAccount, LedgerContext
+    from tunerd.core.evidence.rollout import RolloutResult
     from tunerd.core.study import Study
 
 __all__ = ["ledger"]
@@ -60,7 +60,7 @@ def ledger(
     from tunerd.cli.contexts import parse_context
     from tunerd.cli.report import instant
     from tunerd.core.decisions import ledger as core
-    from tunerd.errors import MisconfiguredError, Problem
+    from tunerd.errors import MisconfiguredError, ValidationProblem
     from tunerd.report.gather import incomparable_until
 
     now = datetime.now(UTC)
@@ -71,10 +71,10 @@ def ledger(
         judged = store.predictions(study, since=begin)
         after = incomparable_until(store, parsed)
         try:
-            states = store.context_parts(study, core.Known)
+            states = store.context_parts(study, core.LedgerContext)
         except msgspec.ValidationError:
             problem = f"another version of tunerd learned {study}; `tunerd run` learns it anew"
-            raise MisconfiguredError([Problem("store.url", problem)]) from None
+            raise MisconfiguredError([ValidationProblem("store.url", problem)]) from None
     wanted = parse_context(parsed, given, partial=True)
     keys = {
         key
@@ -97,7 +97,7 @@ def ledger(
 def _for_programs(
     study: "Study",
     made: "Ledger",
-    states: Mapping[str, "Known"],
+    states: Mapping[str, "LedgerContext"],
     since: datetime,
     incomparable: int,
 ) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _for_programs(
     }
 
 
-def _account(one: "Account") -> dict[str, Any]:
+def _account(one: "LedgerAccount") -> dict[str, Any]:
     return {
         "jobs": one.jobs,
         "following": dict(sorted(one.following.items())),
@@ -152,7 +152,9 @@ def _account(one: "Account") -> dict[str, Any]:
     }
 
 
-def _introductions(states: Mapping[str, "Known"], since: datetime) -> "list[tuple[str, Verdict]]":
+def _introductions(
+    states: Mapping[str, "LedgerContext"], since: datetime
+) -> "list[tuple[str, RolloutResult]]":
     """Those that ended since then, the latest first."""
     found = [
         (key, one)
@@ -163,7 +165,7 @@ def _introductions(states: Mapping[str, "Known"], since: datetime) -> "list[tupl
     return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
 
 
-def _ahead(study: "Study", state: "Known | None") -> float | None:
+def _ahead(study: "Study", state: "LedgerContext | None") -> float | None:
     """The incumbent's lead over the first one as a share; None where there is no incumbent."""
     if state is None or state.introduction.incumbent is None:
         return None
@@ -178,11 +180,11 @@ def _percent(study: "Study", lead: float) -> float | None:
 def _show(
     study: "Study",
     made: "Ledger",
-    states: Mapping[str, "Known"],
+    states: Mapping[str, "LedgerContext"],
     since: datetime,
     incomparable: int,
 ) -> None:
-    from tunerd.report.words import plural
+    from tunerd.report.formatting import plural
 
     total = made.study
     click.echo(f"{study.name} since {since:%Y-%m-%d %H:%M} UTC: {plural(total.jobs, 'job')}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tunerd.cli.giving import giving
+from tunerd.cli.command_submission import giving
 from tunerd.cli.options import (
     json_option,
     open_the_store,

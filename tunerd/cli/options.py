@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:  # commands that need no settings must not pay for pydantic
     from tunerd.core.study import Study
-    from tunerd.errors import Problem
+    from tunerd.errors import ValidationProblem
     from tunerd.settings import Settings
     from tunerd.store import Store
 
@@ -219,13 +219,13 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def tell_problems(problems: "Sequence[Problem]") -> None:
+def tell_problems(problems: "Sequence[ValidationProblem]") -> None:
     """Print what is wrong, a line each, on standard error."""
     for problem in problems:
         click.echo(f"{problem}{_nearest(problem)}", err=True)
 
 
-def _nearest(problem: "Problem") -> str:
+def _nearest(problem: "ValidationProblem") -> str:
     """The file that may be meant by one that is not there."""
     path = Path(problem.where)
     if "no such file" not in problem.message.lower() or not path.name:

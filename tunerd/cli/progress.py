@@ -30,7 +30,7 @@ LEAST_S, LEAST_SHARE = 1.0, 0.01
 def progress() -> "Iterator[Show]":
     """Give a function to call as often as there is news."""
     if not sys.stderr.isatty():
-        yield _Lines().show
+        yield _PlainProgress().show
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -56,7 +56,7 @@ def track(items: Iterable[T], what: str, total: int, show: Show) -> Iterator[T]:
         show(what, done, total)
 
 
-class _Lines:
+class _PlainProgress:
     """A line now and then."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

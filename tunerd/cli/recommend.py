@@ -27,7 +27,7 @@ from tunerd.core.study.context_key import MISSING
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Scalar
-    from tunerd.core.request import Answer
+    from tunerd.core.request import RequestAnswer
     from tunerd.core.study import Study
     from tunerd.settings import Settings
     from tunerd.store import Store
@@ -101,11 +101,11 @@ def _ask(
     Raises:
         TunerdError: none came in time.
     """
-    from tunerd.core.request import Request
+    from tunerd.core.request import AdviceRequest
     from tunerd.errors import TunerdError
 
     now = datetime.now(UTC)
-    request = Request(
+    request = AdviceRequest(
         study=study.name,
         source=SOURCE,
         event_id=uuid.uuid4().hex,
@@ -131,7 +131,7 @@ def _ask(
 
 
 def _answered(
-    store: "Store", study: "Study", context: "Mapping[str, Scalar]", answer: "Answer"
+    store: "Store", study: "Study", context: "Mapping[str, Scalar]", answer: "RequestAnswer"
 ) -> dict[str, Any]:
     said = None
     if answer.outcome.value != "nothing":
@@ -153,8 +153,8 @@ def _compute(
 
     from tunerd.errors import NothingFeasibleError
     from tunerd.events import to_bytes
-    from tunerd.stages.answering import compute_answer
-    from tunerd.stages.opening import open_books
+    from tunerd.stages.loading import open_books
+    from tunerd.stages.request_answers import compute_answer
 
     with ThreadPoolExecutor(1) as background:
         books = open_books(store, study.name, 0, background, "", settings.tune, _quiet)

@@ -13,10 +13,10 @@ from tunerd.cli.options import (
     settings_option,
     tell_json,
 )
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
-    from tunerd.streams.base import Record
+    from tunerd.streams.base import StreamRecord
 
 __all__ = ["recover"]
 
@@ -33,7 +33,7 @@ def recover(file: Path | None, dry_run: bool, as_json: bool) -> None:
     daemon runs; events need nothing, they are read again from the backup's positions.
     """
     from tunerd.connections import stream_of
-    from tunerd.stages.published import newer_than, published, take_up
+    from tunerd.stages.topic_check import newer_than, published, take_up
     from tunerd.streams.base import EVER
 
     settings = read_settings(file)
@@ -42,7 +42,7 @@ def recover(file: Path | None, dry_run: bool, as_json: bool) -> None:
         known = {row.name for row in store.studies()}
         if not known:
             problem = "there is no study in this store; restore the backup first"
-            raise MisconfiguredError([Problem("store.url", problem)])
+            raise MisconfiguredError([ValidationProblem("store.url", problem)])
         topic = settings.topics.recommendations
         said = published(stream_of(settings), topic, EVER, _leave_alone)
         for name in sorted({one.study for one in said} - known):
@@ -63,6 +63,6 @@ def recover(file: Path | None, dry_run: bool, as_json: bool) -> None:
     click.echo(f"{found}{', nothing was changed' if dry_run else ' and were taken up'}.")
 
 
-def _leave_alone(record: "Record", error: ValueError) -> None:
+def _leave_alone(record: "StreamRecord", error: ValueError) -> None:
     where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
     click.echo(f"{where}: {error}; left alone", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunerd.cli.options import read_settings, settings_option
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
     from tunerd.settings import Settings
@@ -71,4 +71,4 @@ def _something_to_run(settings: "Settings", file: Path | None) -> None:
     if missing or not (installed or any(folder.glob("*.toml"))):
         what = "there is no such folder" if missing else "has no study (*.toml)"
         first = FIRST.format(studies=os.path.relpath(folder))
-        raise MisconfiguredError([Problem(str(folder), f"{what}\n{first}")])
+        raise MisconfiguredError([ValidationProblem(str(folder), f"{what}\n{first}")])

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tunerd.cli.old_jobs import old_jobs
+from tunerd.cli.historical_jobs import old_jobs
 from tunerd.cli.options import (
     json_option,
     settings_option,
     study_argument,
 )
 from tunerd.cli.progress import Show, progress, track
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tunerd.evaluation.closed_loop import Curve, Optimizer, Plan
-    from tunerd.evaluation.loop_results import Loops, Simulation
-    from tunerd.evaluation.measured import Table
+    from tunerd.evaluation.closed_loop import BenchmarkPlan, Optimizer, RegretCurve
+    from tunerd.evaluation.loop_results import OptimizerResult, SimulationResult
+    from tunerd.evaluation.tabular import TabularBenchmark
 
 __all__ = ["simulate"]
 
@@ -106,10 +106,10 @@ def simulate(
     """
     from rich.console import Console
 
-    from tunerd.evaluation.closed_loop import Plan
+    from tunerd.evaluation.closed_loop import BenchmarkPlan
     from tunerd.evaluation.loop_results import loops, simulation
-    from tunerd.evaluation.measured import measured
-    from tunerd.evaluation.players import RandomPlayer, Tunerd
+    from tunerd.evaluation.optimizers import RandomOptimizer, TunerdOptimizer
+    from tunerd.evaluation.tabular import measured
 
     if unknown is not None and history == "none":
         raise click.UsageError("--unknown leaves contexts out of --history others")
@@ -117,9 +117,9 @@ def simulate(
     old = old_jobs(study, files, mapping, file)
     for line in old.warnings():
         console.print(line, highlight=False, markup=False)
-    player = Tunerd(searcher, predictor, follow)  # type: ignore[arg-type]
+    player = TunerdOptimizer(searcher, predictor, follow)  # type: ignore[arg-type]
     player.study(old.study)
-    plan = Plan(jobs, batch, start, tuple(range(seeds)), history, unknown)  # type: ignore[arg-type]
+    plan = BenchmarkPlan(jobs, batch, start, tuple(range(seeds)), history, unknown)  # type: ignore[arg-type]
     table = measured(old.study, old.observations, min_configs)
     for why, count in table.left_out.items():
         these = "1 job takes" if count == 1 else f"{count:,} jobs take"
@@ -127,11 +127,11 @@ def simulate(
     if not table.contexts:
         problem = f"no context has {min_configs} configurations; the most is {table.largest}"
         problem += ", and --min-configs says how many it takes"
-        raise MisconfiguredError([Problem(old.source, problem)])
+        raise MisconfiguredError([ValidationProblem(old.source, problem)])
     with progress() as tell:
         own, random = (
             loops(one.name, list(_played(table, one, plan, tell)), start)
-            for one in (player, RandomPlayer())
+            for one in (player, RandomOptimizer())
         )
     told = simulation(table, plan, player, own, random, source=old.source, unusable=old.unusable)
     if plots is not None:
@@ -145,7 +145,9 @@ def simulate(
     return 0
 
 
-def _played(table: "Table", player: "Optimizer", plan: "Plan", tell: Show) -> Iterator["Curve"]:
+def _played(
+    table: "TabularBenchmark", player: "Optimizer", plan: "BenchmarkPlan", tell: Show
+) -> Iterator["RegretCurve"]:
     """The curves, as they are told."""
     from tunerd.evaluation.closed_loop import play_all
 
@@ -153,9 +155,9 @@ def _played(table: "Table", player: "Optimizer", plan: "Plan", tell: Show) -> It
     yield from track(play_all(table, player, plan), player.name, total, tell)
 
 
-def _plot(folder: Path, told: "Simulation", own: "Loops") -> None:
+def _plot(folder: Path, told: "SimulationResult", own: "OptimizerResult") -> None:
     from tunerd.evaluation.loop_plots import plot_contexts, plot_means
-    from tunerd.report.words import plural
+    from tunerd.report.formatting import plural
 
     known = "nothing known" if told.history == "none" else "other contexts known"
     title = f"{told.study}: {plural(len(told.configurations), 'context')}, {known}"
@@ -163,7 +165,7 @@ def _plot(folder: Path, told: "Simulation", own: "Loops") -> None:
     plot_contexts([own, told.random], title, told.start, folder / "regret_by_context.png")
 
 
-def _show(told: "Simulation", own: "Loops", console: "Console") -> None:
+def _show(told: "SimulationResult", own: "OptimizerResult", console: "Console") -> None:
     from rich import box
     from rich.table import Table
 
@@ -197,11 +199,11 @@ def _show(told: "Simulation", own: "Loops", console: "Console") -> None:
         console.print(seconds, highlight=False)
 
 
-def _title(told: "Simulation") -> str:
+def _title(told: "SimulationResult") -> str:
     known = "from nothing" if told.history == "none" else "all other contexts known"
     if told.unknown is not None:
         known = f"contexts with another {told.unknown} known"
-    from tunerd.report.words import plural
+    from tunerd.report.formatting import plural
 
     contexts, seeds = plural(len(told.configurations), "context"), plural(len(told.seeds), "seed")
     start = f"{plural(told.start, 'random job')}, then {told.batch} a round"

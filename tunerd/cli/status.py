@@ -22,10 +22,10 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.cli.daemon_probe import Samples
-    from tunerd.core.decisions.after_change import AfterChange
+    from tunerd.cli.daemon_probe import MetricSamples
+    from tunerd.core.decisions.drift_consequences import DriftConsequences
     from tunerd.settings import Settings
-    from tunerd.store import Generation, RecommendationRow, Store, StudyOverview
+    from tunerd.store import RecommendationRow, Store, StudyGeneration, StudyOverview
 
 __all__ = ["status"]
 
@@ -139,7 +139,7 @@ def _latest(keys: Sequence[str], last_jobs: Mapping[str, datetime], most: int) -
     return general + contexts[: most - len(general)]
 
 
-def _study(store: "Store", overview: "StudyOverview", metrics: "Samples") -> dict[str, Any]:
+def _study(store: "Store", overview: "StudyOverview", metrics: "MetricSamples") -> dict[str, Any]:
     row, last = overview.study, overview.last_step
     name = row.name
     generation = store.generation(name)
@@ -192,15 +192,15 @@ def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str
 
 
 def _orders(
-    store: "Store", generation: "Generation | None", standing: list[dict[str, Any]]
+    store: "Store", generation: "StudyGeneration | None", standing: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Pauses and limits that stand, with who gave them."""
     if not standing or generation is None:
         return []
-    from tunerd.core.decisions.orders import Order, Orders
+    from tunerd.core.decisions.overrides import Override, OverrideSet
     from tunerd.core.study_file import parse_study
 
-    orders = Orders(parse_study(generation.text), map(Order.load, standing))
+    orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
     found = []
     for order in orders.standing:
         command = store.command(order.number)
@@ -216,18 +216,20 @@ def _orders(
     return found
 
 
-def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[str, Any]]:
+def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
     """What no longer is as it was, and is not over."""
     active = state.get("tuner", {}).get("watch", {}).get("active", [])
     if not active or generation is None:
         return []
-    from tunerd.core.decisions.after_change import AfterChange
-    from tunerd.core.drift.found import Change, Drift, Phase
+    from tunerd.core.decisions.drift_consequences import DriftConsequences
+    from tunerd.core.drift.alarms import Drift, DriftUpdate, Phase
     from tunerd.core.study_file import parse_study
     from tunerd.events.drift import drift_event
 
     study = parse_study(generation.text)
-    after = AfterChange(asked=_after_change(state).asked)  # what was given up has its own lines
+    after = DriftConsequences(
+        asked=_after_change(state).asked
+    )  # what was given up has its own lines
     found = []
     for one in active:
         try:
@@ -235,7 +237,9 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
         except (LookupError, TypeError):
             continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
-        event = drift_event(study, Change(phase, drift, drift.noticed, drift.noticed_at), after)
+        event = drift_event(
+            study, DriftUpdate(phase, drift, drift.noticed, drift.noticed_at), after
+        )
         found.append(
             {
                 "drift_id": drift.drift_id,
@@ -258,14 +262,14 @@ def _drift(generation: "Generation | None", state: dict[str, Any]) -> list[dict[
     return found
 
 
-def _unusable(generation: "Generation | None", state: dict[str, Any]) -> dict[str, Any] | None:
+def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:
     """How many jobs came without a usable objective; None before there was a job."""
-    from tunerd.core.usability import Usability
+    from tunerd.core.usability import ObjectiveUsability
 
     if generation is None or "usability" not in state.get("tuner", {}):
         return None
     objective = tomllib.loads(generation.text)["objective"]
-    seen = Usability.load(state["tuner"]["usability"])
+    seen = ObjectiveUsability.load(state["tuner"]["usability"])
     return {
         "metric": objective["metric"],
         "jobs": seen.jobs,
@@ -280,18 +284,18 @@ def _unusable(generation: "Generation | None", state: dict[str, Any]) -> dict[st
     }
 
 
-def _after_change(state: dict[str, Any]) -> "AfterChange":
+def _after_change(state: dict[str, Any]) -> "DriftConsequences":
     """What changes of speed led to; nothing where another version saved it."""
-    from tunerd.core.decisions.after_change import AfterChange
-    from tunerd.core.decisions.contexts import UNREADABLE
+    from tunerd.core.decisions.context_state import UNREADABLE
+    from tunerd.core.decisions.drift_consequences import DriftConsequences
 
     try:
-        return AfterChange.load(state["tuner"]["after_change"])
+        return DriftConsequences.load(state["tuner"]["after_change"])
     except UNREADABLE:
-        return AfterChange()
+        return DriftConsequences()
 
 
-def _given_up(generation: "Generation | None", state: dict[str, Any]) -> list[dict[str, Any]]:
+def _given_up(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
     """Incumbents that a change made slow and that gave way, the latest first."""
     after = _after_change(state)
     if generation is None or not after.given_up:
@@ -323,7 +327,7 @@ def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:
     return None if serves is None else serves.version
 
 
-def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float | None] | None:
+def _scores(store: "Store", study: str, metrics: "MetricSamples") -> dict[str, float | None] | None:
     """How well the last jobs were predicted: from the daemon, else from the last steps."""
 
     def of(name: str) -> float | None:
@@ -340,7 +344,7 @@ def _scores(store: "Store", study: str, metrics: "Samples") -> dict[str, float |
             "coverage": of("coverage_ratio"),
             "noise": metrics.of("tunerd_job_noise_ratio", study=study),
         }
-    from tunerd.cli.learned import kept_scores
+    from tunerd.cli.saved_model import kept_scores
 
     return kept_scores(store, study)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.core.study.context_key import written
-from tunerd.report.words import gain_text, number, plural
+from tunerd.report.formatting import gain_text, number, plural
 
 __all__ = ["show", "show_commands"]
 

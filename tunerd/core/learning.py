@@ -13,38 +13,38 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from tunerd.core.bands import Bands
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.conformal import ConformalBands
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.ledger import entered
-from tunerd.core.decisions.spaces import Spaces
-from tunerd.core.drift.found import Change
-from tunerd.core.drift.watch import Ran as Job
-from tunerd.core.drift.watch import Watch
-from tunerd.core.evidence.evidence import noise_of_repeats
-from tunerd.core.evidence.introduction import Verdict
-from tunerd.core.evidence.judged import Advises, Judged, NamedJob, judge, nobody
-from tunerd.core.evidence.promises import Gains
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.model.history import Regime, days
-from tunerd.core.model.model import Model
-from tunerd.core.model.training import Training, portions
-from tunerd.core.observation import Observation, Ran, Value
-from tunerd.core.plausibility import Plausibility, Reported
+from tunerd.core.decisions.space_cache import SpaceCache
+from tunerd.core.drift.alarms import DriftUpdate
+from tunerd.core.drift.monitor import DriftMonitor
+from tunerd.core.drift.monitor import MonitoredJob as Job
+from tunerd.core.evidence.config_stats import noise_of_repeats
+from tunerd.core.evidence.gain_calibration import GainCalibration
+from tunerd.core.evidence.prequential import Advises, NamedJob, PrequentialRecord, judge, nobody
+from tunerd.core.evidence.rollout import RolloutResult
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.generation_mapping import GenerationMapping
+from tunerd.core.model.history_weights import Regime, days
+from tunerd.core.model.model import StudyModel
+from tunerd.core.model.training import ModelTrainer, portions
+from tunerd.core.observation import FeasibilityLabel, Observation, Value
+from tunerd.core.outliers import OutlierFilter, ReportedScore
 from tunerd.core.recommendation import candidate_id
-from tunerd.core.scores import Window
+from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
-from tunerd.core.succession import Succession
-from tunerd.core.usability import Usability
+from tunerd.core.usability import ObjectiveUsability
 
-__all__ = ["Learned", "Learner"]
+__all__ = ["LearnResult", "StudyLearner"]
 
 NOISY = 256
 """Contexts whose repeats tell how noisy runs are: every step asks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """What one call of :meth:`Learner.learn` did."""
+class LearnResult:
+    """What one call of :meth:`StudyLearner.learn` did."""
 
     sequence_from: int
     sequence_to: int
@@ -54,14 +54,14 @@ class Learned:
     """Keys of the contexts of old jobs among them."""
     swapped: bool
     """Whether a new model was put in place: a checkpoint is due."""
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[PrequentialRecord, ...] = ()
     """What was thought of each observation before it was learned."""
-    drift: tuple[Change, ...] = ()
+    drift: tuple[DriftUpdate, ...] = ()
     """Drifts that began, grew or are over."""
 
 
 @dataclass
-class Learner:
+class StudyLearner:
     """Learns one study."""
 
     study: Study
@@ -70,21 +70,21 @@ class Learner:
     """By context key, the configurations beside which nothing may be tried: for closed loops on
     a table of measured jobs."""
     features: FeatureMap = field(init=False)
-    spaces: Spaces = field(init=False)
+    spaces: SpaceCache = field(init=False)
     """As the study file leaves them: a configuration has the same name whatever was ordered."""
-    training: Training = field(init=False)
+    training: ModelTrainer = field(init=False)
     """Of the model that predicts."""
-    window: Window = field(init=False, default_factory=Window)
+    window: PrequentialWindow = field(init=False, default_factory=PrequentialWindow)
     """Predictions made before their jobs were learned."""
-    bands: Bands = field(init=False, default_factory=Bands)
+    bands: ConformalBands = field(init=False, default_factory=ConformalBands)
     """Around what the model predicts."""
-    watch: Watch = field(init=False)
+    watch: DriftMonitor = field(init=False)
     """For jobs that no longer are as they were."""
-    gains: Gains = field(init=False, default_factory=Gains)
+    gains: GainCalibration = field(init=False, default_factory=GainCalibration)
     """What was promised of candidates beside what came."""
-    usability: Usability = field(init=False, default_factory=Usability)
+    usability: ObjectiveUsability = field(init=False, default_factory=ObjectiveUsability)
     """How many jobs came without a usable objective."""
-    plausibility: Plausibility = field(init=False)
+    plausibility: OutlierFilter = field(init=False)
     """Which jobs report what no other comes near."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
     """Introductions that ended, by their outcome, since somebody looked and emptied it."""
@@ -98,19 +98,19 @@ class Learner:
 
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
-        self.spaces = Spaces(self.study, only=self.only)
-        self.watch = Watch(self.study)
-        self.plausibility = Plausibility(log=self.study.objective.scale == "log")
-        self.training = Training(self.study, self.features, self.background)
+        self.spaces = SpaceCache(self.study, only=self.only)
+        self.watch = DriftMonitor(self.study)
+        self.plausibility = OutlierFilter(log=self.study.objective.scale == "log")
+        self.training = ModelTrainer(self.study, self.features, self.background)
 
     @property
-    def model(self) -> Model | None:
+    def model(self) -> StudyModel | None:
         """What predicts, once there is enough to learn from."""
         return self.training.model
 
     def learn(
         self, observations: Sequence[Observation], advises: Advises = nobody, waiting: int = 0
-    ) -> Learned:
+    ) -> LearnResult:
         """Test, then train: predict the observations, then learn them.
 
         They must follow :attr:`sequence` without a gap. ``advises`` says what is recommended in
@@ -119,8 +119,8 @@ class Learner:
         """
         first = self._expect(observations)
         self.usability.see(self.study, observations)
-        judged: list[Judged] = []
-        changes: list[Change] = []
+        judged: list[PrequentialRecord] = []
+        changes: list[DriftUpdate] = []
         swapped = False
         for start, end in portions(first, observations[-1].sequence):
             portion = observations[start - first : end - first + 1]
@@ -153,7 +153,7 @@ class Learner:
             judged += seen
         live = dict.fromkeys(one.context_key for one in judged if not one.history)
         imported = dict.fromkeys(one.context_key for one in judged if one.history)
-        return Learned(
+        return LearnResult(
             first,
             self.sequence,
             tuple(live),
@@ -213,7 +213,7 @@ class Learner:
             raise ValueError(f"expected observations from {self.sequence + 1}, got {first}..{last}")
         return first
 
-    def _named(self, observations: Sequence[Observation], rows: Rows) -> list[NamedJob]:
+    def _named(self, observations: Sequence[Observation], rows: FeatureRows) -> list[NamedJob]:
         """Name the configurations that the jobs ran; contexts never seen before begin here."""
         jobs = []
         for observation, key in zip(observations, rows.context_key, strict=True):
@@ -228,7 +228,7 @@ class Learner:
             jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
         return jobs
 
-    def _held_back(self, jobs: Sequence[NamedJob], rows: Rows) -> Rows:
+    def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
         """The rows of jobs, without scores that no other job comes near: these wait for a repeat,
         and their configurations may be tried like any other."""
         first, metric = jobs[0].observation.sequence, self.study.objective.metric
@@ -237,7 +237,7 @@ class Learner:
             if not np.isfinite(score[i]):
                 continue
             one, value = job.observation, float(job.observation.metrics[metric])
-            told = Reported(float(score[i]), value, one.sequence, job.config_id)
+            told = ReportedScore(float(score[i]), value, one.sequence, job.config_id)
             for held in self.plausibility.see(key, told):
                 if held.sequence >= first:
                     score[held.sequence - first] = np.nan
@@ -247,7 +247,7 @@ class Learner:
                 self.usability.hold_back(held.value)
         return replace(rows, score=score)
 
-    def _taken_back(self, key: str, held: Reported) -> bool:
+    def _taken_back(self, key: str, held: ReportedScore) -> bool:
         """Take back what a job said of speed that was learned before; says whether that could be
         done. Not in large studies: a fit on the spot would take too long there."""
         if not self.training.take_back(held.sequence, self.sequence):
@@ -261,13 +261,13 @@ class Learner:
         trial = self.contexts[key].evidence.trials.get(config_id)
         return trial.ran + trial.failures if trial else 0
 
-    def _start_bands(self, before: Model | None) -> None:
+    def _start_bands(self, before: StudyModel | None) -> None:
         """Where another model took over, let the bands start from the jobs that its fit left
         out."""
         if self.model is not None and self.model is not before:
             self.bands.start(self.model.starts)
 
-    def _score(self, judged: Iterable[Judged]) -> None:
+    def _score(self, judged: Iterable[PrequentialRecord]) -> None:
         """Let the window see how live jobs were predicted."""
         for one in judged:
             told = one.outcome
@@ -278,7 +278,9 @@ class Learner:
             held = told.low <= told.score <= told.high
             self.window.add(one.context_key, told.predicted, told.score, held)
 
-    def _watch(self, judged: Sequence[Judged], jobs: Sequence[NamedJob]) -> list[Change]:
+    def _watch(
+        self, judged: Sequence[PrequentialRecord], jobs: Sequence[NamedJob]
+    ) -> list[DriftUpdate]:
         """Look whether these jobs are as jobs were."""
         seen = [
             Job(self.contexts[one.context_key].context, job.config)
@@ -290,7 +292,7 @@ class Learner:
                 self.touched |= set(change.drift.contexts or self.contexts)
         return changes
 
-    def _act(self, changes: Iterable[Change]) -> bool:
+    def _act(self, changes: Iterable[DriftUpdate]) -> bool:
         """Do what a drift asks for, after its jobs were learned: a model with the new regime in
         front, and another look at its contexts. Says whether a checkpoint is due."""
         due = False
@@ -310,7 +312,7 @@ class Learner:
             self.look_again(drift.contexts or self.contexts)
         return due
 
-    def _alarm_bands(self, change: Change) -> None:
+    def _alarm_bands(self, change: DriftUpdate) -> None:
         """Widen bands where jobs behave differently, and no longer where that is over."""
         if not change.drift.of_speed or not self.study.drift.act:
             return
@@ -320,7 +322,7 @@ class Learner:
             if one.drift.of_speed:
                 self.bands.alarm(one.drift.contexts or None)
 
-    def _remember(self, jobs: Sequence[NamedJob], rows: Rows) -> None:
+    def _remember(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> None:
         told = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
         for job, key, score, weight in told:
             self._remember_one(job, key, None if np.isnan(score) else score, weight)
@@ -331,9 +333,11 @@ class Learner:
         state = self.contexts[key]
         ran = self.study.ran(observation)
         counted = ran
-        says = score is not None or ran is not Ran.UNKNOWN  # else it takes nobody's share
+        says = (
+            score is not None or ran is not FeasibilityLabel.UNKNOWN
+        )  # else it takes nobody's share
         if says and not state.influence.counts(cid, observation, self.study.limits):
-            score, counted = None, Ran.UNKNOWN
+            score, counted = None, FeasibilityLabel.UNKNOWN
         begins = self._begins.get(key)
         while begins and begins[0][0] <= observation.sequence:
             state.evidence.begin_again(*begins.pop(0), history=True)
@@ -349,9 +353,9 @@ class Learner:
         if not observation.history:
             if observation.candidate_id == cid:  # else it was changed, and tells of something else
                 self.gains.compare(self.study, state.promised.get(cid), score, counted)
-            usable = None if ran is Ran.NO else score
+            usable = None if ran is FeasibilityLabel.NO else score
             state.introduction.see(cid, usable, observation.sequence)
-            if state.campaign is not None and ran is not Ran.UNKNOWN:
+            if state.campaign is not None and ran is not FeasibilityLabel.UNKNOWN:
                 state.campaign.count(cid)  # above a share or not: what was asked for was run
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
@@ -382,13 +386,13 @@ class Learner:
             state.waiting_since = state.waiting_since or max(self.sequence, 1)
             self.touched.add(key)
 
-    def _count_verdicts(self, state: ContextState, before: Sequence[Verdict]) -> None:
+    def _count_verdicts(self, state: ContextState, before: Sequence[RolloutResult]) -> None:
         for one in state.introduction.verdicts:
             if one.sequence == self.sequence and one not in before:
                 self.introduced[one.outcome] += 1
 
     def _succession(
         self, former: Mapping[str, Mapping[str, Any]], study: Study | None
-    ) -> Succession:
+    ) -> GenerationMapping:
         contexts = {key: state["context"] for key, state in former.items()}
-        return Succession(self.study, study, contexts)
+        return GenerationMapping(self.study, study, contexts)

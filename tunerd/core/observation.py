@@ -6,7 +6,7 @@ from enum import Enum, StrEnum
 
 import msgspec
 
-__all__ = ["Observation", "Ran", "Scalar", "Status", "Value", "started"]
+__all__ = ["FeasibilityLabel", "Observation", "Scalar", "Status", "Value", "started"]
 
 LONGEST_H = 24 * 366.0
 """Hours; a job that claims to have run for longer has a wrong clock."""
@@ -30,7 +30,7 @@ class Status(StrEnum):
     NODE_FAILURE = "node_failure"
 
 
-class Ran(Enum):
+class FeasibilityLabel(Enum):
     """What a job says about whether its configuration runs at all (design: what a job teaches)."""
 
     YES = "yes"

@@ -8,10 +8,10 @@ from typing import Any
 
 from tunerd.core.observation import Value
 
-__all__ = ["Answer", "Outcome", "Request"]
+__all__ = ["AdviceRequest", "RequestAnswer", "RequestOutcome"]
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """What came of a request."""
 
     PUBLISHED = "published"
@@ -27,10 +27,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestAnswer:
     """What came of a request, and where the recommendation is."""
 
-    outcome: Outcome
+    outcome: RequestOutcome
     context_key: str
     reason: str
     """For a person."""
@@ -49,13 +49,13 @@ class Answer:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Answer":
+    def load(cls, state: Mapping[str, Any]) -> "RequestAnswer":
         """Build from what :meth:`dump` gave."""
-        return cls(**{**state, "outcome": Outcome(state["outcome"])})
+        return cls(**{**state, "outcome": RequestOutcome(state["outcome"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AdviceRequest:
     """One question. Unique by source and event id."""
 
     study: str

@@ -17,7 +17,7 @@ from tunerd.core.arrays import FloatArray, places_of
 __all__ = [
     "MIN_ROWS",
     "MOST_ERROR",
-    "Window",
+    "PrequentialWindow",
     "WindowScores",
     "kendall",
     "mape",
@@ -134,7 +134,7 @@ class WindowScores:
     pearson_within: float
 
 
-class Window:
+class PrequentialWindow:
     """The latest predictions beside what then happened, made before the job was learned.
 
     Bounded; one per study. Values are scores (oriented objective).
@@ -188,7 +188,7 @@ class Window:
         return {"size": self._rows.maxlen, "rows": [list(row) for row in self._rows]}
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Window":
+    def load(cls, state: Mapping[str, Any]) -> "PrequentialWindow":
         """Build from what :meth:`dump` gave."""
         window = cls(int(state["size"]))
         for key, predicted, actual, *held in state["rows"]:

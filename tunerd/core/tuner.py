@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from tunerd.core.adoption import Adoption
-from tunerd.core.bands import Bands
+from tunerd.core.carry_over import CarryOver
+from tunerd.core.conformal import ConformalBands
 from tunerd.core.decisions.advisor import Advisor
-from tunerd.core.decisions.after_change import AfterChange
 from tunerd.core.decisions.campaign import Campaign
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.fallback import MOST_CONTEXTS
-from tunerd.core.decisions.orders import Orders
-from tunerd.core.decisions.spaces import Spaces
-from tunerd.core.drift.watch import Watch
-from tunerd.core.evidence.promises import Gains, promises_of
+from tunerd.core.decisions.overrides import OverrideSet
+from tunerd.core.decisions.space_cache import SpaceCache
+from tunerd.core.drift.monitor import DriftMonitor
+from tunerd.core.evidence.gain_calibration import GainCalibration, promises_of
 from tunerd.core.features import FeatureMap
-from tunerd.core.learning import Learner
-from tunerd.core.model.training import Fetch, Training
+from tunerd.core.learning import StudyLearner
+from tunerd.core.model.training import Fetch, ModelTrainer
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.plausibility import Plausibility
+from tunerd.core.outliers import OutlierFilter
 from tunerd.core.recommendation import Advice, Recommendation
-from tunerd.core.scores import Window
+from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
-from tunerd.core.usability import Usability
+from tunerd.core.usability import ObjectiveUsability
 from tunerd.errors import NothingFeasibleError
 
 __all__ = ["Tuner"]
@@ -40,12 +40,12 @@ STALE = 0.2
 
 
 @dataclass
-class Tuner(Learner):
+class Tuner(StudyLearner):
     """Learns one study and advises on its contexts."""
 
     fallback: ContextState = field(init=False, default_factory=lambda: ContextState({}))
     """Of the entry for the empty context, which readers elsewhere fall back on."""
-    after_change: AfterChange = field(init=False, default_factory=AfterChange)
+    after_change: DriftConsequences = field(init=False, default_factory=DriftConsequences)
     """What changes of speed led to, for people."""
 
     def __post_init__(self) -> None:
@@ -200,15 +200,15 @@ class Tuner(Learner):
     # -- what operators ask for ---------------------------------------------------------------
 
     @property
-    def orders(self) -> Orders:
+    def orders(self) -> OverrideSet:
         """What operators have ordered, as far as it stands."""
         return self._advisor.orders
 
-    def impose(self, orders: Orders) -> None:
+    def impose(self, orders: OverrideSet) -> None:
         """Keep to these orders from now on."""
         self._advisor.impose(orders)
 
-    def unfit(self, key: str, orders: Orders) -> str | None:
+    def unfit(self, key: str, orders: OverrideSet) -> str | None:
         """Why nothing would be feasible in a context under other orders; None where something is,
         and where nothing is under the present ones."""
         context = self.contexts[key].context
@@ -217,7 +217,7 @@ class Tuner(Learner):
         except NothingFeasibleError:
             return None
         try:
-            Spaces(self.study, orders, self.only).get(key, context)
+            SpaceCache(self.study, orders, self.only).get(key, context)
         except NothingFeasibleError as error:
             return str(error)
         return None
@@ -289,7 +289,7 @@ class Tuner(Learner):
         """
         self.fallback.waiting_since = max(self.sequence, 1)
         succession = self._succession(former, study)
-        adoption = Adoption(self.study, self.spaces, self.contexts, self.sequence)
+        adoption = CarryOver(self.study, self.spaces, self.contexts, self.sequence)
         return adoption.take_over(former, succession, said)
 
     def dump(self) -> dict[str, object]:
@@ -322,22 +322,22 @@ class Tuner(Learner):
     ) -> "Tuner":
         """Bring back a tuner exactly as it was after the step that saved ``state``.
 
-        ``parts`` is the last checkpoint of its model (:meth:`Model.dump`), None if there was no
-        model; ``steps`` are the (first, last) sequences of the steps, oldest first, of which those
-        after the checkpoint are learned again. ``only`` is :attr:`only`.
+        ``parts`` is the last checkpoint of its model (:meth:`StudyModel.dump`), None if there was
+        no model; ``steps`` are the (first, last) sequences of the steps, oldest first, of which
+        those after the checkpoint are learned again. ``only`` is :attr:`only`.
         """
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
-        tuner.window = Window.load(state["window"])
+        tuner.window = PrequentialWindow.load(state["window"])
         tuner.fallback = ContextState.load(state["fallback"])
-        tuner.bands = Bands.load(state["bands"])
-        tuner.gains = Gains.load(state)
-        tuner.usability = Usability.load(state["usability"])
-        tuner.plausibility = Plausibility.load(state["plausibility"])
-        tuner.watch = Watch.load(study, state["watch"])
-        tuner.after_change = AfterChange.load(state["after_change"])
+        tuner.bands = ConformalBands.load(state["bands"])
+        tuner.gains = GainCalibration.load(state)
+        tuner.usability = ObjectiveUsability.load(state["usability"])
+        tuner.plausibility = OutlierFilter.load(state["plausibility"])
+        tuner.watch = DriftMonitor.load(study, state["watch"])
+        tuner.after_change = DriftConsequences.load(state["after_change"])
         tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
         tuner.sequence = state["sequence"]
-        tuner.training = Training(study, tuner.features, background)
+        tuner.training = ModelTrainer(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner

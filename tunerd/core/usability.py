@@ -9,7 +9,7 @@ from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
 from tunerd.core.study.study import Unusable
 
-__all__ = ["LATELY", "Usability", "unusable_jobs"]
+__all__ = ["LATELY", "ObjectiveUsability", "unusable_jobs"]
 
 LATELY = 100
 """Latest succeeded jobs that are counted on their own: what is wrong now shows among them."""
@@ -28,7 +28,7 @@ def unusable_jobs(study: Study, jobs: Iterable[Observation]) -> list[Unusable | 
 
 
 @dataclass
-class Usability:
+class ObjectiveUsability:
     """Counts over all jobs of a study, imported ones too."""
 
     jobs: int = 0
@@ -40,7 +40,7 @@ class Usability:
     example: float | None = None
     """The latest such value."""
     implausible: int = 0
-    """Of them, those with a value that no other job comes near (:mod:`.plausibility`)."""
+    """Of them, those with a value that no other job comes near (:mod:`.outliers`)."""
     held_back: float | None = None
     """The latest such value."""
     latest: deque[bool] = field(default_factory=lambda: deque(maxlen=LATELY))
@@ -83,7 +83,7 @@ class Usability:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Usability":
+    def load(cls, state: Mapping[str, Any]) -> "ObjectiveUsability":
         """Build from what :meth:`dump` gave."""
         names = ("jobs", "missing", "impossible", "example", "implausible", "held_back")
         found = cls(*(state[name] for name in names))

@@ -2,7 +2,7 @@
 
 Pure, and nothing but the core below it: what is measured here is the code that serves.
 
-- :mod:`.predicting`: what predicts, seen from outside: tunerd's own predictors and every peer
+- :mod:`.forecaster`: what predicts, seen from outside: tunerd's own predictors and every peer
 - :mod:`.splits`: which jobs are known and which are asked for
 - :mod:`.scores`: how well a prediction ranked and fitted what then happened
 - :mod:`.backtest`: splits and predictors in, results out

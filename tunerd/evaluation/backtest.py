@@ -1,7 +1,7 @@
 """Splits and forecasters in, figures out.
 
 Everything is asked of every forecaster: the same jobs known, the same asked for, in the same
-repeats with the same seeds. What comes out of one question is an :class:`Answer`; answers to
+repeats with the same seeds. What comes out of one question is a :class:`ForecastResult`; answers to
 the parts of a split (fifths, groups) are put together and judged as one prediction.
 """
 
@@ -14,36 +14,36 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.judging import Judged, Truth, judge
-from tunerd.evaluation.own import Live
-from tunerd.evaluation.predicting import Forecaster, Foretold, checked, stripped
-from tunerd.evaluation.splits import Fold
+from tunerd.evaluation.forecast_scores import ForecastEvaluation, GroundTruth, judge
+from tunerd.evaluation.forecaster import Forecaster, JobForecasts, checked, stripped
+from tunerd.evaluation.splits import SplitFold
+from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster
 
-__all__ = ["Answer", "Question", "Verdict", "answer", "ask", "verdicts"]
+__all__ = ["ForecastResult", "ForecastTask", "SplitScore", "answer", "ask", "verdicts"]
 
 
 @dataclass(frozen=True)
-class Question:
+class ForecastTask:
     """One fold put to one forecaster."""
 
-    fold: Fold
-    who: "Forecaster | Live"
+    fold: SplitFold
+    who: "Forecaster | PrequentialForecaster"
     seed: int
 
 
 @dataclass(frozen=True)
-class Answer:
+class ForecastResult:
     """What a forecaster said."""
 
-    fold: Fold
+    fold: SplitFold
     who: str
-    foretold: Foretold
+    foretold: JobForecasts
     seconds: float
     """For all of it: fit and prediction."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SplitScore:
     """How well one forecaster did in one repeat of a split, all its parts judged together."""
 
     split: str
@@ -56,20 +56,22 @@ class Verdict:
     """Jobs known, a mean over them."""
     seconds: float
     """Of one fit and its predictions."""
-    judged: Judged
+    judged: ForecastEvaluation
     where: IntArray
     """Which jobs were asked for."""
-    foretold: Foretold
+    foretold: JobForecasts
 
 
 def ask(
-    folds: Sequence[Fold], whom: "Sequence[Forecaster | Live]", seed: int = 0
-) -> list[Question]:
+    folds: Sequence[SplitFold], whom: "Sequence[Forecaster | PrequentialForecaster]", seed: int = 0
+) -> list[ForecastTask]:
     """All questions; the forecasters take turns, so that a comparison is fair at any moment."""
-    return [Question(fold, who, seed + fold.repeat) for fold in folds for who in whom]
+    return [ForecastTask(fold, who, seed + fold.repeat) for fold in folds for who in whom]
 
 
-def answer(study: Study, observations: Sequence[Observation], question: Question) -> Answer:
+def answer(
+    study: Study, observations: Sequence[Observation], question: ForecastTask
+) -> ForecastResult:
     """Put one question.
 
     Raises:
@@ -79,21 +81,23 @@ def answer(study: Study, observations: Sequence[Observation], question: Question
     known = [observations[i] for i in fold.train.tolist()]
     asked = [observations[i] for i in fold.asked.tolist()]
     started = time.perf_counter()
-    if isinstance(who, Live):
+    if isinstance(who, PrequentialForecaster):
         foretold = who.follow(study, known, asked, question.seed)
     else:
         foretold = who.foretell(study, known, [stripped(one) for one in asked], question.seed)
     seconds = time.perf_counter() - started
-    return Answer(fold, who.name, checked(who.name, foretold, len(asked)), seconds)
+    return ForecastResult(fold, who.name, checked(who.name, foretold, len(asked)), seconds)
 
 
-def verdicts(truth: Truth, answers: Iterable[Answer], seed: int = 0) -> Iterator[Verdict]:
+def verdicts(
+    truth: GroundTruth, answers: Iterable[ForecastResult], seed: int = 0
+) -> Iterator[SplitScore]:
     """Put answers to the parts of a split together and judge them.
 
     ``answers`` may come in any order; verdicts come in the order of split, amount known and
     repeat in which these first came.
     """
-    together: dict[tuple[str, str, int, str], list[Answer]] = {}
+    together: dict[tuple[str, str, int, str], list[ForecastResult]] = {}
     for one in answers:
         fold = one.fold
         together.setdefault((fold.split, fold.known, fold.repeat, one.who), []).append(one)
@@ -102,7 +106,7 @@ def verdicts(truth: Truth, answers: Iterable[Answer], seed: int = 0) -> Iterator
         foretold = _joined([one.foretold for one in parts])
         # The same ties are broken in the same way for everyone.
         rng = np.random.default_rng([seed, repeat])
-        yield Verdict(
+        yield SplitScore(
             split,
             known,
             repeat,
@@ -116,13 +120,13 @@ def verdicts(truth: Truth, answers: Iterable[Answer], seed: int = 0) -> Iterator
         )
 
 
-def _joined(parts: Sequence[Foretold]) -> Foretold:
-    def together(of: Callable[[Foretold], FloatArray | None]) -> FloatArray | None:
+def _joined(parts: Sequence[JobForecasts]) -> JobForecasts:
+    def together(of: Callable[[JobForecasts], FloatArray | None]) -> FloatArray | None:
         arrays = [of(part) for part in parts]
         there = [array for array in arrays if array is not None]
         return np.concatenate(there) if len(there) == len(arrays) else None
 
-    return Foretold(
+    return JobForecasts(
         np.concatenate([part.score for part in parts]),
         together(lambda part: part.low),
         together(lambda part: part.high),

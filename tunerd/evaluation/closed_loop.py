@@ -3,7 +3,8 @@
 Only configurations that the table holds exist. A job of one returns one of its measured rows, the
 same for everyone who runs it for the k-th time; a failure is told as a failure. Everyone gets the
 same random start, then is asked for a batch a round. An :class:`Optimizer` is tunerd itself, a
-peer, or a yardstick such as random; it sees :class:`Problem` and what its jobs came to, no more.
+peer, or a yardstick such as random; it sees :class:`BenchmarkProblem` and what its jobs came to, no
+more.
 
 Regret after n jobs: how far the best configuration among those that ran, by its mean over all of
 its measured rows that ran, is from the best there is in the context; 1 while nothing has run.
@@ -20,16 +21,25 @@ import msgspec
 
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.study import Study
-from tunerd.evaluation.measured import Measured, Table
+from tunerd.evaluation.tabular import TabularBenchmark, TabularContext
 
-__all__ = ["Curve", "Optimizer", "Outcome", "Plan", "Problem", "Run", "play", "play_all"]
+__all__ = [
+    "BenchmarkPlan",
+    "BenchmarkProblem",
+    "Optimizer",
+    "OptimizerRun",
+    "RegretCurve",
+    "TrialResult",
+    "play",
+    "play_all",
+]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """When the first job ends where nothing came before; the next end a minute apart."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class BenchmarkProblem:
     """One context, and what is known beforehand."""
 
     study: Study
@@ -44,7 +54,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialResult:
     """What one job came to."""
 
     index: int
@@ -58,7 +68,7 @@ class Outcome:
     """The job as the daemon would have heard of it; its sequence follows those before."""
 
 
-class Run(Protocol):
+class OptimizerRun(Protocol):
     """One optimizer at work on one problem."""
 
     def ask(self, n: int) -> Sequence[int]:
@@ -68,7 +78,7 @@ class Run(Protocol):
         for more than there are configurations that were not tried, and ends when all were.
         """
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         """Learn what jobs came to: the start that everyone gets (not called if that is empty),
         later the batch that was asked for, in this order."""
 
@@ -80,13 +90,13 @@ class Optimizer(Protocol):
     def name(self) -> str:
         """How results call it."""
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         """Start on a problem; what can be learned from its history is learned here. The same
         seed must lead to the same run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchmarkPlan:
     """What everyone is put through."""
 
     jobs: int = 60
@@ -104,7 +114,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Curve:
+class RegretCurve:
     """How one optimizer did in one context with one seed."""
 
     context: Mapping[str, Scalar]
@@ -122,7 +132,9 @@ class Curve:
     """Jobs that were suggested."""
 
 
-def play_all(table: Table, optimizer: Optimizer, plan: Plan) -> Iterator[Curve]:
+def play_all(
+    table: TabularBenchmark, optimizer: Optimizer, plan: BenchmarkPlan
+) -> Iterator[RegretCurve]:
     """Play every context with every seed, one curve each, context by context."""
     for target in table.contexts:
         history = table.others(target, plan.unknown) if plan.history == "others" else ()
@@ -131,22 +143,22 @@ def play_all(table: Table, optimizer: Optimizer, plan: Plan) -> Iterator[Curve]:
 
 
 def play(
-    target: Measured,
+    target: TabularContext,
     optimizer: Optimizer,
-    plan: Plan,
+    plan: BenchmarkPlan,
     seed: int,
     history: Sequence[Observation] = (),
-) -> Curve:
+) -> RegretCurve:
     """One optimizer in one context.
 
     Raises:
         ValueError: the optimizer asks for another number of jobs than it was asked for, or for
             what is not there.
     """
-    problem = Problem(
+    problem = BenchmarkProblem(
         target.study, target.context, target.context_key, target.configs, tuple(history)
     )
-    cluster = _Cluster(target, seed, history)
+    cluster = _TabularCluster(target, seed, history)
     began = perf_counter()
     run = optimizer.begin(problem, seed)
     begun = perf_counter()
@@ -166,7 +178,7 @@ def play(
         suggest_s += perf_counter() - told
         suggestions += count
     lasting = plan.jobs - cluster.jobs
-    return Curve(
+    return RegretCurve(
         context=target.context,
         context_key=target.context_key,
         seed=seed,
@@ -185,10 +197,10 @@ def _check(optimizer: Optimizer, chosen: Sequence[int], count: int, configs: int
         )
 
 
-class _Cluster:
+class _TabularCluster:
     """Runs jobs by looking them up, and keeps the score."""
 
-    def __init__(self, target: Measured, seed: int, history: Sequence[Observation]) -> None:
+    def __init__(self, target: TabularContext, seed: int, history: Sequence[Observation]) -> None:
         self.target, self.seed = target, seed
         self.tried: list[int] = []
         self.regrets: list[float] = []
@@ -205,7 +217,7 @@ class _Cluster:
         """Configurations that no job has run."""
         return len(self.target.configs) - len(self._times)
 
-    def run(self, index: int) -> Outcome:
+    def run(self, index: int) -> TrialResult:
         """Run one job."""
         row = self.target.row(index, self._times[index], self.seed)
         self._times[index] += 1
@@ -223,4 +235,4 @@ class _Cluster:
             sequence=self._sequence,
             history=False,
         )
-        return Outcome(index, score, ran, job)
+        return TrialResult(index, score, ran, job)

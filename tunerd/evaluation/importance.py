@@ -15,16 +15,16 @@ import numpy as np
 from msgspec import Meta
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.features.columns import Group
 from tunerd.core.observation import Observation
 from tunerd.core.scores import within_contexts
 from tunerd.core.study import Study
-from tunerd.evaluation.own import Own
 from tunerd.evaluation.scores import kendall
-from tunerd.evaluation.splits import Fold
+from tunerd.evaluation.splits import SplitFold
+from tunerd.evaluation.tunerd_forecaster import TunerdForecaster
 
-__all__ = ["Importance", "importance"]
+__all__ = ["PermutationImportance", "importance"]
 
 SHUFFLES = 3
 MOST_ROWS = 1_000
@@ -38,7 +38,7 @@ GROUPS: dict[Group, str] = {
 """Groups, and what they are called beside their columns."""
 
 
-class Importance(msgspec.Struct, frozen=True):
+class PermutationImportance(msgspec.Struct, frozen=True):
     """What one group or column is worth: means over shuffles, near 0 or below for nothing."""
 
     group: Group
@@ -67,11 +67,11 @@ class Importance(msgspec.Struct, frozen=True):
 
 def importance(
     study: Study,
-    own: Own,
+    own: TunerdForecaster,
     observations: Sequence[Observation],
-    fold: Fold,
+    fold: SplitFold,
     seed: int = 0,
-) -> list[Importance]:
+) -> list[PermutationImportance]:
     """Fit on the known jobs of a fold and shuffle among those asked for; groups first."""
     rng = np.random.default_rng([seed, fold.repeat])
     features, model = own.fit(study, [observations[i] for i in fold.train.tolist()], seed)
@@ -92,7 +92,7 @@ def importance(
             losses.append(before - after)
         error, tau, within = np.mean(losses, axis=0).tolist()
         told = None if np.isnan(within) else within
-        found.append(Importance(group, column, -error, tau, told))
+        found.append(PermutationImportance(group, column, -error, tau, told))
     return found
 
 
@@ -105,7 +105,9 @@ def _targets(features: FeatureMap) -> Iterator[tuple[Group, str | None, IntArray
         yield column.group, column.name, np.array([i])
 
 
-def _shuffled(rows: Rows, places: IntArray, order: IntArray, group: Group | None) -> Rows:
+def _shuffled(
+    rows: FeatureRows, places: IntArray, order: IntArray, group: Group | None
+) -> FeatureRows:
     X = rows.X.copy()
     X[:, places] = rows.X[order][:, places]
     if group != "context":
@@ -114,7 +116,7 @@ def _shuffled(rows: Rows, places: IntArray, order: IntArray, group: Group | None
     return replace(rows, X=X, context_key=tuple(rows.context_key[i] for i in order.tolist()))
 
 
-def _quality(rows: Rows, predicted: FloatArray) -> FloatArray:
+def _quality(rows: FeatureRows, predicted: FloatArray) -> FloatArray:
     """Mean absolute error, τ over all, τ within contexts."""
     return np.array(
         [

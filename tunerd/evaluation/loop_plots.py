@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.evaluation.loop_results import Loops
+from tunerd.evaluation.loop_results import OptimizerResult
 
 __all__ = ["plot_contexts", "plot_means"]
 
@@ -15,7 +15,7 @@ LOWEST = 1e-4
 """Regret that is drawn as the smallest: a logarithm has no 0."""
 
 
-def plot_means(all_loops: Sequence[Loops], title: str, start: int, file: Path) -> None:
+def plot_means(all_loops: Sequence[OptimizerResult], title: str, start: int, file: Path) -> None:
     """Mean regret by number of jobs with its 95 % interval, one line for each optimizer."""
     figure, axes = _canvas((7.0, 4.5))
     for loops, colour in _coloured(all_loops):
@@ -31,7 +31,7 @@ def plot_means(all_loops: Sequence[Loops], title: str, start: int, file: Path) -
     _save(figure, file)
 
 
-def plot_contexts(all_loops: Sequence[Loops], title: str, start: int, file: Path) -> None:
+def plot_contexts(all_loops: Sequence[OptimizerResult], title: str, start: int, file: Path) -> None:
     """A small picture for each context (the first 48), with a line for each seed."""
     keys = list(dict.fromkeys(curve.context_key for curve in all_loops[0].curves))[:48]
     columns = min(len(keys), 4)
@@ -54,7 +54,7 @@ def plot_contexts(all_loops: Sequence[Loops], title: str, start: int, file: Path
     _save(figure, file)
 
 
-def _coloured(all_loops: Sequence[Loops]) -> list[tuple[Loops, str]]:
+def _coloured(all_loops: Sequence[OptimizerResult]) -> list[tuple[OptimizerResult, str]]:
     """The first in front of the others."""
     return list(zip(all_loops, COLOURS * len(all_loops), strict=False))[::-1]
 

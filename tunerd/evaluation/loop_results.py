@@ -9,18 +9,25 @@ import numpy as np
 from tunerd import __version__
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar
-from tunerd.evaluation.closed_loop import Curve, Plan
-from tunerd.evaluation.measured import Table
-from tunerd.evaluation.players import Tunerd
+from tunerd.evaluation.closed_loop import BenchmarkPlan, RegretCurve
+from tunerd.evaluation.optimizers import TunerdOptimizer
+from tunerd.evaluation.tabular import TabularBenchmark
 
-__all__ = ["ContextCurve", "Loops", "Reached", "Simulation", "loops", "simulation"]
+__all__ = [
+    "ContextCurve",
+    "JobsToTarget",
+    "OptimizerResult",
+    "SimulationResult",
+    "loops",
+    "simulation",
+]
 
 NEAR = 0.05
 """Regret below which one is as good as there."""
 DRAWS = 2_000
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class JobsToTarget(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs it took to come within 5 % of the best."""
 
     median: float | None
@@ -41,7 +48,7 @@ class ContextCurve(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration of each job, numbered in the order in which they occur in the table."""
 
 
-class Loops(msgspec.Struct, frozen=True, kw_only=True):
+class OptimizerResult(msgspec.Struct, frozen=True, kw_only=True):
     """How one optimizer did."""
 
     optimizer: str
@@ -51,7 +58,7 @@ class Loops(msgspec.Struct, frozen=True, kw_only=True):
     """95 % bootstrap interval of that mean, contexts and seeds drawn anew."""
     area: float
     """Mean of ``mean_regret`` over the jobs after the start."""
-    jobs_to_5_percent: Reached
+    jobs_to_5_percent: JobsToTarget
     seconds_per_suggestion: float | None
     """Learning included; null when nothing was left to suggest."""
     seconds_to_begin: float
@@ -59,7 +66,7 @@ class Loops(msgspec.Struct, frozen=True, kw_only=True):
     curves: tuple[ContextCurve, ...]
 
 
-class Simulation(Loops, frozen=True, kw_only=True):
+class SimulationResult(OptimizerResult, frozen=True, kw_only=True):
     """What ``tunerd simulate --json`` writes: how tunerd did, and on what."""
 
     schema: Literal["tunerd.simulation/1"] = "tunerd.simulation/1"
@@ -87,24 +94,24 @@ class Simulation(Loops, frozen=True, kw_only=True):
     searcher: str
     predictor: str
     follow: str
-    random: Loops
+    random: OptimizerResult
     """The yardstick: configurations not yet tried, at random, from the same start."""
 
 
 def simulation(
-    table: Table,
-    plan: Plan,
-    player: Tunerd,
-    own: Loops,
-    random: Loops,
+    table: TabularBenchmark,
+    plan: BenchmarkPlan,
+    player: TunerdOptimizer,
+    own: OptimizerResult,
+    random: OptimizerResult,
     *,
     source: str,
     unusable: Mapping[str, int],
-) -> Simulation:
+) -> SimulationResult:
     """Put everything that is told together."""
     study = player.study(table.study)
-    return Simulation(
-        **{name: getattr(own, name) for name in Loops.__struct_fields__},
+    return SimulationResult(
+        **{name: getattr(own, name) for name in OptimizerResult.__struct_fields__},
         tunerd=__version__,
         study=study.name,
         study_hash=study.content_hash,
@@ -127,7 +134,7 @@ def simulation(
     )
 
 
-def loops(optimizer: str, curves: Sequence[Curve], start: int) -> Loops:
+def loops(optimizer: str, curves: Sequence[RegretCurve], start: int) -> OptimizerResult:
     """Put the curves of one optimizer together; each context counts the same."""
     regrets = np.array([curve.regret for curve in curves])
     mean = regrets.mean(axis=0)
@@ -138,12 +145,12 @@ def loops(optimizer: str, curves: Sequence[Curve], start: int) -> Loops:
     suggest_s = sum(curve.suggest_s for curve in curves)
     numbers = [str(n) for n in range(1, regrets.shape[1] + 1)]
     after = mean[min(start, len(mean) - 1) :]
-    return Loops(
+    return OptimizerResult(
         optimizer=optimizer,
         mean_regret=dict(zip(numbers, mean.tolist(), strict=True)),
         regret_band={n: (low, high) for n, (low, high) in zip(numbers, band.tolist(), strict=True)},
         area=float(after.mean()),
-        jobs_to_5_percent=Reached(
+        jobs_to_5_percent=JobsToTarget(
             median=None if np.isinf(median) else median,
             share_reached=float(np.isfinite(reached).mean()),
         ),
@@ -167,7 +174,7 @@ def _first(regret: Sequence[float]) -> float:
     return next((n for n, one in enumerate(regret, 1) if one <= NEAR), float("inf"))
 
 
-def _band(curves: Sequence[Curve], regrets: FloatArray) -> FloatArray:
+def _band(curves: Sequence[RegretCurve], regrets: FloatArray) -> FloatArray:
     """(jobs, 2) interval of the mean; contexts and seeds are drawn independently."""
     contexts = {key: i for i, key in enumerate(dict.fromkeys(c.context_key for c in curves))}
     seeds = {seed: i for i, seed in enumerate(sorted({c.seed for c in curves}))}

@@ -11,10 +11,10 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.study import Study
-from tunerd.evaluation.backtest import Verdict
-from tunerd.evaluation.importance import GROUPS, Importance
-from tunerd.evaluation.judging import Truth
-from tunerd.evaluation.results import Result
+from tunerd.evaluation.backtest import SplitScore
+from tunerd.evaluation.forecast_scores import GroundTruth
+from tunerd.evaluation.importance import GROUPS, PermutationImportance
+from tunerd.evaluation.results import BacktestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ PANEL = 4.2
 """Inches."""
 
 
-def predicted(study: Study, truth: Truth, verdicts: Sequence[Verdict]) -> "Figure":
+def predicted(study: Study, truth: GroundTruth, verdicts: Sequence[SplitScore]) -> "Figure":
     """Predicted against actual, one panel for each verdict: the jobs asked for in one repeat.
 
     Contexts have colours, so that one sees whether ranks are right within them.
@@ -75,7 +75,7 @@ def _few_ticks(axes: "Axes") -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def amounts(split: str, results: Sequence[Result]) -> "Figure":
+def amounts(split: str, results: Sequence[BacktestResult]) -> "Figure":
     """τ within contexts and regret of the best of five by the number of jobs known, with 95 %
     intervals: a learning curve, or what a few jobs of the target are worth."""
     figure, (tau, regret) = _panels(2)
@@ -122,7 +122,7 @@ def amounts(split: str, results: Sequence[Result]) -> "Figure":
     return figure
 
 
-def reliabilities(results: Sequence[Result]) -> "Figure":
+def reliabilities(results: Sequence[BacktestResult]) -> "Figure":
     """Share that ran by the probability to run that was said."""
     figure, (axes,) = _panels(1)
     axes.plot([0, 1], [0, 1], color="#424242", lw=1)
@@ -138,7 +138,7 @@ def reliabilities(results: Sequence[Result]) -> "Figure":
     return figure
 
 
-def importances(found: Mapping[str, Sequence[Importance]]) -> "Figure":
+def importances(found: Mapping[str, Sequence[PermutationImportance]]) -> "Figure":
     """What predictions lose by shuffled values: groups dark, their columns light below them."""
     figure, panels = _panels(len(found))
     for axes, (title, listed) in zip(panels, found.items(), strict=True):
@@ -155,7 +155,7 @@ def importances(found: Mapping[str, Sequence[Importance]]) -> "Figure":
     return figure
 
 
-def _shade(one: Importance) -> tuple[float, float, float, float]:
+def _shade(one: PermutationImportance) -> tuple[float, float, float, float]:
     from matplotlib.colors import to_rgba
 
     r, g, b, _ = to_rgba(COLOURS[list(GROUPS).index(one.group)])
@@ -165,7 +165,7 @@ def _shade(one: Importance) -> tuple[float, float, float, float]:
 def _line(
     axes: "Axes",
     xs: Sequence[float],
-    mine: Sequence[Result],
+    mine: Sequence[BacktestResult],
     name: str,
     label: str,
     colour: str,

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec import Meta
 
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.backtest import Verdict
-from tunerd.evaluation.importance import Importance
-from tunerd.evaluation.judging import Figures
-from tunerd.evaluation.scores import TOP, Bin
+from tunerd.evaluation.backtest import SplitScore
+from tunerd.evaluation.forecast_scores import ForecastScores
+from tunerd.evaluation.importance import PermutationImportance
+from tunerd.evaluation.scores import TOP, CalibrationBin
 
-__all__ = ["Backtest", "Interval", "Result", "backtest_schema", "results"]
+__all__ = ["BacktestReport", "BacktestResult", "Interval", "backtest_schema", "results"]
 
 DRAWS = 2_000
 FEWEST = 3
@@ -40,7 +40,7 @@ TOLD = (
 Interval = tuple[float, float]
 
 
-class Result(Figures, frozen=True, kw_only=True):
+class BacktestResult(ForecastScores, frozen=True, kw_only=True):
     """One predictor on one split. Its own figures are those over all jobs together, and so is
     ``overall``: what was left out in turn (fifths, groups) is one prediction."""
 
@@ -57,12 +57,13 @@ class Result(Figures, frozen=True, kw_only=True):
     repeats: int
     parts: Annotated[int, Meta(description="What was left out in turn: fifths, groups; else 1.")]
     seconds: Annotated[float, Meta(description="Of one fit with its predictions.")]
-    overall: Figures
+    overall: ForecastScores
     within_contexts: Annotated[
-        Figures, Meta(description="Means over contexts: weighted by jobs, regret by contexts.")
+        ForecastScores,
+        Meta(description="Means over contexts: weighted by jobs, regret by contexts."),
     ]
     per_context: Annotated[
-        dict[str, Figures], Meta(description="By context key; means over repeats.")
+        dict[str, ForecastScores], Meta(description="By context key; means over repeats.")
     ]
     intervals: Annotated[
         dict[str, dict[str, Interval]],
@@ -71,10 +72,12 @@ class Result(Figures, frozen=True, kw_only=True):
             '("regret_at.5").'
         ),
     ]
-    calibration: Annotated[tuple[Bin, ...], Meta(description="Of the probability to run.")]
+    calibration: Annotated[
+        tuple[CalibrationBin, ...], Meta(description="Of the probability to run.")
+    ]
 
 
-class Backtest(msgspec.Struct, frozen=True, kw_only=True):
+class BacktestReport(msgspec.Struct, frozen=True, kw_only=True):
     """What ``tunerd backtest --json`` writes."""
 
     schema: Literal["tunerd.backtest/1"] = "tunerd.backtest/1"
@@ -85,9 +88,9 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
     rows: Annotated[int, Meta(description="Jobs used.")]
     unusable: Annotated[dict[str, int], Meta(description="Rows that could not be used, by reason.")]
     seed: int
-    results: tuple[Result, ...]
+    results: tuple[BacktestResult, ...]
     importance: Annotated[
-        dict[str, tuple[Importance, ...]],
+        dict[str, tuple[PermutationImportance, ...]],
         Meta(
             description='By split and predictor ("random boosted_trees"): what the prediction loses'
             " when values are shuffled among the jobs asked for."
@@ -96,31 +99,31 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def backtest_schema() -> dict[str, Any]:
-    """JSON Schema of :class:`Backtest`. Every field is always there."""
-    schema = msgspec.json.schema(Backtest)
+    """JSON Schema of :class:`BacktestReport`. Every field is always there."""
+    schema = msgspec.json.schema(BacktestReport)
     for definition in schema["$defs"].values():
         if "properties" in definition:
             definition["required"] = list(definition["properties"])
     return schema
 
 
-def results(verdicts: Iterable[Verdict], seed: int = 0) -> list[Result]:
+def results(verdicts: Iterable[SplitScore], seed: int = 0) -> list[BacktestResult]:
     """Put verdicts together, in the order in which split, amount and predictor first came."""
-    cells: dict[tuple[str, str, str], list[Verdict]] = {}
+    cells: dict[tuple[str, str, str], list[SplitScore]] = {}
     for verdict in verdicts:
         name = (verdict.split, verdict.known, verdict.who)
         cells.setdefault(name, []).append(verdict)
     return [_result(cell, seed) for cell in cells.values()]
 
 
-def _result(cell: Sequence[Verdict], seed: int) -> Result:
+def _result(cell: Sequence[SplitScore], seed: int) -> BacktestResult:
     repeats = len({v.repeat for v in cell})
-    contexts: dict[str, list[_Unit]] = {}
+    contexts: dict[str, list[_BootstrapUnit]] = {}
     whole = []
     for v in cell:
-        whole.append(_Unit("", v.repeat, v.judged.overall))
+        whole.append(_BootstrapUnit("", v.repeat, v.judged.overall))
         for key, figures in v.judged.per_context.items():
-            contexts.setdefault(key, []).append(_Unit(key, v.repeat, figures))
+            contexts.setdefault(key, []).append(_BootstrapUnit(key, v.repeat, figures))
     units = [unit for of_one in contexts.values() for unit in of_one]
     overall, overall_intervals = _told(whole, repeats, seed)
     # Regret is a figure of contexts alone: one mean, however one looks at it.
@@ -129,8 +132,8 @@ def _result(cell: Sequence[Verdict], seed: int) -> Result:
     alike |= {"random_regret_at": within.random_regret_at}
     overall = msgspec.structs.replace(overall, **alike)
     regrets = {k: v for k, v in within_intervals.items() if k.startswith("regret_at")}
-    return Result(
-        **{name: getattr(overall, name) for name in Figures.__struct_fields__},
+    return BacktestResult(
+        **{name: getattr(overall, name) for name in ForecastScores.__struct_fields__},
         split=cell[0].split,
         known=cell[0].known,
         predictor=cell[0].who,
@@ -147,12 +150,12 @@ def _result(cell: Sequence[Verdict], seed: int) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _BootstrapUnit:
     """Figures of one context, or of all jobs, in one repeat."""
 
     of: str
     repeat: int
-    figures: Figures
+    figures: ForecastScores
 
 
 _NUMBERS = (*TOLD[:6], "band", "auc", "brier", "ece", "ran")
@@ -160,8 +163,8 @@ _BY_TOP = ("regret_at", "random_regret_at")
 
 
 def _told(
-    units: Sequence[_Unit], repeats: int, seed: int | None
-) -> tuple[Figures, dict[str, Interval]]:
+    units: Sequence[_BootstrapUnit], repeats: int, seed: int | None
+) -> tuple[ForecastScores, dict[str, Interval]]:
     """Means over units, and intervals of those in :data:`TOLD` unless ``seed`` is None.
 
     Weighted by jobs; regrets all alike.
@@ -203,7 +206,7 @@ def _told(
     rows = sum(u.figures.rows for u in units) / repeats
     contexts = float(len({u.of for u in units if u.figures.rows}))
     told = {"rows": rows, "contexts": contexts} | numbers | tops
-    return msgspec.convert(told, Figures), intervals
+    return msgspec.convert(told, ForecastScores), intervals
 
 
 def _draws(n: int, repeats: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -236,13 +239,15 @@ def _interval(
     return low, high
 
 
-def _calibration(all_bins: Sequence[Sequence[Bin]], repeats: int) -> tuple[Bin, ...]:
-    together: dict[float, list[Bin]] = {}
+def _calibration(
+    all_bins: Sequence[Sequence[CalibrationBin]], repeats: int
+) -> tuple[CalibrationBin, ...]:
+    together: dict[float, list[CalibrationBin]] = {}
     for bins in all_bins:
         for one in bins:
             together.setdefault(one.low, []).append(one)
     return tuple(
-        Bin(
+        CalibrationBin(
             low,
             bins[0].high,
             sum(b.rows for b in bins) / repeats,

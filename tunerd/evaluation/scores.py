@@ -19,7 +19,7 @@ from tunerd.core.study import Study
 __all__ = [
     "BINS",
     "TOP",
-    "Bin",
+    "CalibrationBin",
     "auc",
     "brier",
     "calibration_error",
@@ -109,7 +109,7 @@ def brier(probability: FloatArray, ran: BoolArray) -> float:
     return float(np.mean((probability - ran) ** 2)) if len(ran) else float("nan")
 
 
-class Bin(msgspec.Struct, frozen=True):
+class CalibrationBin(msgspec.Struct, frozen=True):
     """Jobs whose probability to run was said to be about the same."""
 
     low: float
@@ -120,11 +120,11 @@ class Bin(msgspec.Struct, frozen=True):
     """Share that ran."""
 
 
-def reliability(probability: FloatArray, ran: BoolArray) -> Sequence[Bin]:
+def reliability(probability: FloatArray, ran: BoolArray) -> Sequence[CalibrationBin]:
     """Ten bins of equal width over 0..1; empty ones are left out."""
     where = np.minimum((probability * BINS).astype(int), BINS - 1)
     return [
-        Bin(
+        CalibrationBin(
             b / BINS,
             (b + 1) / BINS,
             int(inside.sum()),
@@ -136,7 +136,7 @@ def reliability(probability: FloatArray, ran: BoolArray) -> Sequence[Bin]:
     ]
 
 
-def calibration_error(bins: Sequence[Bin]) -> float:
+def calibration_error(bins: Sequence[CalibrationBin]) -> float:
     """Expected calibration error: mean distance between what was said and what ran, over the
     jobs of all bins."""
     rows = sum(one.rows for one in bins)

@@ -16,9 +16,9 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Observation, Scalar
 from tunerd.core.study import Study
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
-__all__ = ["Fold", "Known", "Split", "folds", "parse_known", "parse_split"]
+__all__ = ["SplitFold", "SplitSpec", "TrainingAmount", "folds", "parse_known", "parse_split"]
 
 PARTS = 5
 """Of a random split without ``--known``: each is asked for once, from the other four."""
@@ -39,7 +39,7 @@ KINDS = ("random", "time", "group:COLUMN", "above:COLUMN=VALUE", "curve")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TrainingAmount:
     """How many jobs are known: a number, or a share of what there is."""
 
     amount: float
@@ -54,7 +54,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitSpec:
     """One way of leaving jobs out."""
 
     kind: str
@@ -74,7 +74,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Fold:
+class SplitFold:
     """What is known and what is asked for, once. Indices into the observations, ascending."""
 
     split: str
@@ -90,7 +90,7 @@ class Fold:
 # ── words ────────────────────────────────────────────────────────────────────────────────────
 
 
-def parse_split(text: str, study: Study) -> Split:
+def parse_split(text: str, study: Study) -> SplitSpec:
     """Read ``random``, ``time``, ``group:COLUMN``, ``above:COLUMN=VALUE`` or ``curve``.
 
     Columns are the study's context features and parameters, and ``context_key`` for a group.
@@ -103,9 +103,9 @@ def parse_split(text: str, study: Study) -> Split:
     if kind in ("random", "time", "curve"):
         if rest:
             raise _mistake("--split", f"{kind} takes nothing after it, not {rest!r}")
-        return Split(kind)
+        return SplitSpec(kind)
     if kind == "group":
-        return Split(kind, _column(rest, [*columns, WHOLE_CONTEXT], "group:COLUMN"))
+        return SplitSpec(kind, _column(rest, [*columns, WHOLE_CONTEXT], "group:COLUMN"))
     if kind == "above":
         column, equals, value = rest.partition("=")
         column = _column(column, columns, "above:COLUMN=VALUE")
@@ -115,11 +115,11 @@ def parse_split(text: str, study: Study) -> Split:
             limit = math.nan
         if not math.isfinite(limit):
             raise _mistake("--split", f"above:{column} needs a number, above:{column}=64")
-        return Split(kind, column, limit)
+        return SplitSpec(kind, column, limit)
     raise _mistake("--split", f"{text!r} is none of {', '.join(KINDS)}")
 
 
-def parse_known(text: str) -> tuple[Known, ...]:
+def parse_known(text: str) -> tuple[TrainingAmount, ...]:
     """Read amounts of known jobs: ``30``, ``5%``, or several, ``0,5,10,20``.
 
     Raises:
@@ -128,14 +128,14 @@ def parse_known(text: str) -> tuple[Known, ...]:
     return tuple(_known(one.strip()) for one in text.split(","))
 
 
-def _known(text: str) -> Known:
+def _known(text: str) -> TrainingAmount:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
     if found is None or (not found[2] and "." in found[1]):
         raise _mistake("--known", f"{text!r} is neither a number of jobs (20) nor a share (5%)")
     amount = float(found[1])
     if found[2] and amount > 100:
         raise _mistake("--known", f"{text} is more than there is")
-    return Known(amount / 100, is_share=True) if found[2] else Known(amount)
+    return TrainingAmount(amount / 100, is_share=True) if found[2] else TrainingAmount(amount)
 
 
 def _column(name: str, there: Sequence[str], usage: str) -> str:
@@ -147,7 +147,7 @@ def _column(name: str, there: Sequence[str], usage: str) -> str:
 
 
 def _mistake(where: str, message: str) -> MisconfiguredError:
-    return MisconfiguredError([Problem(where, message)])
+    return MisconfiguredError([ValidationProblem(where, message)])
 
 
 # ── folds ────────────────────────────────────────────────────────────────────────────────────
@@ -155,12 +155,12 @@ def _mistake(where: str, message: str) -> MisconfiguredError:
 
 def folds(
     study: Study,
-    split: Split,
+    split: SplitSpec,
     observations: Sequence[Observation],
-    known: Sequence[Known] = (),
+    known: Sequence[TrainingAmount] = (),
     repeats: int = 1,
     seed: int = 0,
-) -> list[Fold]:
+) -> list[SplitFold]:
     """Leave jobs out. The same arguments give the same folds.
 
     ``observations`` are in the order in which they were learned, oldest first where dated.
@@ -169,7 +169,7 @@ def folds(
     Raises:
         MisconfiguredError: the table has nothing for this split, and why.
     """
-    made = list(_MAKERS[split.kind](_Task(study, split, observations, known, repeats, seed)))
+    made = list(_MAKERS[split.kind](_SplitTask(study, split, observations, known, repeats, seed)))
     if not made:
         raise _mistake(
             f"--split {split}",
@@ -179,11 +179,11 @@ def folds(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _SplitTask:
     study: Study
-    split: Split
+    split: SplitSpec
     observations: Sequence[Observation]
-    known: Sequence[Known]
+    known: Sequence[TrainingAmount]
     repeats: int
     seed: int
 
@@ -193,8 +193,10 @@ class _Task:
     def rng(self, repeat: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, repeat])
 
-    def fold(self, known: object, repeat: int, part: str, train: IntArray, asked: IntArray) -> Fold:
-        return Fold(str(self.split), str(known), repeat, part, np.sort(train), np.sort(asked))
+    def fold(
+        self, known: object, repeat: int, part: str, train: IntArray, asked: IntArray
+    ) -> SplitFold:
+        return SplitFold(str(self.split), str(known), repeat, part, np.sort(train), np.sort(asked))
 
     def values(self) -> list[Scalar]:
         """The split's column."""
@@ -211,7 +213,7 @@ def _scalar(value: object) -> Scalar:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _random(task: _Task) -> Iterator[Fold]:
+def _random(task: _SplitTask) -> Iterator[SplitFold]:
     for repeat in range(task.repeats):
         order = task.rng(repeat).permutation(len(task))
         if not task.known:
@@ -227,8 +229,8 @@ def _random(task: _Task) -> Iterator[Fold]:
                 yield task.fold(known, repeat, "", order[:n], order[n:])
 
 
-def _curve(task: _Task) -> Iterator[Fold]:
-    amounts = task.known or [Known(n) for n in CURVE]
+def _curve(task: _SplitTask) -> Iterator[SplitFold]:
+    amounts = task.known or [TrainingAmount(n) for n in CURVE]
     for repeat in range(task.repeats):
         order = task.rng(repeat).permutation(len(task))
         cut = len(task) - round(HELD_OUT * len(task))
@@ -242,7 +244,7 @@ def _curve(task: _Task) -> Iterator[Fold]:
             yield task.fold(f"{1 - HELD_OUT:.0%}", repeat, "", order[:cut], order[cut:])
 
 
-def _time(task: _Task) -> Iterator[Fold]:
+def _time(task: _SplitTask) -> Iterator[SplitFold]:
     """Everything up to a moment known, all that finished later asked for. Jobs of one moment are
     never torn apart, so that where dates are coarse several cuts fall together."""
     finished = np.array([o.finished_at.timestamp() for o in task.observations])
@@ -261,7 +263,7 @@ def _time(task: _Task) -> Iterator[Fold]:
             yield task.fold(known, repeat, "", order[:cut], order[cut:])
 
 
-def _group(task: _Task) -> Iterator[Fold]:
+def _group(task: _SplitTask) -> Iterator[SplitFold]:
     groups: dict[str, list[int]] = {}
     for i, value in enumerate(task.values()):
         groups.setdefault("~" if value is None else str(value), []).append(i)
@@ -275,7 +277,7 @@ def _group(task: _Task) -> Iterator[Fold]:
         yield from _target(task, name, np.array(groups[name]))
 
 
-def _above(task: _Task) -> Iterator[Fold]:
+def _above(task: _SplitTask) -> Iterator[SplitFold]:
     values = task.values()
     numbers: FloatArray = np.array(
         [v if isinstance(v, int | float) else math.nan for v in values], dtype=np.float64
@@ -293,13 +295,13 @@ def _above(task: _Task) -> Iterator[Fold]:
     yield from _target(task, "", large)
 
 
-def _target(task: _Task, part: str, rows: IntArray) -> Iterator[Fold]:
+def _target(task: _SplitTask, part: str, rows: IntArray) -> Iterator[SplitFold]:
     """The jobs ``rows`` asked for, from all others and a few of them."""
     others = np.setdiff1d(np.arange(len(task)), rows)
     for repeat in range(task.repeats):
         rng = np.random.default_rng([task.seed, repeat, *part.encode()])
         order = rng.permutation(rows)
-        for known in task.known or (Known(0),):
+        for known in task.known or (TrainingAmount(0),):
             n = known.of(len(rows))
             if n == 0 or n <= len(rows) - FEW:
                 train = np.concatenate([others, order[:n]])

@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tunerd.core.observation import Observation
-from tunerd.core.request import Request
+from tunerd.core.request import AdviceRequest
 from tunerd.events import cloudevents
-from tunerd.events.job import JobEvent, Limits, job_schema, read_content
+from tunerd.events.job import JobEvent, TimeLimits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
 from tunerd.events.recommendation import from_bytes, recommendation_schema, to_bytes
 from tunerd.events.rejection import (
@@ -31,12 +31,12 @@ from tunerd.events.values import decode_object
 
 __all__ = [
     "FORMATS",
-    "Format",
+    "EventFormat",
     "JobEvent",
-    "Limits",
     "RejectedRecord",
     "Rejection",
     "RequestEvent",
+    "TimeLimits",
     "conflict",
     "from_bytes",
     "job_schema",
@@ -52,7 +52,7 @@ __all__ = [
 Headers = Sequence[tuple[str, bytes]]
 
 
-class Format(Protocol):
+class EventFormat(Protocol):
     """A way to wrap an event. Neither method raises, whatever the record holds."""
 
     name: str
@@ -68,20 +68,20 @@ class Format(Protocol):
         ...
 
 
-FORMATS: tuple[Format, ...] = (
-    cloudevents.Binary(),
-    cloudevents.Structured(),
+FORMATS: tuple[EventFormat, ...] = (
+    cloudevents.BinaryMode(),
+    cloudevents.StructuredMode(),
 )
 """The first that recognises a record unwraps it; one that none does is the plain event."""
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = TimeLimits()
 
 
 def read_job(
     value: bytes | None,
     headers: Headers,
     now: datetime,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: TimeLimits = DEFAULT_LIMITS,
     size: int | None = None,
 ) -> Observation | Rejection:
     """What a record of the jobs topic says. Never raises, whatever the bytes are.
@@ -97,9 +97,9 @@ def read_request(
     value: bytes | None,
     headers: Headers,
     now: datetime,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: TimeLimits = DEFAULT_LIMITS,
     size: int | None = None,
-) -> Request | Rejection:
+) -> AdviceRequest | Rejection:
     """What a record of the requests topic asks. As :func:`read_job`."""
     content = _content(value, headers, size, "a request")
     return content if isinstance(content, Rejection) else read_request_content(content, now, limits)

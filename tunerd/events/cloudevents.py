@@ -13,10 +13,10 @@ from typing import Any
 from tunerd.events.rejection import Rejection
 from tunerd.events.values import decode_object, describe
 
-__all__ = ["Binary", "Structured"]
+__all__ = ["BinaryMode", "StructuredMode"]
 
 
-class Structured:
+class StructuredMode:
     """Recognised by its content type or by ``specversion`` in the JSON."""
 
     name = "cloudevents-structured"
@@ -47,7 +47,7 @@ class Structured:
         return _filled(data, content.get("id"), content.get("source"))
 
 
-class Binary:
+class BinaryMode:
     """Recognised by its ``ce_specversion`` header."""
 
     name = "cloudevents-binary"

@@ -12,17 +12,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tunerd.core.decisions.after_change import AfterChange
-from tunerd.core.drift.found import Change, Drift
+from tunerd.core.decisions.drift_consequences import DriftConsequences
+from tunerd.core.drift.alarms import Drift, DriftUpdate
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study import Study
 from tunerd.events.printable import printable
 
 __all__ = [
-    "Asked",
     "DriftEvent",
-    "GaveWay",
-    "Moment",
+    "IncumbentReplacement",
+    "JobReference",
+    "RemeasureRequest",
     "drift_event",
     "drift_schema",
     "to_bytes",
@@ -33,14 +33,14 @@ MOST_SHOWN = 60
 """Characters of a value in a sentence; the event has all of it as ``value``."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class JobReference(msgspec.Struct, frozen=True, kw_only=True):
     """One of the study's jobs."""
 
     sequence: Annotated[int, Meta(description="Its number within the study's history.")]
     finished_at: Annotated[datetime, Meta(description="When it finished.")]
 
 
-class GaveWay(msgspec.Struct, frozen=True, kw_only=True):
+class IncumbentReplacement(msgspec.Struct, frozen=True, kw_only=True):
     """An incumbent that a change made slow, and that gave way to a measured alternative."""
 
     context_key: Annotated[str, Meta(description="Where.")]
@@ -50,7 +50,7 @@ class GaveWay(msgspec.Struct, frozen=True, kw_only=True):
     sequence: Annotated[int, Meta(description="Job that decided it.")]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class RemeasureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Configurations that were measured before a change and are being run again."""
 
     context_key: Annotated[str, Meta(description="Where.")]
@@ -97,28 +97,30 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
             " `failures`: by how much the share of jobs changed."
         ),
     ]
-    since: Annotated[Moment, Meta(description="First job that it is believed to act on.")]
-    noticed: Annotated[Moment, Meta(description="Job that gave this event away.")]
+    since: Annotated[JobReference, Meta(description="First job that it is believed to act on.")]
+    noticed: Annotated[JobReference, Meta(description="Job that gave this event away.")]
     acted: Annotated[
         bool, Meta(description="Whether tunerd makes a new model and widens its bands for it.")
     ]
     message: Annotated[str, Meta(description="The same for people.")]
     given_up: Annotated[
-        tuple[GaveWay, ...],
+        tuple[IncumbentReplacement, ...],
         Meta(description="For `speed` and `ranks`: incumbents that gave way since, so far."),
     ] = ()
     asked_again: Annotated[
-        tuple[Asked, ...],
+        tuple[RemeasureRequest, ...],
         Meta(description="For `speed` and `ranks`: what candidates ask again at this moment."),
     ] = ()
 
 
-def drift_event(study: Study, change: Change, after: AfterChange | None = None) -> DriftEvent:
+def drift_event(
+    study: Study, change: DriftUpdate, after: DriftConsequences | None = None
+) -> DriftEvent:
     """The event that says what the watch found, and what came ``after`` it so far."""
     drift = change.drift
-    known = after if after is not None and drift.of_speed else AfterChange()
+    known = after if after is not None and drift.of_speed else DriftConsequences()
     if change.phase == "over":
-        known = AfterChange(known.given_up)
+        known = DriftConsequences(known.given_up)
     return DriftEvent(
         schema="tunerd.drift/1",
         event_id=f"{drift.drift_id}/{change.phase}/{change.at}",
@@ -131,12 +133,12 @@ def drift_event(study: Study, change: Change, after: AfterChange | None = None) 
         parameter=drift.parameter,
         value=drift.value,
         size=_size(study, drift),
-        since=Moment(sequence=drift.since, finished_at=drift.since_at),
-        noticed=Moment(sequence=change.at, finished_at=change.at_time),
+        since=JobReference(sequence=drift.since, finished_at=drift.since_at),
+        noticed=JobReference(sequence=change.at, finished_at=change.at_time),
         acted=drift.of_speed and study.drift.act,
         message=" ".join([words(study, change), *known.words(study, drift.contexts, drift.since)]),
         given_up=tuple(
-            GaveWay(
+            IncumbentReplacement(
                 context_key=one.context_key,
                 config=one.config,
                 before=study.metric_value(one.before),
@@ -147,14 +149,14 @@ def drift_event(study: Study, change: Change, after: AfterChange | None = None) 
             if one.sequence >= drift.since and drift.concerns(one.context_key)
         ),
         asked_again=tuple(
-            Asked(context_key=key, configs=tuple(configs))
+            RemeasureRequest(context_key=key, configs=tuple(configs))
             for key, configs in known.asked.items()
             if drift.concerns(key)
         ),
     )
 
 
-def words(study: Study, change: Change) -> str:
+def words(study: Study, change: DriftUpdate) -> str:
     """What the watch found, in a sentence."""
     drift = change.drift
     since = f"since job {drift.since}, {drift.since_at:%Y-%m-%d %H:%M}"

@@ -30,12 +30,12 @@ __all__ = [
     "Entries",
     "Id",
     "JobEvent",
-    "Limits",
     "Name",
     "Note",
     "Plain",
     "Plains",
     "Time",
+    "TimeLimits",
     "content_hash",
     "job_schema",
     "out_of_time",
@@ -138,7 +138,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TimeLimits:
     """How far an event's time may lie from now; None is any distance."""
 
     max_future: timedelta | None = timedelta(hours=24)
@@ -146,7 +146,7 @@ class Limits:
 
 
 def read_content(
-    content: Mapping[str, Any], now: datetime, limits: Limits
+    content: Mapping[str, Any], now: datetime, limits: TimeLimits
 ) -> Observation | Rejection:
     """The observation in a decoded job event, or why there is none. Never raises on bad input.
 
@@ -218,7 +218,7 @@ def content_hash(content: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(_encode(content)).hexdigest()
 
 
-def out_of_time(field: str, at: datetime, now: datetime, limits: Limits) -> Rejection | None:
+def out_of_time(field: str, at: datetime, now: datetime, limits: TimeLimits) -> Rejection | None:
     """Why an event's time cannot be right; None where it can be."""
     try:
         at.astimezone(UTC)

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from tunerd.core.request import Request
+from tunerd.core.request import AdviceRequest
 from tunerd.events.job import (
     Entries,
     Id,
-    Limits,
     Name,
     Note,
     Plain,
     Plains,
     Time,
+    TimeLimits,
     content_hash,
     out_of_time,
 )
@@ -69,8 +69,8 @@ class RequestEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def read_request_content(
-    content: Mapping[str, Any], now: datetime, limits: Limits
-) -> Request | Rejection:
+    content: Mapping[str, Any], now: datetime, limits: TimeLimits
+) -> AdviceRequest | Rejection:
     """The question in a decoded request, or why there is none. Never raises on bad input.
 
     `now` has a zone. The content hash covers everything that the sender wrote.
@@ -85,7 +85,7 @@ def read_request_content(
     asked = event.requested_at
     if asked is not None and (fault := out_of_time("requested_at", asked, now, limits)):
         return fault
-    return Request(
+    return AdviceRequest(
         study=event.study,
         source=event.source or "",
         event_id=event.event_id,

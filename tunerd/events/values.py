@@ -35,7 +35,7 @@ _LONG_NUMBER = 25
 _decode = msgspec.json.Decoder().decode
 
 
-class _Unreadable:
+class _InvalidNumber:
     """Stands in for a number that JSON or a float cannot hold."""
 
     def __init__(self, problem: str, *, infinite: bool = False) -> None:
@@ -74,7 +74,7 @@ def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
             value.decode("utf-8", "surrogateescape"),
             parse_int=_integer,
             parse_float=_float,
-            parse_constant=lambda name: _Unreadable(
+            parse_constant=lambda name: _InvalidNumber(
                 f"{name} is not JSON; send null", infinite=True
             ),
         )
@@ -85,7 +85,7 @@ def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
             return Rejection("value", f"is neither JSON nor UTF-8, from byte {at + 1} on")
         what = error.msg.removesuffix(" at")
         return Rejection("value", f"is not JSON: {what} at character {error.pos + 1}")
-    if not isinstance(content, dict | _Unreadable):
+    if not isinstance(content, dict | _InvalidNumber):
         return Rejection("value", f"expected a JSON object, got {describe(content)}")
     if isinstance(content, dict) and _measured_nothing(content):
         return first_unstorable(content) or content
@@ -100,7 +100,7 @@ def _measured_nothing(content: dict[str, Any]) -> bool:
     for part in (content, content.get("data")):  # of a CloudEvent
         metrics = part.get("metrics") if isinstance(part, dict) else None
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
-            if isinstance(value, _Unreadable) and value.infinite:
+            if isinstance(value, _InvalidNumber) and value.infinite:
                 metrics[name] = None  # type: ignore[index]
                 found = True
     return found
@@ -114,17 +114,17 @@ def _first_foreign_byte(value: bytes) -> int | None:
     return None
 
 
-_TOO_LARGE = _Unreadable("the number is too large", infinite=True)
+_TOO_LARGE = _InvalidNumber("the number is too large", infinite=True)
 
 
-def _integer(digits: str) -> int | _Unreadable:
+def _integer(digits: str) -> int | _InvalidNumber:
     # Longer ones would raise in int(), which refuses more than 4,300 digits.
     if len(digits) > _LONG_NUMBER:
-        return _Unreadable(f"a number of {len(digits.lstrip('-')):,} digits is too large")
+        return _InvalidNumber(f"a number of {len(digits.lstrip('-')):,} digits is too large")
     return int(digits)
 
 
-def _float(digits: str) -> float | _Unreadable:
+def _float(digits: str) -> float | _InvalidNumber:
     number = float(digits)
     return number if abs(number) != float("inf") else _TOO_LARGE
 
@@ -162,7 +162,7 @@ def _entries(container: object) -> Iterable[tuple[str | int, object]]:
 
 
 def _problem(value: object) -> str | None:
-    if isinstance(value, _Unreadable):
+    if isinstance(value, _InvalidNumber):
         return value.problem
     if isinstance(value, str):
         if "\0" in value:

@@ -13,11 +13,11 @@ from pathlib import Path
 from time import time
 
 from tunerd.client import STATUSES
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.exec.child import Ended
-from tunerd.exec.output import Pattern
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.exec.child import ChildExit
+from tunerd.exec.output import BytesPattern
 
-__all__ = ["Cause", "Causes", "OomCounter", "parse_causes"]
+__all__ = ["CausePatterns", "FailureCause", "OomCounter", "parse_causes"]
 
 OUT_OF_MEMORY = (
     r"CUDA out of memory",
@@ -50,20 +50,20 @@ NEAR_THE_END_S = 60.0
 
 
 @dataclass(frozen=True)
-class Cause:
+class FailureCause:
     """A status of the job event, and a reason for a person."""
 
     status: str
     reason: str
 
 
-class Causes:
+class CausePatterns:
     """Patterns of causes that look at the output."""
 
     def __init__(self, given: Sequence[tuple[str, str]]) -> None:
         """``given`` are (status, regex) of the user's. Raises re.error."""
-        self.own: list[Cause] = []
-        self.known: list[Cause] = []
+        self.own: list[FailureCause] = []
+        self.known: list[FailureCause] = []
         self.own_patterns = [_noting(self.own, status, regex) for status, regex in given]
         self.known_patterns = [
             _noting(self.known, "out_of_memory", "|".join(OUT_OF_MEMORY)),
@@ -71,34 +71,36 @@ class Causes:
         ]
 
     @property
-    def patterns(self) -> list[Pattern]:
+    def patterns(self) -> list[BytesPattern]:
         """All of them."""
         return [*self.own_patterns, *self.known_patterns]
 
-    def of(self, ended: Ended, killed_for_memory: bool, environ: Mapping[str, str]) -> Cause:
+    def of(
+        self, ended: ChildExit, killed_for_memory: bool, environ: Mapping[str, str]
+    ) -> FailureCause:
         """How the program ended."""
         if self.own:
             return self.own[0]
         if ended.timed_out:
-            return Cause("timeout", "ran longer than --timeout")
+            return FailureCause("timeout", "ran longer than --timeout")
         killed = ended.signal == signal.SIGKILL or ended.code == _KILLED
         if killed and killed_for_memory:
-            return Cause(
+            return FailureCause(
                 "out_of_memory", "the kernel killed it: its control group has no memory left"
             )
         for number in ended.received:
             if number in _ASKED_TO_STOP:
                 return _stopped(number, environ)
         if ended.signal is None and ended.code == 0:
-            return Cause("succeeded", "")
+            return FailureCause("succeeded", "")
         if self.known:
             return self.known[0]
         if ended.signal is not None:
-            return Cause("failed", f"ended by {_name(ended.signal)}")
-        return Cause("failed", f"exit code {ended.code}")
+            return FailureCause("failed", f"ended by {_name(ended.signal)}")
+        return FailureCause("failed", f"exit code {ended.code}")
 
 
-def parse_causes(texts: Sequence[str]) -> Causes:
+def parse_causes(texts: Sequence[str]) -> CausePatterns:
     """What ``--cause STATUS=REGEX`` said. Raises MisconfiguredError with every mistake."""
     problems = []
     given = []
@@ -106,35 +108,37 @@ def parse_causes(texts: Sequence[str]) -> Causes:
         status, equals, regex = text.partition("=")
         if not equals or status not in STATUSES:
             message = f"{text}: should be STATUS=REGEX, with a status of {', '.join(STATUSES)}"
-            problems.append(Problem("--cause", message))
+            problems.append(ValidationProblem("--cause", message))
             continue
         try:
             re.compile(regex.encode(), re.ASCII)
         except re.error as error:
-            problems.append(Problem("--cause", f"{text}: {error}"))
+            problems.append(ValidationProblem("--cause", f"{text}: {error}"))
         else:
             given.append((status, regex))
     if problems:
         raise MisconfiguredError(problems)
-    return Causes(given)
+    return CausePatterns(given)
 
 
-def _noting(causes: list[Cause], status: str, regex: str) -> Pattern:
+def _noting(causes: list[FailureCause], status: str, regex: str) -> BytesPattern:
     """A pattern whose first match is a cause."""
 
     def found(match: re.Match[bytes]) -> None:
         if not any(one.status == status for one in causes):
-            causes.append(Cause(status, f"it said: {match[0][:100].decode('utf-8', 'replace')}"))
+            causes.append(
+                FailureCause(status, f"it said: {match[0][:100].decode('utf-8', 'replace')}")
+            )
 
-    return Pattern(regex, found)
+    return BytesPattern(regex, found)
 
 
-def _stopped(number: int, environ: Mapping[str, str]) -> Cause:
+def _stopped(number: int, environ: Mapping[str, str]) -> FailureCause:
     reason = f"{_name(number)} came while it ran"
     end = environ.get(SLURM_END, "")
     if number == signal.SIGTERM and end.isdecimal() and time() > int(end) - NEAR_THE_END_S:
-        return Cause("timeout", f"{reason}, at the end of its time in Slurm")
-    return Cause(_ASKED_TO_STOP[signal.Signals(number)], reason)
+        return FailureCause("timeout", f"{reason}, at the end of its time in Slurm")
+    return FailureCause(_ASKED_TO_STOP[signal.Signals(number)], reason)
 
 
 def _name(number: int) -> str:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["CannotRunError", "Ended", "Listener", "run_child"]
+__all__ = ["CannotRunError", "ChildExit", "OutputListener", "run_child"]
 
 PASSED_ON = (
     signal.SIGHUP,
@@ -56,7 +56,7 @@ class CannotRunError(Exception):
         """What a shell returns then: 127 not found, 126 cannot be run."""
 
 
-class Listener(Protocol):
+class OutputListener(Protocol):
     """Who reads along."""
 
     def hear(self, data: bytes, /) -> None:
@@ -64,7 +64,7 @@ class Listener(Protocol):
 
 
 @dataclass
-class Ended:
+class ChildExit:
     """How it went."""
 
     code: int = 0
@@ -87,11 +87,11 @@ def run_child(
     environment: Mapping[str, str],
     started: Callable[[int], None],
     *,
-    stdout: Listener | None = None,
-    stderr: Listener | None = None,
+    stdout: OutputListener | None = None,
+    stderr: OutputListener | None = None,
     timeout_s: float | None = None,
     kill_after_s: float = 10.0,
-) -> Ended:
+) -> ChildExit:
     """Run a program to its end.
 
     ``started`` is called with its process id. A listener gets what the program writes there, after
@@ -100,11 +100,13 @@ def run_child(
     Raises:
         CannotRunError: nothing was started.
     """
-    return _Run(arguments, environment, stdout, stderr).run(started, timeout_s, kill_after_s)
+    return _ChildProcess(arguments, environment, stdout, stderr).run(
+        started, timeout_s, kill_after_s
+    )
 
 
 @dataclass
-class _Route:
+class _OutputRoute:
     """From the child's output to ours."""
 
     source: int
@@ -113,31 +115,31 @@ class _Route:
     """What we write to: 1 or 2."""
     given: int
     """What the child gets; closed once it has it."""
-    listener: Listener | None
+    listener: OutputListener | None
     terminal: bool
 
 
-class _Run:
+class _ChildProcess:
     def __init__(
         self,
         arguments: Sequence[str],
         environment: Mapping[str, str],
-        stdout: Listener | None,
-        stderr: Listener | None,
+        stdout: OutputListener | None,
+        stderr: OutputListener | None,
     ) -> None:
         self.arguments, self.environment = list(arguments), environment
-        self.routes: list[_Route] = []
+        self.routes: list[_OutputRoute] = []
         self.actions: list[tuple[int, int, int]] = []
         self._lay(stdout, stderr)
         self.lock = threading.Lock()
         self.over = False
         self.stopped = threading.Event()
-        self.ended = Ended()
+        self.ended = ChildExit()
         self.wake_reader, self.wake_writer = os.pipe()
 
     # -- output ---------------------------------------------------------------------------
 
-    def _lay(self, stdout: Listener | None, stderr: Listener | None) -> None:
+    def _lay(self, stdout: OutputListener | None, stderr: OutputListener | None) -> None:
         """Put a pipe or a terminal between; one for both where both go to the same place, so that
         their order stays."""
         if _is_open(1) and _is_open(2) and _same_file(1, 2) and (stdout or stderr):
@@ -149,7 +151,7 @@ class _Run:
                 route = self._route(number, listener)
                 self.actions.append((os.POSIX_SPAWN_DUP2, route.given, number))
 
-    def _route(self, number: int, listener: Listener | None) -> _Route:
+    def _route(self, number: int, listener: OutputListener | None) -> _OutputRoute:
         if terminal := os.isatty(number):
             source, given = pty.openpty()
             with suppress(termios.error, OSError):
@@ -157,11 +159,11 @@ class _Run:
             _copy_size(number, source)
         else:
             source, given = os.pipe()
-        route = _Route(source, number, given, listener, terminal)
+        route = _OutputRoute(source, number, given, listener, terminal)
         self.routes.append(route)
         return route
 
-    def _pass_on(self, route: _Route, selector: selectors.BaseSelector) -> bool:
+    def _pass_on(self, route: _OutputRoute, selector: selectors.BaseSelector) -> bool:
         """Move one piece; False when there is none."""
         try:
             data = os.read(route.source, CHUNK)
@@ -238,7 +240,7 @@ class _Run:
 
     def run(
         self, started: Callable[[int], None], timeout_s: float | None, kill_after_s: float
-    ) -> Ended:
+    ) -> ChildExit:
         # What is blocked arrives here even where it is ignored, as by nohup and in the background
         # of a script. The program ignores it too, unless it wants to know: then it is passed on.
         handled = {*PASSED_ON, signal.SIGTSTP}
@@ -307,7 +309,7 @@ class _Run:
                 self._pass_on(key.data, selector)
             left -= time.monotonic() > until
 
-    def _result(self, begin: float) -> Ended:
+    def _result(self, begin: float) -> ChildExit:
         _, status, usage = os.wait4(self.pid, 0)
         ended = self.ended
         if os.WIFSIGNALED(status):

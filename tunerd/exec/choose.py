@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tunerd.client import Choice, Recommendations
-from tunerd.exec.plan import Plan, write_whole
+from tunerd.exec.plan import JobPlan, write_whole
 from tunerd.exec.stream import AwayError, follow, requests_to
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["ChosenConfig", "choose"]
 
 CATCH_UP_S = 10.0
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenConfig:
     """What a job is launched with, and where that comes from."""
 
     config: dict[str, Any]
@@ -31,7 +31,7 @@ class Chosen:
 
 
 def choose(
-    plan: Plan,
+    plan: JobPlan,
     job_id: str,
     attempt: int,
     *,
@@ -39,7 +39,7 @@ def choose(
     offline: Path | None,
     ask_s: float,
     state: Path,
-) -> Chosen:
+) -> ChosenConfig:
     """The configuration of one job.
 
     In this order: the recommendation for the context, the one for the study's empty context, the
@@ -55,11 +55,11 @@ def choose(
         choice, note = _known(plan, job_id, attempt, offline, last), str(error)
     config = dict(choice.config) if choice else dict(plan.baseline)
     config |= {name: value for name, value in defaults.items() if name not in config}
-    return Chosen(config, choice.kind if choice else "baseline", choice, note)
+    return ChosenConfig(config, choice.kind if choice else "baseline", choice, note)
 
 
 def _live(
-    plan: Plan, job_id: str, attempt: int, ask_s: float
+    plan: JobPlan, job_id: str, attempt: int, ask_s: float
 ) -> tuple[Choice | None, dict[str, Any] | None]:
     recommendations = follow(plan)
     try:
@@ -72,7 +72,7 @@ def _live(
         recommendations.close()
 
 
-def _ask(plan: Plan, recommendations: Recommendations, seconds: float) -> None:
+def _ask(plan: JobPlan, recommendations: Recommendations, seconds: float) -> None:
     requests = requests_to(plan)
     try:
         recommendations.ask(
@@ -99,7 +99,7 @@ def _remember(last: Path, message: dict[str, Any] | None) -> None:
 
 
 def _known(
-    plan: Plan, job_id: str, attempt: int, offline: Path | None, last: Path
+    plan: JobPlan, job_id: str, attempt: int, offline: Path | None, last: Path
 ) -> Choice | None:
     if offline is not None:
         recommendations = Recommendations.follow_jsonl(offline.parent, offline.stem)

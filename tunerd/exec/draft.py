@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.exec.fill import placeholders
 
-__all__ = ["Values", "draft", "exec_line", "names_in", "parse_tries", "parse_values"]
+__all__ = ["KnownValues", "draft", "exec_line", "names_in", "parse_tries", "parse_values"]
 
 LOG_FROM = 50.0
 """A range whose end is so many times its start is searched by ratios."""
@@ -20,7 +20,7 @@ GUESS = "A GUESS, look at it"
 
 
 @dataclass
-class Values:
+class KnownValues:
     """What is known of a parameter's values."""
 
     single: list[Any] = field(default_factory=list)
@@ -62,30 +62,30 @@ def names_in(command: str) -> list[str]:
     try:
         names = placeholders(shlex.split(command))
     except ValueError as error:
-        raise MisconfiguredError([Problem("--from-command", str(error))]) from None
+        raise MisconfiguredError([ValidationProblem("--from-command", str(error))]) from None
     if not names:
         message = "has no {name}: put braces around a name where a value is to be tuned"
-        raise MisconfiguredError([Problem("--from-command", message)])
+        raise MisconfiguredError([ValidationProblem("--from-command", message)])
     return names
 
 
-def parse_values(name: str, text: str) -> Values:
+def parse_values(name: str, text: str) -> KnownValues:
     """The values that one text says. Raises MisconfiguredError."""
-    values = Values()
+    values = KnownValues()
     try:
         values.take(text)
     except ValueError as error:
-        raise MisconfiguredError([Problem(name, str(error))]) from None
+        raise MisconfiguredError([ValidationProblem(name, str(error))]) from None
     return values
 
 
-def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, Values]:
+def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, KnownValues]:
     """What tries such as ``threads=2 level=1..19`` say of each name.
 
     Raises:
         MisconfiguredError: with every mistake.
     """
-    found: dict[str, Values] = {}
+    found: dict[str, KnownValues] = {}
     problems = []
     for text in tries:
         for part in shlex.split(text):
@@ -93,12 +93,12 @@ def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, Values]
             if not equals or name not in names:
                 known = ", ".join(names)
                 message = f"{part}: should be NAME=VALUE with a name of the command: {known}"
-                problems.append(Problem("--try", message))
+                problems.append(ValidationProblem("--try", message))
                 continue
             try:
-                found.setdefault(name, Values()).take(value)
+                found.setdefault(name, KnownValues()).take(value)
             except ValueError as error:
-                problems.append(Problem("--try", f"{name}={error}"))
+                problems.append(ValidationProblem("--try", f"{name}={error}"))
     if problems:
         raise MisconfiguredError(problems)
     return found
@@ -114,7 +114,7 @@ def exec_line(options: str, command: str, context: Sequence[str], objective: str
 def draft(
     name: str,
     command: str,
-    parameters: Mapping[str, Values],
+    parameters: Mapping[str, KnownValues],
     context: Sequence[str],
     objective: str,
     goal: str,
@@ -151,7 +151,7 @@ def draft(
     return "\n".join(lines) + "\n"
 
 
-def _parameter(values: Values) -> str:
+def _parameter(values: KnownValues) -> str:
     known = values.all
     if values.bounds is not None or (not values.listed and all(map(_is_number, known))):
         low, high = values.bounds or (min(known), max(known))
@@ -170,7 +170,7 @@ def _parameter(values: Values) -> str:
     return f'{{ type = "category", values = {_text(texts)} }}'
 
 
-def _baseline(values: Values) -> Any:
+def _baseline(values: KnownValues) -> Any:
     if values.first is None:
         assert values.bounds is not None
         return values.bounds[0]

@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.exec.plan import write_whole
 
-__all__ = ["FORMATS", "Filled", "fill", "placeholders", "text_of"]
+__all__ = ["FORMATS", "FilledCommand", "fill", "placeholders", "text_of"]
 
 _PLACE = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|(?<![\$\{])\{([A-Za-z_]\w*)\}")
 MOST_BYTES = 4 << 20
@@ -27,7 +27,7 @@ MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledCommand:
     """A command that can be run."""
 
     arguments: list[str]
@@ -55,7 +55,7 @@ def fill(
     *,
     write: Sequence[str] = (),
     templates: Sequence[str] = (),
-) -> Filled:
+) -> FilledCommand:
     """Put a configuration into a command.
 
     ``write`` names formats (then the file is a temporary one and ``{config_file}`` its path) or
@@ -66,10 +66,10 @@ def fill(
         OSError: a file cannot be read or written.
     """
     known: dict[str, Any] = {**context, **config}
-    problems: list[Problem] = []
+    problems: list[ValidationProblem] = []
     special = {"hydra"} | ({"config_file"} if write else set())
     problems += [
-        Problem("command", _unknown(name, known))
+        ValidationProblem("command", _unknown(name, known))
         for name in placeholders(arguments)
         if name not in known and name not in special
     ]
@@ -88,7 +88,7 @@ def fill(
         environment["TUNERD_CONFIG_FILE"] = str(path)
     for source, target in pairs:
         write_whole(target, _fill_template(source, known))
-    return Filled(_arguments(arguments, known, config), environment, made)
+    return FilledCommand(_arguments(arguments, known, config), environment, made)
 
 
 def environment_of(config: Mapping[str, Any]) -> dict[str, str]:
@@ -131,20 +131,20 @@ def _fill_template(source: Path, known: Mapping[str, Any]) -> str:
     text = read_text(source, MOST_BYTES)
     if not any(name in known for name in placeholders([text])):
         names = ", ".join(f"{{{name}}}" for name in known)
-        raise MisconfiguredError([Problem(str(source), f"has none of {names}")])
+        raise MisconfiguredError([ValidationProblem(str(source), f"has none of {names}")])
     return _fill_text(text, known)
 
 
-def _pair(text: str, problems: list[Problem]) -> tuple[Path, Path]:
+def _pair(text: str, problems: list[ValidationProblem]) -> tuple[Path, Path]:
     source, equals, target = text.partition("=")
     if not (equals and source and target):
-        problems.append(Problem("--fill", f"{text}: should be TEMPLATE=TARGET"))
+        problems.append(ValidationProblem("--fill", f"{text}: should be TEMPLATE=TARGET"))
     elif os.path.abspath(source) == os.path.abspath(target):
-        problems.append(Problem("--fill", f"{text}: the template would be overwritten"))
+        problems.append(ValidationProblem("--fill", f"{text}: the template would be overwritten"))
     return Path(source), Path(target)
 
 
-def _target(text: str, problems: list[Problem]) -> tuple[Path | None, str]:
+def _target(text: str, problems: list[ValidationProblem]) -> tuple[Path | None, str]:
     """Where to write (None: a temporary file) and in which format."""
     if text in FORMATS:
         return None, text
@@ -154,7 +154,9 @@ def _target(text: str, problems: list[Problem]) -> tuple[Path | None, str]:
     if form not in FORMATS:
         formats = ", ".join(FORMATS)
         problems.append(
-            Problem("--write", f"{text}: should be one of {formats}, or a file that ends like that")
+            ValidationProblem(
+                "--write", f"{text}: should be one of {formats}, or a file that ends like that"
+            )
         )
     return path, form
 

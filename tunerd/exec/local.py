@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.exec.plan import in_another_process, state_folder, write_whole
 
 __all__ = ["local_folder", "prepare", "stop", "used"]
@@ -123,9 +123,9 @@ def _take_over(study: str, studies: Path) -> str:
         name = tomllib.loads(text).get("name")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise MisconfiguredError([Problem(str(given), why)]) from None
+        raise MisconfiguredError([ValidationProblem(str(given), why)]) from None
     if not isinstance(name, str) or not name.replace("-", "").isalnum():
-        raise MisconfiguredError([Problem(f"{given}: name", "is missing or not a name")])
+        raise MisconfiguredError([ValidationProblem(f"{given}: name", "is missing or not a name")])
     own = studies / f"{name}.toml"
     if not own.exists() or own.read_text() != text:
         _check(given)
@@ -146,7 +146,7 @@ def _check(file: Path) -> None:
         return {"problems": []}
 
     if problems := in_another_process(read)["problems"]:
-        raise MisconfiguredError([Problem(*one) for one in problems])
+        raise MisconfiguredError([ValidationProblem(*one) for one in problems])
 
 
 # -- the keeper ---------------------------------------------------------------------------------

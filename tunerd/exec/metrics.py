@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.exec.child import Ended
-from tunerd.exec.output import Numbers, Pattern
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.exec.child import ChildExit
+from tunerd.exec.output import BytesPattern, SampledValues
 
-__all__ = ["Metric", "collect", "from_clock", "parse_metrics"]
+__all__ = ["MetricPattern", "collect", "from_clock", "parse_metrics"]
 
 _SPEC = re.compile(r"([A-Za-z_][\w.]*)(?::(\w+))?(?:=(.*))?", re.DOTALL | re.ASCII)
 MOST_FILE_BYTES = 64 << 20
@@ -27,43 +27,45 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 @dataclass
-class Metric:
+class MetricPattern:
     """One ``--metric``."""
 
     name: str
     how: str
-    numbers: Numbers
-    pattern: Pattern | None
+    numbers: SampledValues
+    pattern: BytesPattern | None
 
 
-def parse_metrics(texts: Sequence[str]) -> list[Metric]:
+def parse_metrics(texts: Sequence[str]) -> list[MetricPattern]:
     """What ``--metric`` said. Raises MisconfiguredError with every mistake."""
-    found: list[Metric] = []
-    problems: list[Problem] = []
+    found: list[MetricPattern] = []
+    problems: list[ValidationProblem] = []
     for text in texts:
         spec = _SPEC.fullmatch(text)
         if spec is None or (spec[2] is None and spec[3] is None):
-            problems.append(Problem("--metric", f"{text}: should be NAME=REGEX or NAME:HOW"))
+            problems.append(
+                ValidationProblem("--metric", f"{text}: should be NAME=REGEX or NAME:HOW")
+            )
             continue
         name, how, regex = spec[1], spec[2] or "median", spec[3]
         if not _known(how):
             ways = ", ".join([*_HOW, "p95"])
-            problems.append(Problem("--metric", f"{text}: {how} should be one of {ways}"))
+            problems.append(ValidationProblem("--metric", f"{text}: {how} should be one of {ways}"))
         if any(one.name == name for one in found):
-            problems.append(Problem("--metric", f"{name} is given twice"))
-        numbers = Numbers()
+            problems.append(ValidationProblem("--metric", f"{name} is given twice"))
+        numbers = SampledValues()
         try:
             pattern = None if regex is None else _pattern(regex, numbers)
         except (re.error, ValueError) as error:
-            problems.append(Problem("--metric", f"{text}: {error}"))
+            problems.append(ValidationProblem("--metric", f"{text}: {error}"))
             continue
-        found.append(Metric(name, how, numbers, pattern))
+        found.append(MetricPattern(name, how, numbers, pattern))
     if problems:
         raise MisconfiguredError(problems)
     return found
 
 
-def _pattern(regex: str, numbers: Numbers) -> Pattern:
+def _pattern(regex: str, numbers: SampledValues) -> BytesPattern:
     groups = re.compile(regex.encode(), re.ASCII).groups
     if groups != 1:
         raise ValueError(f"has {groups} groups; put the number, and nothing else, into one: (...)")
@@ -73,7 +75,7 @@ def _pattern(regex: str, numbers: Numbers) -> Pattern:
         if number is not None:
             numbers.add(number)
 
-    return Pattern(regex, found)
+    return BytesPattern(regex, found)
 
 
 def _number(text: bytes | None) -> float | None:
@@ -84,7 +86,7 @@ def _number(text: bytes | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def collect(metrics: Sequence[Metric], file: Path | None) -> dict[str, float]:
+def collect(metrics: Sequence[MetricPattern], file: Path | None) -> dict[str, float]:
     """What was printed, and what the file of JSON lines has."""
     how = {metric.name: metric.how for metric in metrics}
     found = {} if file is None else _from_file(file)
@@ -94,7 +96,7 @@ def collect(metrics: Sequence[Metric], file: Path | None) -> dict[str, float]:
     return {name: _value(how.get(name, "median"), numbers) for name, numbers in found.items()}
 
 
-def from_clock(ended: Ended, *, whole: bool) -> dict[str, float]:
+def from_clock(ended: ChildExit, *, whole: bool) -> dict[str, float]:
     """What the clock and the kernel say. Times only of a ``whole`` run: a program that fails at
     once is not fast."""
     found = {
@@ -106,8 +108,8 @@ def from_clock(ended: Ended, *, whole: bool) -> dict[str, float]:
     return found
 
 
-def _from_file(file: Path) -> dict[str, Numbers]:
-    found: dict[str, Numbers] = {}
+def _from_file(file: Path) -> dict[str, SampledValues]:
+    found: dict[str, SampledValues] = {}
     try:
         opened = file.open("rb")
     except OSError:
@@ -118,7 +120,7 @@ def _from_file(file: Path) -> dict[str, Numbers]:
             read += len(line)
             for name, value in _numbers_in(line):
                 if name in found or len(found) < MOST_METRICS:
-                    found.setdefault(name, Numbers()).add(value)
+                    found.setdefault(name, SampledValues()).add(value)
     return found
 
 
@@ -156,7 +158,7 @@ def _known(how: str) -> bool:
     return how in _HOW or re.fullmatch(r"p(100|\d\d?)", how, re.ASCII) is not None
 
 
-def _value(how: str, numbers: Numbers) -> float:
+def _value(how: str, numbers: SampledValues) -> float:
     if how == "last":
         return numbers.last
     values = numbers.values

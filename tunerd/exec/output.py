@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Lines", "Numbers", "Pattern", "within"]
+__all__ = ["BytesPattern", "LineSplitter", "SampledValues", "within"]
 
 LONGEST_LINE = 1 << 14
 """Bytes of a line that are looked at."""
@@ -21,7 +21,7 @@ MATCHES_FOR_S = 2.0
 MOST_NUMBERS = 1 << 18
 
 
-class Numbers:
+class SampledValues:
     """Values of one metric; of very many, evenly spaced ones."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Numbers:
         return self._values.tolist()
 
 
-class Pattern:
+class BytesPattern:
     """A regular expression over bytes, and what is done with each match."""
 
     def __init__(self, text: str, found: Callable[[re.Match[bytes]], None]) -> None:
@@ -64,10 +64,10 @@ class Pattern:
             self.found(match)
 
 
-class Lines:
+class LineSplitter:
     """A listener that cuts output into lines and shows each to the patterns."""
 
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
+    def __init__(self, patterns: Sequence[BytesPattern]) -> None:
         self._patterns = list(patterns)
         self._rest = b""
         self._skipping = False

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tunerd import __version__
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 __all__ = [
     "NOT_CONFIGURED",
-    "Plan",
+    "JobPlan",
     "in_another_process",
     "make_plan",
     "state_folder",
@@ -40,7 +40,7 @@ no daemon is configured here, and tunerd exec starts none by itself. One of:
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """All that one job needs to know."""
 
     study: str
@@ -72,7 +72,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 def make_plan(
     study: str, context: Sequence[str], settings: Path | None, environ: Mapping[str, str]
-) -> Plan:
+) -> JobPlan:
     """The plan for a job of a study (a name, or a file) in a context of ``name=value`` texts.
 
     Raises:
@@ -90,7 +90,7 @@ def make_plan(
             return _plan(found["plan"])
     answer = in_another_process(lambda: _read(study, context, settings, environ))
     if "problems" in answer:
-        raise MisconfiguredError([Problem(*one) for one in answer["problems"]])
+        raise MisconfiguredError([ValidationProblem(*one) for one in answer["problems"]])
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(kept, json.dumps(answer))
@@ -98,7 +98,7 @@ def make_plan(
     return _plan(answer["plan"])
 
 
-def derived_values(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
+def derived_values(plan: JobPlan, config: Mapping[str, Any]) -> dict[str, Any]:
     """The study's derived values of a configuration; those that are undefined are left out."""
 
     def read() -> dict[str, Any]:
@@ -129,9 +129,9 @@ def _is_setting(name: str) -> bool:
     return name.upper().startswith("TUNERD_") and not name.startswith(told)
 
 
-def _plan(found: dict[str, Any]) -> Plan:
+def _plan(found: dict[str, Any]) -> JobPlan:
     lists = {name: tuple(found[name]) for name in ("parameters", "derived")}
-    return Plan(**(found | lists))
+    return JobPlan(**(found | lists))
 
 
 def _digest(path: Path) -> str | None:
@@ -171,7 +171,7 @@ def in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(said)
     except ValueError:
-        raise MisconfiguredError([Problem("settings", "could not be read")]) from None
+        raise MisconfiguredError([ValidationProblem("settings", "could not be read")]) from None
     return found
 
 
@@ -201,12 +201,12 @@ def _read_in_full(
     path, found = _study(study, loaded.studies)
     texts = read_context(found, given)
     if texts.wrong:
-        raise MisconfiguredError([Problem("--context", one) for one in texts.wrong])
+        raise MisconfiguredError([ValidationProblem("--context", one) for one in texts.wrong])
     context = texts.context
     stream, topics = loaded.stream, loaded.topics
     kafka = stream.kind == "kafka"
     file = Path(settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
-    plan = Plan(
+    plan = JobPlan(
         study=found.name,
         objective=found.objective.metric,
         parameters=tuple(one.name for one in found.parameters),
@@ -232,7 +232,9 @@ def _something_configured(
     stream = any(name.upper().startswith("TUNERD_STREAM") for name in environ)
     if not (there or stream or data_dir.exists()):
         local = state_folder(environ) / "local"
-        raise MisconfiguredError([Problem("tunerd exec", NOT_CONFIGURED.format(local=local))])
+        raise MisconfiguredError(
+            [ValidationProblem("tunerd exec", NOT_CONFIGURED.format(local=local))]
+        )
 
 
 def _study(given: str, folder: Path) -> tuple[Path, Any]:
@@ -256,4 +258,4 @@ def _study(given: str, folder: Path) -> tuple[Path, Any]:
         read_study(usual)  # says what is wrong with it
     hint = suggestion(given, names) or f"; there are {', '.join(names) or 'none'}"
     message = f"there is no study {given!r} in {folder}{hint}"
-    raise MisconfiguredError([Problem("--study", message)])
+    raise MisconfiguredError([ValidationProblem("--study", message)])

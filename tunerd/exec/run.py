@@ -17,32 +17,32 @@ from typing import Any
 from uuid import uuid4
 
 from tunerd.client import Choice, JobReporter
-from tunerd.exec.causes import Cause, Causes, OomCounter
-from tunerd.exec.child import CannotRunError, Ended, run_child
-from tunerd.exec.choose import Chosen, choose
-from tunerd.exec.fill import Filled, fill, placeholders
-from tunerd.exec.metrics import Metric, collect, from_clock
-from tunerd.exec.output import Lines
-from tunerd.exec.plan import Plan, derived_values, make_plan, state_folder
-from tunerd.exec.spool import Entry, Spool
+from tunerd.exec.causes import CausePatterns, FailureCause, OomCounter
+from tunerd.exec.child import CannotRunError, ChildExit, run_child
+from tunerd.exec.choose import ChosenConfig, choose
+from tunerd.exec.fill import FilledCommand, fill, placeholders
+from tunerd.exec.metrics import MetricPattern, collect, from_clock
+from tunerd.exec.output import LineSplitter
+from tunerd.exec.plan import JobPlan, derived_values, make_plan, state_folder
+from tunerd.exec.spool import EventSpool, SpoolEntry
 from tunerd.exec.stream import SOURCE, reporter_to
 
-__all__ = ["NOT_STARTED", "Job", "run_job"]
+__all__ = ["NOT_STARTED", "ExecOptions", "run_job"]
 
 NOT_STARTED = 125
 """Exit code when tunerd itself could not: that of env, nice and timeout."""
 
 
 @dataclass(frozen=True)
-class Job:
+class ExecOptions:
     """What was typed."""
 
     command: tuple[str, ...]
     study: str
     context: tuple[str, ...] = ()
     settings: Path | None = None
-    metrics: list[Metric] = field(default_factory=list)
-    causes: Causes = field(default_factory=lambda: Causes([]))
+    metrics: list[MetricPattern] = field(default_factory=list)
+    causes: CausePatterns = field(default_factory=lambda: CausePatterns([]))
     write: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Job:
     dry_run: bool = False
 
 
-def run_job(job: Job, environ: Mapping[str, str]) -> int:
+def run_job(job: ExecOptions, environ: Mapping[str, str]) -> int:
     """Choose, fill, run, report; the exit code is the program's.
 
     Where a signal ended the program, this process ends by the same one and does not return.
@@ -78,7 +78,7 @@ def run_job(job: Job, environ: Mapping[str, str]) -> int:
         return _run_plan(job, plan, environ)
 
 
-def _run_plan(job: Job, plan: Plan, environ: Mapping[str, str]) -> int:
+def _run_plan(job: ExecOptions, plan: JobPlan, environ: Mapping[str, str]) -> int:
     state = state_folder(environ) / "exec"
     rank = _rank(environ)
     job_id, attempt = _job_id(job, environ), job.attempt or _attempt(environ)
@@ -104,14 +104,23 @@ def _run_plan(job: Job, plan: Plan, environ: Mapping[str, str]) -> int:
         print(shlex.join(filled.arguments))
         _remove(filled.made)
         return 0
-    telling = _Telling(plan, Spool(state, plan), job_id, attempt, chosen) if rank == 0 else None
+    telling = (
+        _JobEventWriter(plan, EventSpool(state, plan), job_id, attempt, chosen)
+        if rank == 0
+        else None
+    )
     try:
         return _run(job, filled, telling, environ)
     finally:
         _remove(filled.made)
 
 
-def _run(job: Job, filled: Filled, telling: "_Telling | None", environ: Mapping[str, str]) -> int:
+def _run(
+    job: ExecOptions,
+    filled: FilledCommand,
+    telling: "_JobEventWriter | None",
+    environ: Mapping[str, str],
+) -> int:
     if telling:
         if not telling.chosen.note:  # the stream is away, which was said
             telling.send_what_waits()
@@ -155,26 +164,28 @@ def _run(job: Job, filled: Filled, telling: "_Telling | None", environ: Mapping[
     return _end_like(ended)
 
 
-def _listeners(job: Job) -> tuple[Lines | None, Lines | None]:
+def _listeners(job: ExecOptions) -> tuple[LineSplitter | None, LineSplitter | None]:
     """Who reads along. What nobody wants to see goes its own way."""
     asked = [one.pattern for one in job.metrics if one.pattern] + job.causes.own_patterns
     everything = [*asked, *job.causes.known_patterns]
     if asked:
-        return Lines(everything), Lines(everything)
+        return LineSplitter(everything), LineSplitter(everything)
     # A person at a terminal sees the program's own words; there only patterns are worth a detour.
     with suppress(OSError):
         if not os.isatty(2):
-            return None, Lines(everything)
+            return None, LineSplitter(everything)
     return None, None
 
 
-class _Telling:
+class _JobEventWriter:
     """The event of one job, from its beginning in the spool to the stream."""
 
-    def __init__(self, plan: Plan, spool: Spool, job_id: str, attempt: int, chosen: Chosen) -> None:
+    def __init__(
+        self, plan: JobPlan, spool: EventSpool, job_id: str, attempt: int, chosen: ChosenConfig
+    ) -> None:
         self.plan, self.spool = plan, spool
         self.job_id, self.attempt, self.chosen = job_id, attempt, chosen
-        self.entry: Entry | None = None
+        self.entry: SpoolEntry | None = None
 
     def send_what_waits(self) -> None:
         """What earlier wrappers left behind."""
@@ -220,7 +231,7 @@ class _Telling:
         if self.entry:
             self.entry.remove()
 
-    def end(self, cause: Cause, metrics: Mapping[str, float], ended: Ended) -> None:
+    def end(self, cause: FailureCause, metrics: Mapping[str, float], ended: ChildExit) -> None:
         """It ended, and how."""
         code = {"signal": ended.signal} if ended.signal else {"exit_code": ended.code}
         labels = {"cause": cause.reason} if cause.reason else {}
@@ -249,7 +260,7 @@ class _Telling:
 class _sender:  # noqa: N801 - a context manager, as contextlib's are written
     """How to send to the jobs topic; connects when there is something to send."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
         self.reporter: JobReporter | None = None
 
@@ -267,7 +278,7 @@ class _sender:  # noqa: N801 - a context manager, as contextlib's are written
                 self.reporter.close()
 
 
-def _left_behind(entry: Entry) -> bytes:
+def _left_behind(entry: SpoolEntry) -> bytes:
     """The event of a job whose wrapper was killed: how it ended, nobody saw.
 
     So it says nothing about the configuration, which is what ``cancelled`` means; after a restart
@@ -310,7 +321,7 @@ def _event(
 # -- who and where ----------------------------------------------------------------------------
 
 
-def _job_id(job: Job, environ: Mapping[str, str]) -> str:
+def _job_id(job: ExecOptions, environ: Mapping[str, str]) -> str:
     """The scheduler's name of this step, where there is one; its ranks must choose alike."""
     if job.job_id:
         return job.job_id
@@ -369,13 +380,13 @@ def _boot() -> str | None:
 # -- the end ----------------------------------------------------------------------------------
 
 
-def _in_words(cause: Cause, metrics: Mapping[str, float], ended: Ended) -> str:
+def _in_words(cause: FailureCause, metrics: Mapping[str, float], ended: ChildExit) -> str:
     measured = " ".join(f"{name}={value:.6g}" for name, value in metrics.items())
     why = f" ({cause.reason})" if cause.reason else ""
     return f"{cause.status}{why} after {ended.wall_s:.3f} s: {measured}"
 
 
-def _end_like(ended: Ended) -> int:
+def _end_like(ended: ChildExit) -> int:
     """Return the exit code, or end by the signal that ended the program."""
     if ended.signal is None:
         return ended.code

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from tunerd.exec.plan import Plan
+from tunerd.exec.plan import JobPlan
 
-__all__ = ["Entry", "Spool"]
+__all__ = ["EventSpool", "SpoolEntry"]
 
 SUFFIX = ".jsonl"
 MOST_SENT = 1_000
@@ -31,7 +31,7 @@ SEND_FOR_S = 5.0
 MOST_BYTES = 1 << 20
 
 
-class Entry:
+class SpoolEntry:
     """One job's file, locked for as long as this object has it."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
@@ -95,23 +95,23 @@ class Entry:
                 self.event = line[len(b'{"event": ') : -len(b"}\n")]
 
 
-class Spool:
+class EventSpool:
     """The files of one destination."""
 
-    def __init__(self, state: Path, plan: Plan) -> None:
+    def __init__(self, state: Path, plan: JobPlan) -> None:
         name = sha256(f"{plan.stream}|{plan.where}|{plan.jobs_topic}".encode()).hexdigest()[:16]
         self.folder = state / "spool" / name
 
-    def new(self) -> Entry:
+    def new(self) -> SpoolEntry:
         """A file for a job. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{uuid4().hex}{SUFFIX}"
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         file = os.fdopen(descriptor, "r+b")
         fcntl.flock(file, fcntl.LOCK_EX)
-        return Entry(path, file)
+        return SpoolEntry(path, file)
 
-    def send(self, send: Callable[[bytes], None], left: Callable[[Entry], bytes]) -> int:
+    def send(self, send: Callable[[bytes], None], left: Callable[[SpoolEntry], bytes]) -> int:
         """Send what others left behind; returns how many that were.
 
         ``left`` makes the event of a job of which nobody saw the end. Raises what ``send`` raises.
@@ -142,7 +142,7 @@ class Spool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[Entry | None]:
+def _locked(path: Path) -> Iterator[SpoolEntry | None]:
     """A file that somebody left behind, read; None while its owner lives."""
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW), "r+b")
@@ -155,7 +155,7 @@ def _locked(path: Path) -> Iterator[Entry | None]:
         except OSError:
             yield None
             return
-        entry = Entry(path, file)
+        entry = SpoolEntry(path, file)
         entry.read()
         yield entry
 

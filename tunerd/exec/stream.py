@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunerd.client import JobReporter, Recommendations, Requests
-from tunerd.exec.plan import Plan
+from tunerd.exec.plan import JobPlan
 
 __all__ = ["SOURCE", "AwayError", "follow", "reporter_to", "requests_to"]
 
@@ -27,7 +27,7 @@ class AwayError(Exception):
     """Nobody is there: no folder, no broker that answers."""
 
 
-def follow(plan: Plan) -> Recommendations:
+def follow(plan: JobPlan) -> Recommendations:
     """Recommendations of the stream, not yet read. Raises AwayError."""
     if plan.stream == "jsonl":
         _look(plan)
@@ -39,7 +39,7 @@ def follow(plan: Plan) -> Recommendations:
         raise AwayError(f"{plan.where}: {error}") from None
 
 
-def reporter_to(plan: Plan) -> JobReporter:
+def reporter_to(plan: JobPlan) -> JobReporter:
     """Who sends to the jobs topic. Raises AwayError."""
     if plan.stream == "jsonl":
         _look(plan)
@@ -51,7 +51,7 @@ def reporter_to(plan: Plan) -> JobReporter:
         raise AwayError(f"{plan.where}: {error}") from None
 
 
-def requests_to(plan: Plan) -> Requests:
+def requests_to(plan: JobPlan) -> Requests:
     """Who sends to the requests topic. Raises AwayError."""
     if plan.stream == "jsonl":
         return Requests.jsonl(plan.where, plan.requests_topic, SOURCE)
@@ -62,12 +62,12 @@ def requests_to(plan: Plan) -> Requests:
         raise AwayError(f"{plan.where}: {error}") from None
 
 
-def _look(plan: Plan) -> None:
+def _look(plan: JobPlan) -> None:
     if not Path(plan.where).is_dir():
         raise AwayError(f"{plan.where} does not exist, so no daemon has been there")
 
 
-def _kafka(plan: Plan) -> Mapping[str, Any]:
+def _kafka(plan: JobPlan) -> Mapping[str, Any]:
     """kafka-python's options, once a broker accepts connections. Raises AwayError."""
     _knock(plan.where)
     import os

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tunerd.core.decisions.spaces import Places
+from tunerd.core.decisions.space_cache import SpaceMembership
 from tunerd.core.observation import Observation
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events.job import content_hash
 from tunerd.events.rejection import MAX_EVENT_BYTES, kib
 from tunerd.files import make_folder
-from tunerd.importing.spool import Job, Spool, Tally, count_into
-from tunerd.tables.files import Row, TableFile, Unreadable
-from tunerd.tables.mapping import TableReader, Unusable, told_apart
+from tunerd.importing.spool import ImportProgress, ImportSpool, SpooledJob, count_into
+from tunerd.tables.files import TableFile, TableRow, UnreadableLine
+from tunerd.tables.mapping import TableReader, UnusableRow, told_apart
 
-__all__ = ["Rejects", "Show", "count_usable", "read_tables"]
+__all__ = ["RejectsFile", "Show", "count_usable", "read_tables"]
 
 SAVE_EVERY = 5_000
 """Rows between two points at which a killed import can go on."""
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode
 
 
-class Rejects:
+class RejectsFile:
     """The file of what could not be used, one JSON object a line; made when there is something."""
 
     def __init__(self, path: Path | None, size: int = 0) -> None:
@@ -55,7 +55,7 @@ class Rejects:
             self.size += self._file.write(_encode(entry) + b"\n")
         except OSError as error:
             raise MisconfiguredError(
-                [Problem(str(self.path), f"cannot be written: {error.strerror}")]
+                [ValidationProblem(str(self.path), f"cannot be written: {error.strerror}")]
             ) from None
 
     def flush(self) -> None:
@@ -72,8 +72,8 @@ class Rejects:
 def read_tables(
     files: Sequence[TableFile],
     readers: Sequence[TableReader],
-    spool: Spool,
-    rejects: Rejects,
+    spool: ImportSpool,
+    rejects: RejectsFile,
     show: Show,
 ) -> None:
     """Read what is not in the spool yet."""
@@ -82,15 +82,15 @@ def read_tables(
     before = sum(file.progress()[1] for file in files[: tally.file])
     for number in range(tally.file, len(files)):
         file, reader = files[number], readers[number]
-        places = Places(reader.study)
+        places = SpaceMembership(reader.study)
         done = tally.row
-        jobs: list[Job] = []
+        jobs: list[SpooledJob] = []
         for row in file.rows():
             if row.number <= done:
                 continue
             tally.row = row.number
             made = _take(row, reader, tally, partial(spool.place_among_alike, number), places)
-            if isinstance(made, Unusable):
+            if isinstance(made, UnusableRow):
                 rejects.add(_rejected(file, row, made))
             else:
                 jobs.append(_job(*made, number, row.number))
@@ -109,18 +109,18 @@ def read_tables(
 def count_usable(
     files: Sequence[TableFile],
     readers: Sequence[TableReader],
-    rejects: Rejects,
+    rejects: RejectsFile,
     show: Show,
-) -> Tally:
+) -> ImportProgress:
     """What :func:`read_tables` would find, without keeping anything. Repeats are not looked for."""
-    tally = Tally()
+    tally = ImportProgress()
     total = sum(file.progress()[1] for file in files)
     before = 0
     for file, reader in zip(files, readers, strict=True):
-        places = Places(reader.study)
+        places = SpaceMembership(reader.study)
         for row in file.rows():
             made = _take(row, reader, tally, lambda _: 1, places)
-            if isinstance(made, Unusable):
+            if isinstance(made, UnusableRow):
                 rejects.add(_rejected(file, row, made))
             if row.number % SAVE_EVERY == 0:
                 show("reading", before + file.progress()[0], total)
@@ -130,16 +130,16 @@ def count_usable(
 
 
 def _take(
-    row: Row | Unreadable,
+    row: TableRow | UnreadableLine,
     reader: TableReader,
-    tally: Tally,
+    tally: ImportProgress,
     place_among_alike: Callable[[str], int],
-    places: Places,
-) -> tuple[Observation, bytes] | Unusable:
+    places: SpaceMembership,
+) -> tuple[Observation, bytes] | UnusableRow:
     """What tunerd will keep of a row, and its event; counted."""
     tally.rows += 1
     made = reader.read(row)
-    if not isinstance(made, Unusable):
+    if not isinstance(made, UnusableRow):
         event, observation = made
         place = 1 if reader.named else place_among_alike(event["event_id"])
         if place > 1:
@@ -160,17 +160,17 @@ def _take(
                 count_into(tally.outside, fault)
             return observation, body
         most = kib(MAX_EVENT_BYTES)
-        made = Unusable("row", f"makes an event of more than {most}", kib(len(body)))
+        made = UnusableRow("row", f"makes an event of more than {most}", kib(len(body)))
     count_into(tally.unusable, f"{made.field}: {made.reason}")
     return made
 
 
-def _job(one: Observation, body: bytes, file: int, row: int) -> Job:
+def _job(one: Observation, body: bytes, file: int, row: int) -> SpooledJob:
     at = (one.finished_at - _EPOCH) // timedelta(microseconds=1)
-    return Job(at, one.event_id, one.content_hash, file, row, body)
+    return SpooledJob(at, one.event_id, one.content_hash, file, row, body)
 
 
-def _save(spool: Spool, rejects: Rejects, jobs: list[Job]) -> None:
+def _save(spool: ImportSpool, rejects: RejectsFile, jobs: list[SpooledJob]) -> None:
     added = spool.add(jobs)
     spool.tally.repeated += len(jobs) - added
     jobs.clear()
@@ -179,7 +179,7 @@ def _save(spool: Spool, rejects: Rejects, jobs: list[Job]) -> None:
     spool.save()
 
 
-def _rejected(file: TableFile, row: Row | Unreadable, why: Unusable) -> dict[str, Any]:
+def _rejected(file: TableFile, row: TableRow | UnreadableLine, why: UnusableRow) -> dict[str, Any]:
     entry = {
         "file": str(file.path),
         "row": row.number,
@@ -187,6 +187,6 @@ def _rejected(file: TableFile, row: Row | Unreadable, why: Unusable) -> dict[str
         "reason": why.reason,
         "found": why.found,
     }
-    if isinstance(row, Row):
+    if isinstance(row, TableRow):
         return entry | {"values": row.values}
     return entry | {"text": row.text}

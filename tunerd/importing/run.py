@@ -11,28 +11,28 @@ from typing import Any
 
 from tunerd.connections import stream_of
 from tunerd.core.study import MappingTable, Study
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.importing.reading import Rejects, Show, count_usable, read_tables
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.importing.reading import RejectsFile, Show, count_usable, read_tables
 from tunerd.importing.sending import send
 from tunerd.importing.settling import settle
-from tunerd.importing.spool import Spool, Tally
-from tunerd.importing.stand_in import StandIn, held
+from tunerd.importing.spool import ImportProgress, ImportSpool
+from tunerd.importing.temporary_daemon import TemporaryDaemon, held
 from tunerd.settings import Settings
 from tunerd.store import Store
 from tunerd.tables.files import TableFile
 from tunerd.tables.mapping import TableReader
 
-__all__ = ["Import", "Outcome"]
+__all__ = ["ImportResult", "ImportRun"]
 
 FORGET_AFTER_S = 30 * 24 * 3600
 """Age of what an import that nobody finished has left behind."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ImportResult:
     """What came of an import."""
 
-    tally: Tally
+    tally: ImportProgress
     rejects: Path | None
     """File of what could not be used, if there was anything."""
     learned: bool = False
@@ -42,7 +42,7 @@ class Outcome:
 
 
 @dataclass
-class Import:
+class ImportRun:
     """Tables for one study of an installation."""
 
     settings: Settings
@@ -57,14 +57,14 @@ class Import:
     rejects_path: Path | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 
-    def count(self) -> Outcome:
+    def count(self) -> ImportResult:
         """Only look what could be used; rejects are written only where a file is named."""
-        rejects = Rejects(self.rejects_path)
+        rejects = RejectsFile(self.rejects_path)
         with closing(rejects):
             tally = count_usable(self.files, self.readers, rejects, self.show)
-        return Outcome(tally, self._written(rejects))
+        return ImportResult(tally, self._written(rejects))
 
-    def run(self, store: Store | None) -> Outcome:
+    def run(self, store: Store | None) -> ImportResult:
         """Read, send, and with a ``store`` wait until all is learned.
 
         Raises:
@@ -74,11 +74,11 @@ class Import:
         """
         base = self.settings.data_dir / "imports" / f"{self.study.name}-{self._digest()}"
         _sweep(base.parent)
-        with Spool(base.with_suffix(".sqlite")) as spool:
+        with ImportSpool(base.with_suffix(".sqlite")) as spool:
             if spool.resumed:
                 self.say(f"Going on where an import of these tables stopped ({_where(spool)}).")
             path = self.rejects_path or base.with_suffix(".rejects.jsonl")
-            rejects = Rejects(path, spool.tally.rejects_bytes)
+            rejects = RejectsFile(path, spool.tally.rejects_bytes)
             with closing(rejects):
                 if spool.tally.stage == "reading":
                     read_tables(self.files, self.readers, spool, rejects, self.show)
@@ -88,18 +88,18 @@ class Import:
             if learned:
                 assert store is not None
                 self._settle(spool, store, base.with_suffix(".log"))
-            outcome = Outcome(spool.tally, self._written(rejects), learned, self._told(store))
+            outcome = ImportResult(spool.tally, self._written(rejects), learned, self._told(store))
             spool.remove()
         return outcome
 
-    def _send(self, spool: Spool, store: Store | None, rejects: Rejects) -> None:
+    def _send(self, spool: ImportSpool, store: Store | None, rejects: RejectsFile) -> None:
         name = self.study.name
         if store is not None and store.study(name) is None and held(store):
             message = (
                 "the daemon that runs does not know it yet: make it read its studies again "
                 "(`tunerd reload`, or SIGHUP), then import"
             )
-            raise MisconfiguredError([Problem(f"study {name}", message)])
+            raise MisconfiguredError([ValidationProblem(f"study {name}", message)])
 
         def known(event_ids: Sequence[str]) -> Mapping[str, str]:
             if store is None:
@@ -117,8 +117,8 @@ class Import:
             topic = self.settings.topics.jobs
             send(spool, sink, topic, name.encode(), known, elsewhere, rejects, self.show)
 
-    def _settle(self, spool: Spool, store: Store, log: Path) -> None:
-        with StandIn(self.settings_file, store, log) as stand_in:
+    def _settle(self, spool: ImportSpool, store: Store, log: Path) -> None:
+        with TemporaryDaemon(self.settings_file, store, log) as stand_in:
             settle(
                 self.study.name,
                 self.mapping.source,
@@ -136,7 +136,7 @@ class Import:
         rows = store.recommendations(self.study.name)
         return sum(row.state != "withdrawn" for row in rows)
 
-    def _written(self, rejects: Rejects) -> Path | None:
+    def _written(self, rejects: RejectsFile) -> Path | None:
         return rejects.path if rejects.size else None
 
     def _digest(self) -> str:
@@ -149,7 +149,7 @@ class Import:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
-def _where(spool: Spool) -> str:
+def _where(spool: ImportSpool) -> str:
     tally = spool.tally
     if tally.stage == "reading":
         return f"{tally.rows:,} rows read"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 
 from tunerd.events.job import content_hash
-from tunerd.importing.reading import Rejects, Show
-from tunerd.importing.spool import Job, Spool, count_into
-from tunerd.streams.base import Message, Sink
+from tunerd.importing.reading import RejectsFile, Show
+from tunerd.importing.spool import ImportSpool, SpooledJob, count_into
+from tunerd.streams.base import StreamMessage, StreamSink
 
 __all__ = ["send"]
 
@@ -23,13 +23,13 @@ CONFLICT = (
 
 
 def send(
-    spool: Spool,
-    sink: Sink,
+    spool: ImportSpool,
+    sink: StreamSink,
     topic: str,
     key: bytes,
     known: Callable[[Sequence[str]], Mapping[str, str]],
     elsewhere: Callable[[Sequence[str]], Collection[str]],
-    rejects: Rejects,
+    rejects: RejectsFile,
     show: Show,
 ) -> None:
     """Send what is left. All with one ``key``, so that they stay in order on a broker.
@@ -46,7 +46,7 @@ def send(
         there = known([job.event_id for job in jobs])
         fresh = [job for job in jobs if job.event_id not in there]
         if fresh:
-            sink.send([Message(topic, key, job.body) for job in fresh])
+            sink.send([StreamMessage(topic, key, job.body) for job in fresh])
         for job in jobs:
             content = there.get(job.event_id)
             if content == job.hash:
@@ -66,7 +66,7 @@ def send(
     spool.save()
 
 
-def _of_its_own(job: Job) -> Job:
+def _of_its_own(job: SpooledJob) -> SpooledJob:
     """The job under an id that no other study makes of the same row. Only where another study has
     the row's: else what was imported before this was thought of would be imported again."""
     event = msgspec.json.decode(job.body)
@@ -76,6 +76,6 @@ def _of_its_own(job: Job) -> Job:
     return replace(job, event_id=name, hash=content_hash(event), body=body)
 
 
-def _rejected(job: Job) -> dict[str, object]:
+def _rejected(job: SpooledJob) -> dict[str, object]:
     field, _, reason = CONFLICT.partition(": ")
     return {"row": job.row, "field": field, "reason": reason, "event": msgspec.Raw(job.body)}

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tunerd.importing.reading import Show
-from tunerd.importing.spool import Spool
-from tunerd.importing.stand_in import StandIn
+from tunerd.importing.spool import ImportSpool
+from tunerd.importing.temporary_daemon import TemporaryDaemon
 from tunerd.store import Store
 
 __all__ = ["settle"]
@@ -20,9 +20,9 @@ QUIET_S = 120.0
 def settle(
     study: str,
     source: str,
-    spool: Spool,
+    spool: ImportSpool,
     store: Store,
-    stand_in: StandIn,
+    stand_in: TemporaryDaemon,
     show: Show,
     warn: Callable[[str], None],
 ) -> None:
@@ -31,7 +31,7 @@ def settle(
     Raises:
         TunerdError: no daemon runs, and one of its own ended by itself.
     """
-    watch = _Watch(study, source, store, list(spool.milestones(MILESTONES)))
+    watch = _SettleMonitor(study, source, store, list(spool.milestones(MILESTONES)))
     moved_at, warned = time.monotonic(), False
     seen: tuple[object, ...] = ()
     for state in watch.until_settled(show):
@@ -46,7 +46,7 @@ def settle(
 
 
 @dataclass
-class _Watch:
+class _SettleMonitor:
     study: str
     source: str
     store: Store

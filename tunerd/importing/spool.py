@@ -17,7 +17,7 @@ import msgspec
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
 from tunerd.files import append_to, make_folder
 
-__all__ = ["Job", "Spool", "Tally"]
+__all__ = ["ImportProgress", "ImportSpool", "SpooledJob"]
 
 CACHE_KIB = 65_536
 MOST_COUNTED = 100
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS alike (
 """
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class ImportProgress(msgspec.Struct, kw_only=True):
     """How far an import is, and what came of the rows."""
 
     stage: Literal["reading", "sending", "sent"] = "reading"
@@ -71,7 +71,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SpooledJob:
     """One job to send."""
 
     at: int
@@ -86,7 +86,7 @@ class Job:
     place: int = 0
 
 
-class Spool:
+class ImportSpool:
     """The file of one import; one process at a time has it."""
 
     def __init__(self, path: Path) -> None:
@@ -118,12 +118,16 @@ class Spool:
                     f"these tables are being imported by another process ({path})"
                 ) from None
             raise StoreUnavailableError(f"{path}: {error}") from error
-        self.tally = Tally() if found is None else msgspec.json.decode(found[0], type=Tally)
+        self.tally = (
+            ImportProgress()
+            if found is None
+            else msgspec.json.decode(found[0], type=ImportProgress)
+        )
         self.resumed = found is not None
         self._named: dict[str, int] = {}
         """Tables of the event ids that were asked for and are not added yet."""
 
-    def add(self, jobs: Sequence[Job]) -> int:
+    def add(self, jobs: Sequence[SpooledJob]) -> int:
         """Add jobs; says how many of them were not there yet."""
         self._named.clear()
         before = self._connection.total_changes
@@ -164,16 +168,16 @@ class Spool:
         (count,) = self._connection.execute("SELECT count(*) FROM jobs").fetchone()
         return int(count)
 
-    def next(self, many: int) -> list[Job]:
+    def next(self, many: int) -> list[SpooledJob]:
         """The next jobs to send: those after ``tally.at`` and ``tally.place``."""
         rows = self._connection.execute(
             "SELECT at, event_id, hash, file, row, body, place FROM jobs"
             " WHERE (at, place) > (?, ?) ORDER BY at, place LIMIT ?",
             (self.tally.at, self.tally.place, many),
         )
-        return [Job(*row) for row in rows]
+        return [SpooledJob(*row) for row in rows]
 
-    def rename(self, jobs: Sequence[Job]) -> None:
+    def rename(self, jobs: Sequence[SpooledJob]) -> None:
         """Take over the event ids that these jobs have by now, and what follows from them."""
         self._connection.executemany(
             "UPDATE jobs SET event_id = ?, hash = ?, body = ? WHERE place = ?",

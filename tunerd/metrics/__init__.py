@@ -3,8 +3,8 @@
 Metrics overhear what the stages report and never decide anything.
 """
 
-from tunerd.metrics.definitions import DEFINITIONS, Definition
-from tunerd.metrics.exporter import MOST_STUDIES, Metrics
+from tunerd.metrics.definitions import DEFINITIONS, MetricDefinition
+from tunerd.metrics.exporter import MOST_STUDIES, MetricsExporter
 from tunerd.metrics.page import metrics_page
 
-__all__ = ["DEFINITIONS", "MOST_STUDIES", "Definition", "Metrics", "metrics_page"]
+__all__ = ["DEFINITIONS", "MOST_STUDIES", "MetricDefinition", "MetricsExporter", "metrics_page"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from tunerd.core.request import Outcome
+from tunerd.core.request import RequestOutcome
 from tunerd.events import JobEvent, RequestEvent
 
-__all__ = ["DEFINITIONS", "OTHER", "Definition", "Label"]
+__all__ = ["DEFINITIONS", "OTHER", "MetricDefinition", "MetricLabel"]
 
 OTHER = "_other"
 """Stands for the studies beyond those that have series of their own, and for fields that only a
@@ -20,7 +20,7 @@ digit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class MetricLabel:
     """A label, with its values where they are known beforehand.
 
     Counters begin at 0 for those: Prometheus sees no increase from nothing to something.
@@ -33,14 +33,14 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class MetricDefinition:
     """One metric."""
 
     name: str
     """Without what its kind adds (``_total``, ``_bucket``)."""
     kind: Literal["counter", "gauge", "histogram"]
     about: str
-    labels: tuple[Label, ...] = ()
+    labels: tuple[MetricLabel, ...] = ()
 
     @property
     def series(self) -> str:
@@ -70,11 +70,11 @@ class Definition:
         return list(product(*values))
 
 
-STUDY = Label("study")
-STAGE = Label("stage", ("ingest", "requests", "tune", "publish"))
-OUTCOME = Label("outcome", ("accepted", "duplicate", "rejected"))
+STUDY = MetricLabel("study")
+STAGE = MetricLabel("stage", ("ingest", "requests", "tune", "publish"))
+OUTCOME = MetricLabel("outcome", ("accepted", "duplicate", "rejected"))
 ENVELOPE = ("specversion", "data", "data_base64", "ce_specversion", "ce_id", "ce_source")
-REASON = Label(
+REASON = MetricLabel(
     "reason",
     tuple(
         dict.fromkeys(
@@ -89,36 +89,38 @@ REASON = Label(
     ),
     f"field of the event that is wrong; `{OTHER}`: one that no contract names",
 )
-ANSWER = Label("outcome", tuple(Outcome))
-PARAMETER = Label(
+ANSWER = MetricLabel("outcome", tuple(RequestOutcome))
+PARAMETER = MetricLabel(
     "parameter", about=f"of the study; `{OTHER}`: one that it does not know, and all of `{OTHER}`"
 )
-FOLLOWING = Label("following", ("followed", "changed", "ignored", "unasked"))
-UNUSABLE_WHY = Label("why", ("missing", "impossible", "implausible"))
-CHANGE = Label("change", ("issued", "renewed", "withdrawn", "suggested"))
-DRIFT_KIND = Label("kind", ("speed", "ranks", "inputs", "failures"))
-ENDING = Label("outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed"))
-CANDIDATE_KIND = Label("kind", ("exploit", "explore", "confirm"))
-MESSAGE_KIND = Label("kind", ("recommendation", "rejected", "drift"))
-TOPIC = Label("topic", ("jobs", "requests", "recommendations", "rejected", "drift"))
-STATE = Label("state", ("running", "proposed"))
-WHY = Label("why", ("died", "deadline"))
-WHAT = Label("what", ("stream", "store"))
+FOLLOWING = MetricLabel("following", ("followed", "changed", "ignored", "unasked"))
+UNUSABLE_WHY = MetricLabel("why", ("missing", "impossible", "implausible"))
+CHANGE = MetricLabel("change", ("issued", "renewed", "withdrawn", "suggested"))
+DRIFT_KIND = MetricLabel("kind", ("speed", "ranks", "inputs", "failures"))
+ENDING = MetricLabel(
+    "outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed")
+)
+CANDIDATE_KIND = MetricLabel("kind", ("exploit", "explore", "confirm"))
+MESSAGE_KIND = MetricLabel("kind", ("recommendation", "rejected", "drift"))
+TOPIC = MetricLabel("topic", ("jobs", "requests", "recommendations", "rejected", "drift"))
+STATE = MetricLabel("state", ("running", "proposed"))
+WHY = MetricLabel("why", ("died", "deadline"))
+WHAT = MetricLabel("what", ("stream", "store"))
 
 
-def _counter(name: str, about: str, *labels: Label) -> Definition:
-    return Definition(f"tunerd_{name}", "counter", about, labels)
+def _counter(name: str, about: str, *labels: MetricLabel) -> MetricDefinition:
+    return MetricDefinition(f"tunerd_{name}", "counter", about, labels)
 
 
-def _gauge(name: str, about: str, *labels: Label) -> Definition:
-    return Definition(f"tunerd_{name}", "gauge", about, labels)
+def _gauge(name: str, about: str, *labels: MetricLabel) -> MetricDefinition:
+    return MetricDefinition(f"tunerd_{name}", "gauge", about, labels)
 
 
-def _seconds(name: str, about: str) -> Definition:
-    return Definition(f"tunerd_{name}_seconds", "histogram", about)
+def _seconds(name: str, about: str) -> MetricDefinition:
+    return MetricDefinition(f"tunerd_{name}_seconds", "histogram", about)
 
 
-BUILD = _gauge("build_info", "Always 1; the label says which tunerd runs.", Label("version"))
+BUILD = _gauge("build_info", "Always 1; the label says which tunerd runs.", MetricLabel("version"))
 
 # -- ingest ---------------------------------------------------------------------------------
 RECORDS = _counter("ingest_records", "Records of the jobs topic by what became of them.", OUTCOME)
@@ -305,7 +307,7 @@ UNREACHABLE = _counter(
     "unreachable", "Times that the stream or the store could not be reached.", WHAT
 )
 
-DEFINITIONS: tuple[Definition, ...] = tuple(
-    one for one in list(globals().values()) if isinstance(one, Definition)
+DEFINITIONS: tuple[MetricDefinition, ...] = tuple(
+    one for one in list(globals().values()) if isinstance(one, MetricDefinition)
 )
 """All of them, in this order."""

@@ -1,4 +1,4 @@
-"""The listener that turns reports (:mod:`tunerd.reports`) into metrics.
+"""The listener that turns reports (:mod:`tunerd.telemetry`) into metrics.
 
 Label values are bounded: at most ``MOST_STUDIES`` studies have series of their own, the rest are
 counted as ``_other``. A study's series are removed when it ends or when another instance takes it
@@ -22,21 +22,21 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from tunerd import __version__, reports
+from tunerd import __version__, telemetry
 from tunerd.metrics import definitions as d
-from tunerd.metrics.definitions import DEFINITIONS, OTHER, Definition
+from tunerd.metrics.definitions import DEFINITIONS, OTHER, MetricDefinition
 
-__all__ = ["MOST_STUDIES", "Metrics"]
+__all__ = ["MOST_STUDIES", "MetricsExporter"]
 
 MOST_STUDIES = 200
 BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-class _Family:
+class _MetricFamily:
     """A metric and its children. ``labels()`` of prometheus_client costs three times a kept
     child, so they are kept here."""
 
-    def __init__(self, definition: Definition, registry: CollectorRegistry) -> None:
+    def __init__(self, definition: MetricDefinition, registry: CollectorRegistry) -> None:
         kinds: dict[str, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
         how = {"buckets": BUCKETS_S} if definition.kind == "histogram" else {}
         self.labels = tuple(label.name for label in definition.labels)
@@ -71,7 +71,7 @@ class _Family:
 
 
 @dataclass
-class _Bound:
+class _CardinalityLimit:
     """At most so many values of a label are told apart."""
 
     most: int
@@ -85,7 +85,7 @@ class _Bound:
         return value
 
 
-class Metrics:
+class MetricsExporter:
     """Everything that one process exports, in a registry of its own.
 
     ``clock`` gives the time that last-progress gauges are set to, in seconds since the epoch.
@@ -96,37 +96,37 @@ class Metrics:
         self._clock = clock
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
-        self._study = _Bound(MOST_STUDIES)
+        self._study = _CardinalityLimit(MOST_STUDIES)
         self._ours: set[str] = set()
         """Studies whose gauges are ours to tell."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
-            reports.Ingested: self._ingested,
-            reports.Lagging: self._lagging,
-            reports.Asked: self._asked,
-            reports.Unanswered: self._unanswered,
-            reports.Answered: self._answered,
-            reports.Loaded: self._loaded,
-            reports.Stepped: self._stepped,
-            reports.Backlog: self._backlog,
-            reports.Published: self._published,
-            reports.Unsendable: self._unsendable,
-            reports.Topics: self._topics,
-            reports.SaidAgain: self._said_again,
-            reports.Outbox: self._outbox,
-            reports.TunerSize: self._tuner_size,
-            reports.Starting: self._starting,
-            reports.Progressed: self._progressed,
-            reports.Unreachable: self._unreachable,
-            reports.TunerReplaced: self._tuner_replaced,
-            reports.SetAside: self._set_aside,
-            reports.LearnedAnew: self._learned_anew,
-            reports.StudyGone: self._study_gone,
+            telemetry.BatchIngested: self._ingested,
+            telemetry.ConsumerLag: self._lagging,
+            telemetry.RequestsIngested: self._asked,
+            telemetry.RequestBacklog: self._unanswered,
+            telemetry.RequestsAnswered: self._answered,
+            telemetry.StudyLoaded: self._loaded,
+            telemetry.StepCommitted: self._stepped,
+            telemetry.StudyBacklog: self._backlog,
+            telemetry.MessagesPublished: self._published,
+            telemetry.MessageDropped: self._unsendable,
+            telemetry.TopicStates: self._topics,
+            telemetry.SaidAgain: self._said_again,
+            telemetry.OutboxBacklog: self._outbox,
+            telemetry.TunerMemory: self._tuner_size,
+            telemetry.StageStarting: self._starting,
+            telemetry.StageProgressed: self._progressed,
+            telemetry.DependencyUnreachable: self._unreachable,
+            telemetry.TunerRestarted: self._tuner_replaced,
+            telemetry.StudySetAside: self._set_aside,
+            telemetry.StudyRelearned: self._learned_anew,
+            telemetry.StudyReleased: self._study_gone,
         }
-        self._of = {one: _Family(one, self.registry) for one in DEFINITIONS}
+        self._of = {one: _MetricFamily(one, self.registry) for one in DEFINITIONS}
         ProcessCollector(registry=self.registry)
         self._begin()
 
-    def hear(self, report: reports.Report, /) -> None:
+    def hear(self, report: telemetry.Report, /) -> None:
         """Take note of a report."""
         hear = self._hear.get(type(report))
         if hear is not None:
@@ -148,19 +148,19 @@ class Metrics:
         for gauge in (d.LAG, d.UNANSWERED, d.WAITING, d.OLDEST, d.TUNER_SIZE):
             self._show(None, gauge)  # 0 would claim that somebody looked
 
-    def _count(self, number: float, of: Definition, *values: str) -> None:
+    def _count(self, number: float, of: MetricDefinition, *values: str) -> None:
         self._of[of](*values).inc(number)
 
-    def _show(self, value: float | None, of: Definition, *values: str) -> None:
+    def _show(self, value: float | None, of: MetricDefinition, *values: str) -> None:
         self._of[of].show(value, *values)
 
-    def _observe(self, seconds: float | None, of: Definition) -> None:
+    def _observe(self, seconds: float | None, of: MetricDefinition) -> None:
         if seconds is not None:
             self._of[of]().observe(seconds)
 
     # -- ingest -----------------------------------------------------------------------------
 
-    def _ingested(self, report: reports.Ingested) -> None:
+    def _ingested(self, report: telemetry.BatchIngested) -> None:
         for study, count in report.accepted.items():
             self._count(count, d.OBSERVATIONS, self._study(study))
         self._rejected(report.rejected)
@@ -173,21 +173,21 @@ class Metrics:
         for reason, count in rejected.items():
             self._count(count, d.REJECTED, reason if reason in d.REASON.values else OTHER)
 
-    def _lagging(self, report: reports.Lagging) -> None:
+    def _lagging(self, report: telemetry.ConsumerLag) -> None:
         self._show(report.records, d.LAG)
 
     # -- requests ---------------------------------------------------------------------------
 
-    def _asked(self, report: reports.Asked) -> None:
+    def _asked(self, report: telemetry.RequestsIngested) -> None:
         self._rejected(report.rejected)
         self._count(sum(report.accepted.values()), d.REQUESTS, "accepted")
         self._count(report.duplicates, d.REQUESTS, "duplicate")
         self._count(sum(report.rejected.values()), d.REQUESTS, "rejected")
 
-    def _unanswered(self, report: reports.Unanswered) -> None:
+    def _unanswered(self, report: telemetry.RequestBacklog) -> None:
         self._show(report.requests, d.UNANSWERED)
 
-    def _answered(self, report: reports.Answered) -> None:
+    def _answered(self, report: telemetry.RequestsAnswered) -> None:
         for outcome, count in report.outcomes.items():
             self._count(count, d.ANSWERED, self._study(report.study), outcome)
         for seconds in report.seconds:
@@ -195,7 +195,7 @@ class Metrics:
 
     # -- tune -------------------------------------------------------------------------------
 
-    def _loaded(self, report: reports.Loaded) -> None:
+    def _loaded(self, report: telemetry.StudyLoaded) -> None:
         study = self._study(report.study)
         self._ours.add(report.study)
         for one in DEFINITIONS:
@@ -206,7 +206,7 @@ class Metrics:
             self._show(0, d.ASIDE, study)
             self._stand(study, report)
 
-    def _stepped(self, report: reports.Stepped) -> None:
+    def _stepped(self, report: telemetry.StepCommitted) -> None:
         study = self._study(report.study)
         self._ours.add(report.study)
         self._count(report.observations, d.LEARNED, study)
@@ -233,7 +233,7 @@ class Metrics:
         if study != OTHER:  # a gauge of several studies together would tell nothing
             self._stand(study, report)
 
-    def _stand(self, study: str, report: reports.Standing) -> None:
+    def _stand(self, study: str, report: telemetry.StudyStatus) -> None:
         self._show(report.sequence, d.SEQUENCE, study)
         self._show(report.waiting, d.UNLEARNED, study)
         self._show(report.contexts_active, d.ACTIVE, study)
@@ -255,26 +255,26 @@ class Metrics:
             self._show(report.scores.coverage, d.COVERAGE, study)
             self._show(report.scores.noise, d.NOISE, study)
 
-    def _backlog(self, report: reports.Backlog) -> None:
+    def _backlog(self, report: telemetry.StudyBacklog) -> None:
         study = self._study(report.study) if report.study in self._ours else OTHER
         if study != OTHER:
             self._show(report.sequence, d.SEQUENCE, study)
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
 
-    def _tuner_size(self, report: reports.TunerSize) -> None:
+    def _tuner_size(self, report: telemetry.TunerMemory) -> None:
         self._show(report.resident_bytes, d.TUNER_SIZE)
 
-    def _tuner_replaced(self, report: reports.TunerReplaced) -> None:
+    def _tuner_replaced(self, report: telemetry.TunerRestarted) -> None:
         self._count(1, d.RESTARTS, report.why)
 
-    def _set_aside(self, report: reports.SetAside) -> None:
+    def _set_aside(self, report: telemetry.StudySetAside) -> None:
         self._show(report.aside, d.ASIDE, self._study(report.study))
 
-    def _learned_anew(self, report: reports.LearnedAnew) -> None:
+    def _learned_anew(self, report: telemetry.StudyRelearned) -> None:
         self._count(1, d.LEARNED_ANEW, self._study(report.study))
 
-    def _study_gone(self, report: reports.StudyGone) -> None:
+    def _study_gone(self, report: telemetry.StudyReleased) -> None:
         self._ours.discard(report.study)
         self._study.known.discard(report.study)
         for family in self._of.values():
@@ -282,37 +282,37 @@ class Metrics:
 
     # -- publish ----------------------------------------------------------------------------
 
-    def _published(self, report: reports.Published) -> None:
+    def _published(self, report: telemetry.MessagesPublished) -> None:
         for kind, count in report.messages.items():
             self._count(count, d.MESSAGES, kind)
         self._observe(report.seconds, d.PUBLISH_S)
 
-    def _topics(self, report: reports.Topics) -> None:
+    def _topics(self, report: telemetry.TopicStates) -> None:
         for topic, wrong in report.wrong.items():
             self._show(wrong, d.TOPIC_WRONG, topic)
 
-    def _said_again(self, report: reports.SaidAgain) -> None:
+    def _said_again(self, report: telemetry.SaidAgain) -> None:
         self._count(report.keys, d.SAID_AGAIN)
 
-    def _unsendable(self, report: reports.Unsendable) -> None:
+    def _unsendable(self, report: telemetry.MessageDropped) -> None:
         self._count(1, d.LOST, report.kind)
 
-    def _outbox(self, report: reports.Outbox) -> None:
+    def _outbox(self, report: telemetry.OutboxBacklog) -> None:
         self._show(report.waiting, d.WAITING)
         self._show(report.oldest_s, d.OLDEST)
 
     # -- all stages -------------------------------------------------------------------------
 
-    def _starting(self, report: reports.Starting) -> None:
+    def _starting(self, report: telemetry.StageStarting) -> None:
         # A stage that never ends a step must look stalled, not absent.
         self._show(self._clock(), d.PROGRESS, report.stage)
 
-    def _progressed(self, report: reports.Progressed) -> None:
+    def _progressed(self, report: telemetry.StageProgressed) -> None:
         self._show(self._clock(), d.PROGRESS, report.stage)
         self._count(report.worked, d.STEPS, report.stage)
         for what in d.WHAT.values if report.stage != "tune" else ("store",):
             self._show(1, d.REACHABLE, report.stage, what)
 
-    def _unreachable(self, report: reports.Unreachable) -> None:
+    def _unreachable(self, report: telemetry.DependencyUnreachable) -> None:
         self._show(0, d.REACHABLE, report.stage, report.what)
         self._count(1, d.UNREACHABLE, report.what)

@@ -1,6 +1,6 @@
 """``docs/metrics.md``, made from the definitions."""
 
-from tunerd.metrics.definitions import DEFINITIONS, OTHER, Label
+from tunerd.metrics.definitions import DEFINITIONS, OTHER, MetricLabel
 from tunerd.metrics.exporter import MOST_STUDIES
 
 __all__ = ["metrics_page"]
@@ -33,6 +33,6 @@ def metrics_page() -> str:
     return "".join(lines)
 
 
-def _told(label: Label) -> str:
+def _told(label: MetricLabel) -> str:
     values = label.about or ", ".join(label.values)
     return f"`{label.name}`: {values}" if values else f"`{label.name}`"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.metrics import definitions as d
-from tunerd.metrics.definitions import Definition
+from tunerd.metrics.definitions import MetricDefinition
 from tunerd.monitoring.promql import STARTED, UP, of, span
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "LOW_TAU",
     "OUTBOX_S",
     "STALLED_S",
-    "Alert",
-    "Group",
-    "Times",
+    "AlertRule",
+    "AlertTimings",
+    "RuleGroup",
     "groups",
 ]
 
@@ -37,7 +37,7 @@ FAR_BEHIND = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class AlertTimings:
     """All that is measured in time, in seconds; tests have less of it."""
 
     moment: float = 120
@@ -51,7 +51,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class AlertRule:
     """One rule."""
 
     name: str
@@ -78,31 +78,33 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RuleGroup:
     """Alerts that answer the same question."""
 
     name: str
     title: str
-    alerts: tuple[Alert, ...]
+    alerts: tuple[AlertRule, ...]
 
 
 BY = "sum by (job, instance)"
 BY_STUDY = "sum by (job, instance, study)"
 
 
-def groups(times: Times | None = None) -> tuple[Group, ...]:
+def groups(times: AlertTimings | None = None) -> tuple[RuleGroup, ...]:
     """All alert rules."""
-    t = times or Times()
+    t = times or AlertTimings()
     return (
-        Group("tunerd-working", "Is it working?", (*_up(t), *_moving(t), *_tuner(t), *_outside(t))),
-        Group("tunerd-right", "Is it right?", _right(t)),
-        Group("tunerd-worth", "Is it worth it?", _worth(t)),
+        RuleGroup(
+            "tunerd-working", "Is it working?", (*_up(t), *_moving(t), *_tuner(t), *_outside(t))
+        ),
+        RuleGroup("tunerd-right", "Is it right?", _right(t)),
+        RuleGroup("tunerd-worth", "Is it worth it?", _worth(t)),
     )
 
 
-def _up(t: Times) -> tuple[Alert, ...]:
+def _up(t: AlertTimings) -> tuple[AlertRule, ...]:
     return (
-        Alert(
+        AlertRule(
             "TunerdDown",
             "critical",
             UP,
@@ -120,7 +122,7 @@ def _up(t: Times) -> tuple[Alert, ...]:
             ),
             hold=t.moment,
         ),
-        Alert(
+        AlertRule(
             "TunerdMissing",
             "critical",
             f"(count({UP}) or vector(0))",
@@ -133,7 +135,7 @@ def _up(t: Times) -> tuple[Alert, ...]:
             ),
             hold=t.moment,
         ),
-        Alert(
+        AlertRule(
             "TunerdRestarting",
             "warning",
             f"changes({STARTED}[{span(t.hour)}])",
@@ -151,9 +153,11 @@ def _up(t: Times) -> tuple[Alert, ...]:
     )
 
 
-def _behind(name: str, what: Definition, t: Times, told: str, why: str, do: str) -> Alert:
+def _behind(
+    name: str, what: MetricDefinition, t: AlertTimings, told: str, why: str, do: str
+) -> AlertRule:
     window = span(t.window)
-    return Alert(
+    return AlertRule(
         name,
         "warning",
         of(what),
@@ -170,11 +174,11 @@ def _behind(name: str, what: Definition, t: Times, told: str, why: str, do: str)
     )
 
 
-def _moving(t: Times) -> tuple[Alert, ...]:
+def _moving(t: AlertTimings) -> tuple[AlertRule, ...]:
     window = span(t.window)
     rejected = f"{BY} (rate({of(d.RECORDS, outcome='rejected')}[{window}]))"
     return (
-        Alert(
+        AlertRule(
             "TunerdStalled",
             "critical",
             f"time() - {of(d.PROGRESS)}",
@@ -216,7 +220,7 @@ def _moving(t: Times) -> tuple[Alert, ...]:
             "two cores. Many studies and contexts share one tuner; `tune.budget_s` and "
             "`tune.max_contexts` bound what it searches beside new jobs.",
         ),
-        Alert(
+        AlertRule(
             "TunerdRequestsUnanswered",
             "warning",
             f"{BY} ({of(d.UNANSWERED)})",
@@ -235,7 +239,7 @@ def _moving(t: Times) -> tuple[Alert, ...]:
             f"{BY} (0 * {of(d.UNANSWERED)})) == 0",
             hold=t.stalled,
         ),
-        Alert(
+        AlertRule(
             "TunerdRejects",
             "warning",
             f"{rejected} / {BY} (rate({of(d.RECORDS)}[{window}]))",
@@ -253,7 +257,7 @@ def _moving(t: Times) -> tuple[Alert, ...]:
             only_if=f"{BY} (increase({of(d.RECORDS, outcome='rejected')}[{window}])) > 10",
             hold=t.moment,
         ),
-        Alert(
+        AlertRule(
             "TunerdNoJobs",
             "warning",
             f"time() - {of(d.LAST_OBSERVATION)}",
@@ -271,9 +275,9 @@ def _moving(t: Times) -> tuple[Alert, ...]:
     )
 
 
-def _tuner(t: Times) -> tuple[Alert, ...]:
+def _tuner(t: AlertTimings) -> tuple[AlertRule, ...]:
     return (
-        Alert(
+        AlertRule(
             "TunerdTunerRestarts",
             "warning",
             f"{BY} (increase({of(d.RESTARTS)}[{span(t.hour)}]))",
@@ -290,7 +294,7 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
                 "without a free core; `tune.step_deadline_s`.",
             ),
         ),
-        Alert(
+        AlertRule(
             "TunerdStudySetAside",
             "critical",
             of(d.ASIDE),
@@ -310,7 +314,7 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
                 "one's store. Install the newer one again.",
             ),
         ),
-        Alert(
+        AlertRule(
             "TunerdRebuildFailed",
             "warning",
             f"{BY_STUDY} (increase({of(d.REBUILD_FAILED)}[{span(t.day)}]))",
@@ -325,7 +329,7 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
                 "“Is it right?” on the dashboard: as long as predictions hold, nothing is lost.",
             ),
         ),
-        Alert(
+        AlertRule(
             "TunerdStudyPaused",
             "info",
             of(d.PAUSED),
@@ -339,9 +343,9 @@ def _tuner(t: Times) -> tuple[Alert, ...]:
     )
 
 
-def _outside(t: Times) -> tuple[Alert, ...]:
+def _outside(t: AlertTimings) -> tuple[AlertRule, ...]:
     return (
-        Alert(
+        AlertRule(
             "TunerdUnreachable",
             "critical",
             of(d.REACHABLE),
@@ -356,7 +360,7 @@ def _outside(t: Times) -> tuple[Alert, ...]:
             ),
             hold=t.moment,
         ),
-        Alert(
+        AlertRule(
             "TunerdTopicWrong",
             "warning",
             of(d.TOPIC_WRONG),
@@ -374,7 +378,7 @@ def _outside(t: Times) -> tuple[Alert, ...]:
             ),
             hold=t.moment,
         ),
-        Alert(
+        AlertRule(
             "TunerdOutboxOld",
             "critical",
             of(d.OLDEST),
@@ -389,7 +393,7 @@ def _outside(t: Times) -> tuple[Alert, ...]:
                 "user.",
             ),
         ),
-        Alert(
+        AlertRule(
             "TunerdMessagesLost",
             "warning",
             f"{BY} (increase({of(d.LOST)}[{span(t.hour)}]))",
@@ -409,10 +413,10 @@ def _outside(t: Times) -> tuple[Alert, ...]:
     )
 
 
-def _right(t: Times) -> tuple[Alert, ...]:
+def _right(t: AlertTimings) -> tuple[AlertRule, ...]:
     enough = f"{of(d.WINDOW)} >= {ENOUGH_JOBS}"
     return (
-        Alert(
+        AlertRule(
             "TunerdRankCorrelationLow",
             "warning",
             of(d.KENDALL),
@@ -433,7 +437,7 @@ def _right(t: Times) -> tuple[Alert, ...]:
             only_if=enough,
             hold=t.window,
         ),
-        Alert(
+        AlertRule(
             "TunerdCoverageLow",
             "warning",
             of(d.COVERAGE),
@@ -450,7 +454,7 @@ def _right(t: Times) -> tuple[Alert, ...]:
             only_if=enough,
             hold=t.window,
         ),
-        Alert(
+        AlertRule(
             "TunerdDrift",
             "info",
             f"{BY_STUDY} ({of(d.DRIFTING, kind=('speed', 'ranks', 'failures'))})",
@@ -473,12 +477,12 @@ def _right(t: Times) -> tuple[Alert, ...]:
     )
 
 
-def _worth(t: Times) -> tuple[Alert, ...]:
+def _worth(t: AlertTimings) -> tuple[AlertRule, ...]:
     day = span(t.day)
     ignored = f"{BY_STUDY} (increase({of(d.JOBS, following='ignored')}[{day}]))"
     asked = f"{BY_STUDY} (increase({of(d.JOBS, following=COULD_FOLLOW)}[{day}]))"
     return (
-        Alert(
+        AlertRule(
             "TunerdGainsNotKept",
             "warning",
             f"{of(d.GAIN_REALISED)} - {of(d.GAIN_PREDICTED)}",
@@ -497,7 +501,7 @@ def _worth(t: Times) -> tuple[Alert, ...]:
             only_if=f"{of(d.GAIN_JOBS)} >= 20",
             hold=t.hour,
         ),
-        Alert(
+        AlertRule(
             "TunerdNotFollowed",
             "info",
             f"{ignored} / {asked}",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tunerd.metrics import definitions as d
-from tunerd.monitoring.panels import ROWS, Panel, Row, chosen
+from tunerd.monitoring.panels import ROWS, DashboardPanel, DashboardRow, chosen
 from tunerd.monitoring.promql import STARTED, of
 
 __all__ = ["dashboard"]
@@ -36,7 +36,7 @@ def dashboard() -> dict[str, Any]:
     }
 
 
-def _placed(rows: tuple[Row, ...]) -> Iterator[dict[str, Any]]:
+def _placed(rows: tuple[DashboardRow, ...]) -> Iterator[dict[str, Any]]:
     """Rows and their panels, from left to right and top to bottom."""
     number, y = 0, 0
     for row in rows:
@@ -54,7 +54,7 @@ def _placed(rows: tuple[Row, ...]) -> Iterator[dict[str, Any]]:
         y += tallest
 
 
-def _row(number: int, row: Row, y: int) -> dict[str, Any]:
+def _row(number: int, row: DashboardRow, y: int) -> dict[str, Any]:
     place = {"x": 0, "y": y, "w": COLUMNS, "h": 1}
     return {
         "id": number,
@@ -66,7 +66,7 @@ def _row(number: int, row: Row, y: int) -> dict[str, Any]:
     }
 
 
-def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+def _panel(number: int, panel: DashboardPanel, place: dict[str, int]) -> dict[str, Any]:
     return {
         "id": number,
         "type": TYPES[panel.kind],
@@ -91,7 +91,7 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _field(panel: Panel) -> dict[str, Any]:
+def _field(panel: DashboardPanel) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [{"value": None, "color": panel.below}]
     steps += [{"value": value, "color": color} for value, color in panel.steps]
     field: dict[str, Any] = {
@@ -111,12 +111,12 @@ def _field(panel: Panel) -> dict[str, Any]:
     return field
 
 
-def _words(panel: Panel) -> dict[str, Any]:
+def _words(panel: DashboardPanel) -> dict[str, Any]:
     options = {f"{value:g}": {"text": text, "color": color} for value, text, color in panel.words}
     return {"type": "value", "options": options}
 
 
-def _drawn(panel: Panel) -> dict[str, Any]:
+def _drawn(panel: DashboardPanel) -> dict[str, Any]:
     bars = panel.kind == "bars"
     return {
         "drawStyle": "bars" if bars else "line",
@@ -129,7 +129,7 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     }
 
 
-def _stat_options(panel: Panel) -> dict[str, Any]:
+def _stat_options(panel: DashboardPanel) -> dict[str, Any]:
     return {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "value",

@@ -3,8 +3,8 @@
 import re
 import textwrap
 
-from tunerd.monitoring.alerts import Alert, groups
-from tunerd.monitoring.panels import ROWS, Panel
+from tunerd.monitoring.alerts import AlertRule, groups
+from tunerd.monitoring.panels import ROWS, DashboardPanel
 from tunerd.monitoring.promql import JOB, span
 
 __all__ = ["alerts_page", "dashboard_page"]
@@ -50,12 +50,12 @@ def alerts_page() -> str:
     return "".join(parts)
 
 
-def _line(alert: Alert) -> str:
+def _line(alert: AlertRule) -> str:
     short = re.split(r"[.:] ", alert.means)[0].rstrip(".")
     return f"| [{alert.name}](#{alert.name.lower()}) | {alert.severity} | {short} |\n"
 
 
-def _section(alert: Alert) -> str:
+def _section(alert: AlertRule) -> str:
     when = f"once this has lasted for {span(alert.hold)}" if alert.hold else "as soon as this holds"
     steps = "".join(_wrapped(step, f"{i}. ") for i, step in enumerate(alert.do, 1))
     return (
@@ -73,7 +73,7 @@ def dashboard_page() -> str:
     return "".join(parts)
 
 
-def _question(panel: Panel) -> str:
+def _question(panel: DashboardPanel) -> str:
     queries = "".join(f"- {_series(q.legend)}: `{q.expr}`\n" for q in panel.queries)
     return f"\n### {panel.title}\n\n{_wrapped(panel.good)}\n{queries}"
 

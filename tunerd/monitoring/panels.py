@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.metrics import definitions as d
-from tunerd.metrics.definitions import Definition
+from tunerd.metrics.definitions import MetricDefinition
 from tunerd.monitoring.alerts import (
     COULD_FOLLOW,
     ENOUGH_COVERED,
@@ -18,7 +18,7 @@ from tunerd.monitoring.alerts import (
 )
 from tunerd.monitoring.promql import RESIDENT, STARTED, UP, of, quantile
 
-__all__ = ["ROWS", "Panel", "Query", "Row", "chosen"]
+__all__ = ["ROWS", "DashboardPanel", "DashboardRow", "PanelQuery", "chosen"]
 
 Color = Literal["green", "yellow", "orange", "red", "blue", "text"]
 
@@ -27,7 +27,7 @@ RANGE = "$__range"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PanelQuery:
     """PromQL with the dashboard's variables, and what its series are called."""
 
     expr: str
@@ -35,13 +35,13 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class DashboardPanel:
     """One question."""
 
     title: str
     good: str
     """What good looks like, and what it is made of; shown on hovering."""
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     unit: str = "short"
     """Of Grafana's."""
     width: int = 8
@@ -62,14 +62,14 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DashboardRow:
     """One of the four questions that all others belong to."""
 
     title: str
-    panels: tuple[Panel, ...]
+    panels: tuple[DashboardPanel, ...]
 
 
-def shown(metric: Definition, **labels: str | tuple[str, ...]) -> str:
+def shown(metric: MetricDefinition, **labels: str | tuple[str, ...]) -> str:
     """A metric's series of what was chosen at the top of the dashboard."""
     chosen = 'instance=~"$instance"' + (', study=~"$study"' if metric.of_a_study else "")
     return of(metric, chosen, **labels)
@@ -80,168 +80,168 @@ def chosen(selector: str) -> str:
     return selector.replace("}", ', instance=~"$instance"}')
 
 
-def _rate(metric: Definition, by: str) -> str:
+def _rate(metric: MetricDefinition, by: str) -> str:
     return f"sum by ({by}) (rate({shown(metric)}[{RATE}]))"
 
 
-def _increase(metric: Definition, by: str) -> str:
+def _increase(metric: MetricDefinition, by: str) -> str:
     return f"sum by ({by}) (increase({shown(metric)}[{RATE}]))"
 
 
-def _quantiles(metric: Definition, what: str) -> tuple[Query, Query]:
+def _quantiles(metric: MetricDefinition, what: str) -> tuple[PanelQuery, PanelQuery]:
     chosen = 'instance=~"$instance"'
     return (
-        Query(quantile(0.5, metric, RATE, chosen), f"{what}, half of them"),
-        Query(quantile(0.95, metric, RATE, chosen), f"{what}, 95 %"),
+        PanelQuery(quantile(0.5, metric, RATE, chosen), f"{what}, half of them"),
+        PanelQuery(quantile(0.95, metric, RATE, chosen), f"{what}, 95 %"),
     )
 
 
 _FOLLOWED = f"sum(increase({shown(d.JOBS, following='followed')}[{RANGE}]))"
 _ASKED = f"sum(increase({shown(d.JOBS, following=COULD_FOLLOW)}[{RANGE}]))"
 
-WORKING = Row(
+WORKING = DashboardRow(
     "Is it working?",
     (
-        Panel(
+        DashboardPanel(
             "Is the daemon up?",
             "Up. Down means that Prometheus could not scrape it.",
-            (Query(chosen(UP), "{{instance}}"),),
+            (PanelQuery(chosen(UP), "{{instance}}"),),
             kind="stat",
             width=4,
             words=((0, "down", "red"), (1, "up", "green")),
         ),
-        Panel(
+        DashboardPanel(
             "How long has it been up?",
             "Days. Minutes, again and again, mean that it crashes and is started anew.",
-            (Query(f"time() - {chosen(STARTED)}", "{{instance}}"),),
+            (PanelQuery(f"time() - {chosen(STARTED)}", "{{instance}}"),),
             "s",
             kind="stat",
             width=4,
             below="orange",
             steps=((600, "green"),),
         ),
-        Panel(
+        DashboardPanel(
             "How long since each stage got through a step?",
             "Seconds: an idle stage takes steps as well. Minutes mean that it hangs or waits.",
-            (Query(f"max by (stage) (time() - {shown(d.PROGRESS)})", "{{stage}}"),),
+            (PanelQuery(f"max by (stage) (time() - {shown(d.PROGRESS)})", "{{stage}}"),),
             "s",
             kind="stat",
             width=6,
             steps=((STALLED_S / 5, "orange"), (STALLED_S, "red")),
         ),
-        Panel(
+        DashboardPanel(
             "Can it reach the stream and the store?",
             "Both are reached. Away: a stage waits for it and goes on by itself; nothing is lost.",
-            (Query(f"min by (what) ({shown(d.REACHABLE)})", "{{what}}"),),
+            (PanelQuery(f"min by (what) ({shown(d.REACHABLE)})", "{{what}}"),),
             kind="stat",
             width=5,
             words=((0, "away", "red"), (1, "reached", "green")),
         ),
-        Panel(
+        DashboardPanel(
             "How many studies rest?",
             "None set aside: such a study failed too often and is not tuned until the daemon "
             "starts anew, or this tunerd cannot read it. Paused are those that an operator paused. "
             "Learned anew are those whose saved state was damaged, since the start.",
             (
-                Query(f"sum({shown(d.ASIDE)})", "set aside"),
-                Query(f"sum({shown(d.PAUSED)})", "paused"),
-                Query(f"sum({shown(d.LEARNED_ANEW)})", "learned anew"),
+                PanelQuery(f"sum({shown(d.ASIDE)})", "set aside"),
+                PanelQuery(f"sum({shown(d.PAUSED)})", "paused"),
+                PanelQuery(f"sum({shown(d.LEARNED_ANEW)})", "learned anew"),
             ),
             kind="stat",
             width=5,
             steps=((1, "orange"),),
         ),
-        Panel(
+        DashboardPanel(
             "What comes in, and what becomes of it?",
             "As many records a second as jobs end, nearly all accepted. Duplicates are harmless.",
-            (Query(_rate(d.RECORDS, "outcome"), "{{outcome}}"),),
+            (PanelQuery(_rate(d.RECORDS, "outcome"), "{{outcome}}"),),
             "cps",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "Which field makes records unusable?",
             "Nothing. A new field with many: a sender changed. “value” is a record that is no JSON "
             "object, “study” a study that is not known. The rejected topic has each with its "
             "reason.",
-            (Query(f"{_increase(d.REJECTED, 'reason')} > 0", "{{reason}}"),),
+            (PanelQuery(f"{_increase(d.REJECTED, 'reason')} > 0", "{{reason}}"),),
             kind="bars",
             empty="none rejected",
         ),
-        Panel(
+        DashboardPanel(
             "How far is it behind?",
             "Near 0, or falling. Not ingested: records on the jobs topic. Not learned: jobs in "
             "history that the tuner has not seen.",
             (
-                Query(shown(d.LAG), "not ingested, {{instance}}"),
-                Query(f"sum by (study) ({shown(d.UNLEARNED)})", "not learned, {{study}}"),
+                PanelQuery(shown(d.LAG), "not ingested, {{instance}}"),
+                PanelQuery(f"sum by (study) ({shown(d.UNLEARNED)})", "not learned, {{study}}"),
             ),
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "How long ago did the last job come in?",
             "About as long as jobs usually lie apart. A line that only rises: nobody sends.",
-            (Query(f"min by (study) (time() - {shown(d.LAST_OBSERVATION)})", "{{study}}"),),
+            (PanelQuery(f"min by (study) (time() - {shown(d.LAST_OBSERVATION)})", "{{study}}"),),
             "s",
             low=0,
             empty="no job yet",
         ),
-        Panel(
+        DashboardPanel(
             "How old is the oldest message that waits to be sent?",
             "A few seconds at most. Minutes: the stream does not take messages.",
-            (Query(f"max by (instance) ({shown(d.OLDEST)})", "{{instance}}"),),
+            (PanelQuery(f"max by (instance) ({shown(d.OLDEST)})", "{{instance}}"),),
             "s",
             low=0,
             steps=((OUTBOX_S / 5, "orange"), (OUTBOX_S, "red")),
         ),
-        Panel(
+        DashboardPanel(
             "What went wrong?",
             "Nothing. Away: steps that could not reach the stream or the store. Tuner replaced: "
             "its process died or passed its deadline. Let go: messages that the stream can never "
             "take. Said again: recommendations that others had overwritten or deleted.",
             (
-                Query(_increase(d.UNREACHABLE, "what"), "{{what}} away"),
-                Query(_increase(d.RESTARTS, "why"), "tuner replaced: {{why}}"),
-                Query(_increase(d.LOST, "kind"), "let go: {{kind}}"),
-                Query(_increase(d.SAID_AGAIN, "job"), "said again"),
+                PanelQuery(_increase(d.UNREACHABLE, "what"), "{{what}} away"),
+                PanelQuery(_increase(d.RESTARTS, "why"), "tuner replaced: {{why}}"),
+                PanelQuery(_increase(d.LOST, "kind"), "let go: {{kind}}"),
+                PanelQuery(_increase(d.SAID_AGAIN, "job"), "said again"),
             ),
             kind="bars",
         ),
     ),
 )
 
-RIGHT = Row(
+RIGHT = DashboardRow(
     "Is it right?",
     (
-        Panel(
+        DashboardPanel(
             "Does it rank configurations right?",
             "Kendall's τ within contexts, each job predicted before it was learned: 1 is the right "
             "order, 0 is chance. Above 0.5 is useful, 0.8 is good. It falls without harm when most "
             "jobs run nearly equal configurations; a sudden fall means that something changed.",
-            (Query(f"max by (study) ({shown(d.KENDALL)})", "{{study}}"),),
+            (PanelQuery(f"max by (study) ({shown(d.KENDALL)})", "{{study}}"),),
             width=6,
             high=1,
             below="red",
             steps=((LOW_TAU, "orange"), (0.5, "green")),
             empty="nothing predicted yet",
         ),
-        Panel(
+        DashboardPanel(
             "How far off are its predictions?",
             "Mean absolute error, relative to what was measured, and how far equal jobs lie apart: "
             "near that is as good as it gets.",
             (
-                Query(f"max by (study) ({shown(d.MAPE)})", "{{study}}"),
-                Query(f"max by (study) ({shown(d.NOISE)})", "{{study}}, equal jobs"),
+                PanelQuery(f"max by (study) ({shown(d.MAPE)})", "{{study}}"),
+                PanelQuery(f"max by (study) ({shown(d.NOISE)})", "{{study}}, equal jobs"),
             ),
             "percentunit",
             width=6,
             low=0,
             empty="nothing predicted yet",
         ),
-        Panel(
+        DashboardPanel(
             "Do its bands hold what they promise?",
             "Share of jobs that fell into the band predicted for them, which promises 80 %. Lower: "
             "it is too sure of itself. Higher: it promises less than it could.",
-            (Query(f"max by (study) ({shown(d.COVERAGE)})", "{{study}}"),),
+            (PanelQuery(f"max by (study) ({shown(d.COVERAGE)})", "{{study}}"),),
             "percentunit",
             width=6,
             low=0,
@@ -250,36 +250,36 @@ RIGHT = Row(
             steps=((ENOUGH_COVERED, "orange"), (0.7, "green"), (0.95, "yellow")),
             empty="nothing predicted yet",
         ),
-        Panel(
+        DashboardPanel(
             "On how many jobs is that judged?",
             f"Some hundred. Below {ENOUGH_JOBS} the three beside this one jump about.",
-            (Query(f"max by (study) ({shown(d.WINDOW)})", "{{study}}"),),
+            (PanelQuery(f"max by (study) ({shown(d.WINDOW)})", "{{study}}"),),
             width=6,
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "Are jobs still as they were?",
             "Nothing. Speed, ranks: what was learned of them no longer holds; tunerd learns anew, "
             "with wider bands meanwhile. Inputs: other jobs come. Failures: more of them fail.",
-            (Query(f"max by (study, kind) ({shown(d.DRIFTING)})", "{{kind}}, {{study}}"),),
+            (PanelQuery(f"max by (study, kind) ({shown(d.DRIFTING)})", "{{kind}}, {{study}}"),),
             width=12,
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "What has changed lately?",
             "Now and then. False alarms are rarer than one in ten thousand jobs, unless the study "
             "says otherwise.",
-            (Query(_increase(d.DRIFTS, "kind"), "{{kind}}"),),
+            (PanelQuery(_increase(d.DRIFTS, "kind"), "{{kind}}"),),
             kind="bars",
             width=12,
         ),
     ),
 )
 
-WORTH = Row(
+WORTH = DashboardRow(
     "Is it worth it?",
     (
-        Panel(
+        DashboardPanel(
             "Do candidates gain what was promised?",
             "Shown near promised: gain over the incumbent of that moment, the mean over the latest "
             "jobs that ran a candidate to exploit or confirm it. Both above 0. Shown well below "
@@ -287,26 +287,26 @@ WORTH = Row(
             "chosen for looking good was overrated. Empty while no candidate was run, and in mode "
             "observe.",
             (
-                Query(f"max by (study) ({shown(d.GAIN_PREDICTED)})", "promised, {{study}}"),
-                Query(f"max by (study) ({shown(d.GAIN_REALISED)})", "shown, {{study}}"),
-                Query(f"max by (study) ({shown(d.OVERRATED)})", "taken off, {{study}}"),
+                PanelQuery(f"max by (study) ({shown(d.GAIN_PREDICTED)})", "promised, {{study}}"),
+                PanelQuery(f"max by (study) ({shown(d.GAIN_REALISED)})", "shown, {{study}}"),
+                PanelQuery(f"max by (study) ({shown(d.OVERRATED)})", "taken off, {{study}}"),
             ),
             "percentunit",
             width=10,
             empty="no candidate was run yet",
         ),
-        Panel(
+        DashboardPanel(
             "What do jobs do with the recommendation?",
             "Followed, nearly all. Ignored: it was there, and the job carries no trace of it. "
             "Changed: somebody ran something else. Unasked: there was nothing to follow.",
-            (Query(_increase(d.JOBS, "following"), "{{following}}"),),
+            (PanelQuery(_increase(d.JOBS, "following"), "{{following}}"),),
             kind="bars",
             width=8,
         ),
-        Panel(
+        DashboardPanel(
             "How many of those that could follow did?",
             "Most. Of the jobs in the range shown for which there was a recommendation.",
-            (Query(f"{_FOLLOWED} / {_ASKED}", "followed"),),
+            (PanelQuery(f"{_FOLLOWED} / {_ASKED}", "followed"),),
             "percentunit",
             kind="stat",
             width=3,
@@ -314,10 +314,10 @@ WORTH = Row(
             steps=((0.5, "green"),),
             empty="nothing to follow",
         ),
-        Panel(
+        DashboardPanel(
             "Over how many jobs are the gains?",
             "The more the surer: below 20 a gain says little.",
-            (Query(f"max by (study) ({shown(d.GAIN_JOBS)})", "{{study}}"),),
+            (PanelQuery(f"max by (study) ({shown(d.GAIN_JOBS)})", "{{study}}"),),
             kind="stat",
             width=3,
             below="text",
@@ -325,73 +325,75 @@ WORTH = Row(
     ),
 )
 
-DOING = Row(
+DOING = DashboardRow(
     "What is it doing?",
     (
-        Panel(
+        DashboardPanel(
             "How many contexts have a recommendation?",
             "Near the number of active ones. Running: schedulers follow it. Proposed: only "
             "observed, or waits for approval.",
             (
-                Query(f"sum by (study) ({shown(d.ACTIVE)})", "active, {{study}}"),
-                Query(f"sum by (study, state) ({shown(d.RECOMMENDED)})", "{{state}}, {{study}}"),
+                PanelQuery(f"sum by (study) ({shown(d.ACTIVE)})", "active, {{study}}"),
+                PanelQuery(
+                    f"sum by (study, state) ({shown(d.RECOMMENDED)})", "{{state}}, {{study}}"
+                ),
             ),
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "What does it say?",
             "Much at first, then little: issued is news for schedulers, renewed says the same for "
             "longer, suggested is only observed or waits for approval.",
-            (Query(_increase(d.RECOMMENDATIONS, "change"), "{{change}}"),),
+            (PanelQuery(_increase(d.RECOMMENDATIONS, "change"), "{{change}}"),),
             kind="bars",
         ),
-        Panel(
+        DashboardPanel(
             "What becomes of what it introduces?",
             "Mostly withdrawn: it is tried to be found out. Some promoted; returned, which is a "
             "promotion taken back, hardly ever.",
-            (Query(_increase(d.INTRODUCTIONS, "outcome"), "{{outcome}}"),),
+            (PanelQuery(_increase(d.INTRODUCTIONS, "outcome"), "{{outcome}}"),),
             kind="bars",
         ),
-        Panel(
+        DashboardPanel(
             "What kinds of candidates does it propose?",
             "Exploit is believed to be better, confirm looked better once, explore teaches.",
-            (Query(_increase(d.CANDIDATES, "kind"), "{{kind}}"),),
+            (PanelQuery(_increase(d.CANDIDATES, "kind"), "{{kind}}"),),
             kind="bars",
         ),
-        Panel(
+        DashboardPanel(
             "How long does a step of the tuner take?",
             "A second or two. It ends in a restart at tune.step_deadline_s.",
             (*_quantiles(d.LEARN_S, "learning"), *_quantiles(d.SEARCH_S, "searching")),
             "s",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "How much does it learn and search?",
             "As many jobs as come in; every context of a new job is searched.",
             (
-                Query(_rate(d.LEARNED, "study"), "jobs learned, {{study}}"),
-                Query(_rate(d.SEARCHED, "study"), "contexts searched, {{study}}"),
-                Query(_rate(d.REBUILT, "study"), "models refitted, {{study}}"),
-                Query(_rate(d.REBUILD_FAILED, "study"), "rebuilds failed, {{study}}"),
+                PanelQuery(_rate(d.LEARNED, "study"), "jobs learned, {{study}}"),
+                PanelQuery(_rate(d.SEARCHED, "study"), "contexts searched, {{study}}"),
+                PanelQuery(_rate(d.REBUILT, "study"), "models refitted, {{study}}"),
+                PanelQuery(_rate(d.REBUILD_FAILED, "study"), "rebuilds failed, {{study}}"),
             ),
             "cps",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "How long do ingest and publish take for a batch?",
             "Well under a second: the store's commit, and the stream's acknowledgement.",
             (*_quantiles(d.INGEST_S, "ingest"), *_quantiles(d.PUBLISH_S, "publish")),
             "s",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "What goes out?",
             "Recommendations; rejected records only where something is wrong with a sender.",
-            (Query(_rate(d.MESSAGES, "kind"), "{{kind}}"),),
+            (PanelQuery(_rate(d.MESSAGES, "kind"), "{{kind}}"),),
             "cps",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "How long does somebody who asks wait for an answer?",
             "Two seconds at most, from a request's coming in until its answer is committed.",
             _quantiles(d.ANSWER_S, "answer"),
@@ -399,32 +401,32 @@ DOING = Row(
             low=0,
             empty="nobody asked",
         ),
-        Panel(
+        DashboardPanel(
             "What comes of requests?",
             "As many answered as come in. Nothing: there was nothing to say, and the answer says "
             "why. Many that wait: the tuner is busy or away.",
             (
-                Query(_rate(d.REQUESTS, "outcome"), "{{outcome}}"),
-                Query(_rate(d.ANSWERED, "outcome"), "answered: {{outcome}}"),
-                Query(f"sum({shown(d.UNANSWERED)})", "wait"),
+                PanelQuery(_rate(d.REQUESTS, "outcome"), "{{outcome}}"),
+                PanelQuery(_rate(d.ANSWERED, "outcome"), "answered: {{outcome}}"),
+                PanelQuery(f"sum({shown(d.UNANSWERED)})", "wait"),
             ),
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "How much memory does it take?",
             "Level after some hours. The daemon up to 200 MiB; the tuner more, with studies and "
             "history.",
             (
-                Query(chosen(RESIDENT), "daemon, {{instance}}"),
-                Query(shown(d.TUNER_SIZE), "tuner, {{instance}}"),
+                PanelQuery(chosen(RESIDENT), "daemon, {{instance}}"),
+                PanelQuery(shown(d.TUNER_SIZE), "tuner, {{instance}}"),
             ),
             "bytes",
             low=0,
         ),
-        Panel(
+        DashboardPanel(
             "Which version runs?",
             "One version, the one that you meant.",
-            (Query(f"count by (version) ({shown(d.BUILD)})", "{{version}}"),),
+            (PanelQuery(f"count by (version) ({shown(d.BUILD)})", "{{version}}"),),
             kind="stat",
             names=True,
             below="text",

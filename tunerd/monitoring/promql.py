@@ -1,7 +1,7 @@
 """Parts of PromQL, named through the definitions: a label or value that a metric does not have is
 a mistake here and not an empty panel there."""
 
-from tunerd.metrics.definitions import Definition
+from tunerd.metrics.definitions import MetricDefinition
 
 __all__ = ["JOB", "RESIDENT", "STARTED", "UP", "of", "quantile", "span"]
 
@@ -14,7 +14,7 @@ STARTED = f"process_start_time_seconds{{{_MINE}}}"
 RESIDENT = f"process_resident_memory_bytes{{{_MINE}}}"
 
 
-def of(metric: Definition, more: str = "", **labels: str | tuple[str, ...]) -> str:
+def of(metric: MetricDefinition, more: str = "", **labels: str | tuple[str, ...]) -> str:
     """A selector of a counter's or a gauge's series.
 
     Args:
@@ -29,7 +29,7 @@ def of(metric: Definition, more: str = "", **labels: str | tuple[str, ...]) -> s
     return _selector(metric.series, *matchers, more)
 
 
-def quantile(share: float, metric: Definition, window: str, more: str = "") -> str:
+def quantile(share: float, metric: MetricDefinition, window: str, more: str = "") -> str:
     """The value that a share of a histogram's measurements in a window does not pass."""
     buckets = _selector(metric.buckets, more)
     return f"histogram_quantile({share:g}, sum by (le) (rate({buckets}[{window}])))"
@@ -48,7 +48,7 @@ def _selector(name: str, *matchers: str) -> str:
     return f"{name}{{{given}}}" if given else name
 
 
-def _matcher(metric: Definition, name: str, value: str | tuple[str, ...]) -> str:
+def _matcher(metric: MetricDefinition, name: str, value: str | tuple[str, ...]) -> str:
     known = {label.name: label.values for label in metric.labels}
     if name not in known:
         raise ValueError(f"{metric.name} has no label {name}")

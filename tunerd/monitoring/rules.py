@@ -4,7 +4,7 @@ import json
 import re
 import textwrap
 
-from tunerd.monitoring.alerts import Alert, Group, Times, groups
+from tunerd.monitoring.alerts import AlertRule, AlertTimings, RuleGroup, groups
 from tunerd.monitoring.promql import span
 
 __all__ = ["PAGE", "rule_file"]
@@ -12,7 +12,7 @@ __all__ = ["PAGE", "rule_file"]
 PAGE = "docs/alerts.md"
 
 
-def rule_file(times: Times | None = None) -> str:
+def rule_file(times: AlertTimings | None = None) -> str:
     """The file ``deploy/prometheus/alerts.yml``; with other times for tests."""
     lines = [
         "# Made by `tunerd schema alerts`; a test compares the two. What each means and what to do",
@@ -24,14 +24,14 @@ def rule_file(times: Times | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _group(group: Group) -> list[str]:
+def _group(group: RuleGroup) -> list[str]:
     lines = [f"  - name: {group.name}", "    rules:"]
     for alert in group.alerts:
         lines += _rule(alert)
     return lines
 
 
-def _rule(alert: Alert) -> list[str]:
+def _rule(alert: AlertRule) -> list[str]:
     return [
         f"      - alert: {alert.name}",
         "        expr: |-",
@@ -47,7 +47,7 @@ def _rule(alert: Alert) -> list[str]:
     ]
 
 
-def _description(alert: Alert) -> str:
+def _description(alert: AlertRule) -> str:
     """Plain text: links on the page mean nothing in a message."""
     first = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", alert.do[0])
     return f"{alert.means} First look: {first}"

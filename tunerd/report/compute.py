@@ -10,40 +10,40 @@ from msgspec import structs
 
 from tunerd import __version__
 from tunerd.core.decisions.reasons import telling
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
-from tunerd.report import discount, tried
+from tunerd.report import discount, followers
 from tunerd.report import quality as q
-from tunerd.report.gains import ContextGain, Gains, Interval, Z, estimate_gains
-from tunerd.report.gather import Material, Told
-from tunerd.report.jobs import Jobs, jobs_of, relative_gain
+from tunerd.report.followers import beside_others, candidates_tried, first_candidates
+from tunerd.report.formatting import beyond, headline, sentence
+from tunerd.report.gains import ConfidenceInterval, ContextGain, GainEstimate, Z, estimate_gains
+from tunerd.report.gather import CurrentRecommendation, ReportInputs
+from tunerd.report.jobs import JobArrays, jobs_of, relative_gain
 from tunerd.report.model import (
-    Advice,
-    Beside,
-    Candidate,
-    Candidates,
-    Context,
-    Counts,
-    Followed,
-    Incumbent,
-    Objective,
-    Past,
-    Period,
-    Point,
-    Quality,
-    Range,
-    Reliability,
-    ReliabilityBin,
-    Report,
-    Step,
+    CandidateSummary,
+    CounterfactualGain,
+    FollowerGains,
+    ImportedSummary,
+    JobCounts,
+    ReportAdvice,
+    ReportCandidate,
+    ReportComparison,
+    ReportContext,
+    ReportGainBin,
+    ReportIncumbent,
+    ReportInterval,
+    ReportObjective,
+    ReportPeriod,
+    ReportPoint,
+    ReportQuality,
+    ReportReliability,
+    ReportReliabilityBin,
+    StudyReport,
     Verdict,
-    Would,
 )
 from tunerd.report.notes import notes
-from tunerd.report.tried import beside_others, candidates_tried, first_candidates
-from tunerd.report.words import beyond, headline, sentence
 from tunerd.tables.times import UNDATED
 
 __all__ = ["MOST_CONTEXTS", "compute"]
@@ -54,7 +54,7 @@ SMALL = 0.01
 """A gain below this is not worth mentioning."""
 
 
-def compute(material: Material, now: datetime) -> Report:
+def compute(material: ReportInputs, now: datetime) -> StudyReport:
     """Make the report."""
     study = material.study
     jobs = jobs_of(study, material.live)
@@ -64,11 +64,11 @@ def compute(material: Material, now: datetime) -> Report:
     contexts, contexts_total = _contexts(material, jobs, gains)
     quality = _quality(study, jobs, q.judge_quality(study, jobs))
     past = _past(material)
-    return Report(
+    return StudyReport(
         study=study.name,
         mode=study.mode,
         generation=material.generation,
-        objective=Objective(
+        objective=ReportObjective(
             metric=study.objective.metric, goal=study.objective.goal, unit=study.objective.unit
         ),
         made_at=now,
@@ -94,13 +94,13 @@ def compute(material: Material, now: datetime) -> Report:
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _counts(material: Material, jobs: Jobs) -> Counts:
+def _counts(material: ReportInputs, jobs: JobArrays) -> JobCounts:
     live = material.live
     outcomes = [one.outcome for one in live]
     hours = jobs.gpu_hours[np.isfinite(jobs.gpu_hours)]
     ends = [one.finished_at for one in live]
     followed = Counter(one for one in jobs.following if one is not None)
-    return Counts(
+    return JobCounts(
         jobs=len(live),
         contexts=len(jobs.keys),
         predicted=int(jobs.judged.sum()),
@@ -118,10 +118,10 @@ def _counts(material: Material, jobs: Jobs) -> Counts:
 # ── gains ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _would(study: Study, jobs: Jobs, found: Gains) -> Would:
+def _would(study: Study, jobs: JobArrays, found: GainEstimate) -> CounterfactualGain:
     verdict = _verdict(found)
     tested = verdict != "untested"
-    made = Would(
+    made = CounterfactualGain(
         verdict=verdict,
         sentence="",
         jobs=found.jobs,
@@ -140,17 +140,17 @@ def _would(study: Study, jobs: Jobs, found: Gains) -> Would:
     return structs.replace(made, sentence=sentence(made))
 
 
-def _step(study: Study, one: discount.Step) -> Step:
+def _step(study: Study, one: discount.GainBin) -> ReportGainBin:
     half = Z * one.error
-    came = Interval(one.came, one.came - half, one.came + half)
-    return Step(
+    came = ConfidenceInterval(one.came, one.came - half, one.came + half)
+    return ReportGainBin(
         jobs=one.jobs,
         predicted=relative_gain(study, one.predicted),
         came=_gain(study, came),
     )
 
 
-def _verdict(found: Gains) -> Verdict:
+def _verdict(found: GainEstimate) -> Verdict:
     if not found.supported:
         return "untested"
     gain = found.gain
@@ -161,28 +161,28 @@ def _verdict(found: Gains) -> Verdict:
     return "small" if gain.high < SMALL or gain.low > 0 else "unclear"
 
 
-def _followed(study: Study, jobs: Jobs) -> Followed | None:
+def _followed(study: Study, jobs: JobArrays) -> FollowerGains | None:
     if not jobs.followed.any():
         return None
-    return Followed(
+    return FollowerGains(
         kept=_beside(study, beside_others(jobs, trying=False)),
         tried=_beside(study, beside_others(jobs, trying=True)),
     )
 
 
-def _beside(study: Study, found: tried.Beside) -> Beside:
-    return Beside(
+def _beside(study: Study, found: followers.FollowerComparison) -> ReportComparison:
+    return ReportComparison(
         jobs=found.jobs,
         compared=round(found.compared, 1),
         gain=None if found.gap is None else _gain(study, found.gap),
     )
 
 
-def _candidates(study: Study, jobs: Jobs) -> Candidates | None:
+def _candidates(study: Study, jobs: JobArrays) -> CandidateSummary | None:
     first, ran = first_candidates(jobs), candidates_tried(jobs)
     if first is None and ran is None:
         return None
-    made = Candidates(
+    made = CandidateSummary(
         sentence="",
         jobs=first.jobs if first else 0,
         predicted=_finite(relative_gain(study, first.predicted)) if first else None,
@@ -199,7 +199,9 @@ def _candidates(study: Study, jobs: Jobs) -> Candidates | None:
 # ── contexts ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _contexts(material: Material, jobs: Jobs, gains: Gains | None) -> tuple[list[Context], int]:
+def _contexts(
+    material: ReportInputs, jobs: JobArrays, gains: GainEstimate | None
+) -> tuple[list[ReportContext], int]:
     """The contexts with most jobs, and how many there are in all."""
     count = np.bincount(jobs.context, minlength=len(jobs.keys)).tolist()
     came = dict(zip(jobs.keys, count, strict=True))
@@ -228,10 +230,10 @@ def _context(
     jobs: tuple[int, int],
     gained: ContextGain | None,
     tested: bool,
-    known: Told | None,
-) -> Context:
+    known: CurrentRecommendation | None,
+) -> ReportContext:
     """``jobs`` are live and imported ones."""
-    return Context(
+    return ReportContext(
         key=key,
         values=_values(study, known),
         jobs=jobs[0],
@@ -245,7 +247,7 @@ def _context(
     )
 
 
-def _values(study: Study, known: Told | None) -> dict[str, Scalar]:
+def _values(study: Study, known: CurrentRecommendation | None) -> dict[str, Scalar]:
     """In the order of the study file."""
     if known is None:
         return {}
@@ -253,16 +255,16 @@ def _values(study: Study, known: Told | None) -> dict[str, Scalar]:
     return {feature.name: told[feature.name] for feature in study.context if feature.name in told}
 
 
-def _advice(known: Told) -> Advice:
+def _advice(known: CurrentRecommendation) -> ReportAdvice:
     told = known.recommendation
     best = told.incumbent
-    return Advice(
+    return ReportAdvice(
         state=known.state,
         issued_at=told.issued_at,
         reason=told.reason,
         incumbent=None
         if best is None
-        else Incumbent(
+        else ReportIncumbent(
             config=dict(best.config),
             median=best.median,
             low=best.low,
@@ -275,12 +277,12 @@ def _advice(known: Told) -> Advice:
     )
 
 
-def _candidate(told: Recommendation) -> Candidate | None:
+def _candidate(told: Recommendation) -> ReportCandidate | None:
     if not told.candidates:
         return None
     first = telling(told.candidates)  # the one that the reason speaks of
     expected, gain = first.predicted, first.gain
-    return Candidate(
+    return ReportCandidate(
         config=dict(first.config),
         kind=first.kind.value,
         share=first.share,
@@ -297,24 +299,26 @@ def _candidate(told: Recommendation) -> Candidate | None:
 # ── predictions ──────────────────────────────────────────────────────────────────────────────
 
 
-def _fresh(study: Study, jobs: Jobs) -> Quality | None:
+def _fresh(study: Study, jobs: JobArrays) -> ReportQuality | None:
     new = np.flatnonzero(jobs.tried == 0)
     return _quality(study, jobs, q.judge_quality(study, jobs, new))
 
 
-def _quality(study: Study, jobs: Jobs, found: q.Quality | None) -> Quality | None:
+def _quality(
+    study: Study, jobs: JobArrays, found: q.PredictionQuality | None
+) -> ReportQuality | None:
     if found is None:
         return None
-    return Quality(
+    return ReportQuality(
         jobs=found.jobs,
         kendall=_range(found.kendall),
         spearman=_range(found.spearman),
         mape=_finite(found.mape),
         median_error=_finite(found.median_error),
-        coverage=Range(found.coverage.middle, found.coverage.low, found.coverage.high),
+        coverage=ReportInterval(found.coverage.middle, found.coverage.low, found.coverage.high),
         half_width=_finite(relative_gain(study, found.half_width)),
         periods=[
-            Period(
+            ReportPeriod(
                 since=_dated(datetime.fromtimestamp(one.since, UTC)),
                 until=_dated(datetime.fromtimestamp(one.until, UTC)),
                 jobs=one.jobs,
@@ -328,46 +332,46 @@ def _quality(study: Study, jobs: Jobs, found: q.Quality | None) -> Quality | Non
     )
 
 
-def _points(study: Study, jobs: Jobs, found: q.Quality) -> list[Point]:
+def _points(study: Study, jobs: JobArrays, found: q.PredictionQuality) -> list[ReportPoint]:
     points = []
     for i in found.points.tolist():
         predicted = study.metric_value(float(jobs.predicted[i] * jobs.unit[i]))
         actual = study.metric_value(float(jobs.score[i] * jobs.unit[i]))
         if math.isfinite(predicted) and math.isfinite(actual):
             held = bool(jobs.low[i] <= jobs.score[i] <= jobs.high[i])
-            points.append(Point(predicted=predicted, actual=actual, held=held))
+            points.append(ReportPoint(predicted=predicted, actual=actual, held=held))
     return points
 
 
-def _reliability(found: q.Reliability | None) -> Reliability | None:
+def _reliability(found: q.ReliabilityDiagram | None) -> ReportReliability | None:
     if found is None:
         return None
-    return Reliability(
+    return ReportReliability(
         jobs=found.jobs,
         ran=found.ran,
         brier=found.brier,
         plain=found.plain,
         bins=[
-            ReliabilityBin(
+            ReportReliabilityBin(
                 low=one.low,
                 high=one.high,
                 jobs=one.jobs,
                 predicted=one.predicted,
-                observed=Range(one.observed.middle, one.observed.low, one.observed.high),
+                observed=ReportInterval(one.observed.middle, one.observed.low, one.observed.high),
             )
             for one in found.bins
         ],
     )
 
 
-def _past(material: Material) -> Past | None:
-    history: Sequence[Judged] = material.history
+def _past(material: ReportInputs) -> ImportedSummary | None:
+    history: Sequence[PrequentialRecord] = material.history
     if not history:
         return None
     study = material.study
     jobs = jobs_of(study, history)
     ends = [one.finished_at for one in history]
-    return Past(
+    return ImportedSummary(
         jobs=material.history_total,
         contexts=len(jobs.keys),
         predicted=int(jobs.judged.sum()),
@@ -383,15 +387,15 @@ def _past(material: Material) -> Past | None:
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gain(study: Study, found: Interval) -> Range:
+def _gain(study: Study, found: ConfidenceInterval) -> ReportInterval:
     ends = (relative_gain(study, value) for value in (found.middle, found.low, found.high))
-    return Range(*ends)
+    return ReportInterval(*ends)
 
 
-def _range(found: Interval | None) -> Range | None:
+def _range(found: ConfidenceInterval | None) -> ReportInterval | None:
     if found is None or not math.isfinite(found.middle):
         return None
-    return Range(found.middle, _finite(found.low), _finite(found.high))
+    return ReportInterval(found.middle, _finite(found.low), _finite(found.high))
 
 
 def _finite(value: float) -> float | None:

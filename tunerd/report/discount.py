@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.report.sample import Sample, means
+from tunerd.report.sample import GainSample, means
 
-__all__ = ["Step", "came_true", "discount"]
+__all__ = ["GainBin", "came_true", "discount"]
 
 LIMITS = (0.0, 1.5)
 PRIOR = (0.5, 0.5)
@@ -24,7 +24,7 @@ STEP_JOBS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GainBin:
     """Jobs whose predictions lay about as far from those of others of their context and time."""
 
     jobs: int
@@ -35,7 +35,7 @@ class Step:
     """Standard error of ``came``."""
 
 
-def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[float, FloatArray]:
+def discount(sample: GainSample, rng: np.random.Generator, draws: int) -> tuple[float, FloatArray]:
     """Slope of what came over what was predicted among the better half of each stratum.
 
     Both are taken relative to what was expected of the incumbent at the same moment, so that a
@@ -60,14 +60,14 @@ def discount(sample: Sample, rng: np.random.Generator, draws: int) -> tuple[floa
     return float(np.clip(slope, *LIMITS)), np.clip(slopes, *LIMITS)
 
 
-def came_true(sample: Sample) -> list[Step]:
+def came_true(sample: GainSample) -> list[GainBin]:
     """What became of predicted differences, from the worst predicted jobs to the best."""
     x, y = _differences(sample)
     count = min(STEPS, len(x) // STEP_JOBS)
     if count < 2:
         return []
     return [
-        Step(
+        GainBin(
             jobs=len(part),
             predicted=float(x[part].mean()),
             came=float(y[part].mean()),
@@ -77,7 +77,7 @@ def came_true(sample: Sample) -> list[Step]:
     ]
 
 
-def _differences(sample: Sample) -> tuple[FloatArray, FloatArray]:
+def _differences(sample: GainSample) -> tuple[FloatArray, FloatArray]:
     """(n,) how predictions, and what came, differ from the mean of their stratum."""
     count = int(sample.stratum.max()) + 1
     x = -sample.ahead

@@ -2,7 +2,7 @@
 
 Asked is what the *incumbent* of that moment would have brought: the configuration of their context
 with the best estimate over repeated runs. Not asked is what a searcher's first candidate would have
-brought, for nobody can know: a search picks what is overrated (:mod:`tunerd.report.tried`).
+brought, for nobody can know: a search picks what is overrated (:mod:`tunerd.report.followers`).
 
 For each such job the predictor said, at the same moment and with the same model, what it expected
 of the configuration that ran and of the incumbent: their difference is the *predicted gain*. It is
@@ -15,7 +15,7 @@ believed only as far as it came true elsewhere, in two steps.
 2. **Matched jobs.** Some jobs ran just the incumbent of their moment, as followers or by
    coincidence. That choice was made before they ran, so they are not lucky ones picked afterwards.
    Whether they beat the others of their context and time by more or less than predicted corrects
-   the gain (:mod:`tunerd.report.areas`).
+   the gain (:mod:`tunerd.report.small_area`).
 
 Intervals come from draws: the discount by a bootstrap over contexts (over times in a context where
 there are few), what matched jobs say with the noise of jobs, what they do not say with the
@@ -29,12 +29,20 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.study import Study
-from tunerd.report.areas import Areas, areas_of, corrections
-from tunerd.report.discount import Step, came_true, discount
-from tunerd.report.jobs import Jobs, saved_share
-from tunerd.report.sample import Sample, near, sample_of
+from tunerd.report.discount import GainBin, came_true, discount
+from tunerd.report.jobs import JobArrays, saved_share
+from tunerd.report.sample import GainSample, near, sample_of
+from tunerd.report.small_area import AreaEstimates, areas_of, corrections
 
-__all__ = ["ENOUGH_MATCHED", "LEVEL", "ContextGain", "Gains", "Interval", "Z", "estimate_gains"]
+__all__ = [
+    "ENOUGH_MATCHED",
+    "LEVEL",
+    "ConfidenceInterval",
+    "ContextGain",
+    "GainEstimate",
+    "Z",
+    "estimate_gains",
+]
 
 LEVEL = 0.9
 """Of the intervals."""
@@ -49,7 +57,7 @@ ENOUGH_NEAR = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ConfidenceInterval:
     """An estimate with its 90 % interval."""
 
     middle: float
@@ -68,12 +76,12 @@ class ContextGain:
     """That ran the incumbent."""
     predicted: float
     """Mean predicted difference."""
-    gain: Interval
-    gpu_hours: Interval | None
+    gain: ConfidenceInterval
+    gpu_hours: ConfidenceInterval | None
 
 
 @dataclass(frozen=True, slots=True)
-class Gains:
+class GainEstimate:
     """All contexts together."""
 
     jobs: int
@@ -82,19 +90,19 @@ class Gains:
     """Matched jobs that have others to compare with."""
     near: int
     """Jobs predicted nearly as good."""
-    discount: Interval
+    discount: ConfidenceInterval
     """Share of predicted differences that came true."""
     predicted: float
-    gain: Interval
+    gain: ConfidenceInterval
     positive: float
     """Probability that the gain is above zero."""
-    gpu_hours: Interval | None
+    gpu_hours: ConfidenceInterval | None
     """That would have been saved, of the jobs whose hours are known."""
     hours: float
     """GPU-hours of those jobs."""
     contexts: tuple[ContextGain, ...]
     """The context with most jobs first."""
-    steps: tuple[Step, ...]
+    steps: tuple[GainBin, ...]
     """What became of predicted differences."""
 
     @property
@@ -109,7 +117,7 @@ class Gains:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _GainDraws:
     """What was estimated, and (draws, …) draws of it."""
 
     slope: float
@@ -119,7 +127,7 @@ class _Drawn:
     corrections: FloatArray
 
 
-def estimate_gains(study: Study, jobs: Jobs) -> Gains | None:
+def estimate_gains(study: Study, jobs: JobArrays) -> GainEstimate | None:
     """Estimate them; None when hardly any job ran something else than an incumbent."""
     sample = sample_of(jobs)
     if sample is None:
@@ -127,14 +135,14 @@ def estimate_gains(study: Study, jobs: Jobs) -> Gains | None:
     rng = np.random.default_rng(SEED)
     slope, slopes = discount(sample, rng, DRAWS)
     areas = areas_of(jobs, sample)
-    drawn = _Drawn(slope, slopes, *corrections(areas, slope, slopes, rng))
+    drawn = _GainDraws(slope, slopes, *corrections(areas, slope, slopes, rng))
     gain = slope * areas.ahead + drawn.correction
     gains = slopes[:, None] * areas.ahead + drawn.corrections
     share = areas.jobs / areas.jobs.sum()
     whole = gains @ share
-    hours = _Hours.of(study, jobs, sample, drawn)
+    hours = _SavedGpuHours.of(study, jobs, sample, drawn)
     contexts = _contexts(sample, areas, gain, gains, hours)
-    return Gains(
+    return GainEstimate(
         jobs=int(areas.jobs.sum()),
         matched=int(areas.matched.sum()),
         weight=float(areas.weight.sum()),
@@ -151,7 +159,11 @@ def estimate_gains(study: Study, jobs: Jobs) -> Gains | None:
 
 
 def _contexts(
-    sample: Sample, areas: Areas, gain: FloatArray, gains: FloatArray, hours: "_Hours"
+    sample: GainSample,
+    areas: AreaEstimates,
+    gain: FloatArray,
+    gains: FloatArray,
+    hours: "_SavedGpuHours",
 ) -> list[ContextGain]:
     """Cells gathered by context: (A,) gains and (draws, A) draws, weighted by jobs."""
     found = []
@@ -175,7 +187,7 @@ def _contexts(
 
 
 @dataclass(frozen=True)
-class _Hours:
+class _SavedGpuHours:
     """GPU-hours that would have been saved, by context."""
 
     middle: FloatArray
@@ -185,7 +197,9 @@ class _Hours:
     there: BoolArray
 
     @classmethod
-    def of(cls, study: Study, jobs: Jobs, sample: Sample, drawn: _Drawn) -> "_Hours":
+    def of(
+        cls, study: Study, jobs: JobArrays, sample: GainSample, drawn: _GainDraws
+    ) -> "_SavedGpuHours":
         places = len(sample.places)
         rows = np.flatnonzero(sample.other & np.isfinite(jobs.gpu_hours[sample.rows]))
         hours = jobs.gpu_hours[sample.rows][rows]
@@ -206,17 +220,17 @@ class _Hours:
             np.bincount(context, minlength=places) > 0,
         )
 
-    def of_context(self, number: int) -> Interval | None:
+    def of_context(self, number: int) -> ConfidenceInterval | None:
         if not self.there[number]:
             return None
         return _interval(float(self.middle[number]), self.drawn[:, number])
 
-    def total(self) -> Interval | None:
+    def total(self) -> ConfidenceInterval | None:
         if not self.there.any():
             return None
         return _interval(float(self.middle.sum()), self.drawn.sum(axis=1))
 
 
-def _interval(middle: float, draws: FloatArray) -> Interval:
+def _interval(middle: float, draws: FloatArray) -> ConfidenceInterval:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Interval(middle, min(low, middle), max(high, middle))
+    return ConfidenceInterval(middle, min(low, middle), max(high, middle))

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tunerd.core.decisions.after_change import AfterChange
-from tunerd.core.decisions.contexts import UNREADABLE
-from tunerd.core.decisions.spaces import Places, in_space_text
-from tunerd.core.evidence.judged import Judged
+from tunerd.core.decisions.context_state import UNREADABLE
+from tunerd.core.decisions.drift_consequences import DriftConsequences
+from tunerd.core.decisions.space_cache import SpaceMembership, in_space_text
+from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.expressions import suggestion
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
@@ -16,7 +16,13 @@ from tunerd.errors import TunerdError
 from tunerd.events import from_bytes
 from tunerd.store import RecommendationRow, Store
 
-__all__ = ["Material", "Told", "UnknownStudyError", "gather", "incomparable_until"]
+__all__ = [
+    "CurrentRecommendation",
+    "ReportInputs",
+    "UnknownStudyError",
+    "gather",
+    "incomparable_until",
+]
 
 MOST = 100_000
 """Jobs of a window that are looked at, the latest ones: two seconds, 300 MB."""
@@ -30,7 +36,7 @@ class UnknownStudyError(TunerdError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CurrentRecommendation:
     """What is recommended in a context now, or would be."""
 
     state: str
@@ -38,18 +44,18 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ReportInputs:
     """What a report is made of."""
 
     study: Study
     generation: int
     since: datetime
     until: datetime
-    live: list[Judged]
+    live: list[PrequentialRecord]
     live_total: int
-    history: list[Judged]
+    history: list[PrequentialRecord]
     history_total: int
-    told: Mapping[str, Told]
+    told: Mapping[str, CurrentRecommendation]
     """By context key."""
     unlearned: int
     """Jobs in the store that are not learned yet."""
@@ -61,7 +67,9 @@ class Material:
     """What changes of speed led to, in words."""
 
 
-def gather(store: Store, name: str, since: datetime, until: datetime, *, past: bool) -> Material:
+def gather(
+    store: Store, name: str, since: datetime, until: datetime, *, past: bool
+) -> ReportInputs:
     """Read a study's window; imported jobs too when asked for, or where there is little else.
 
     Raises:
@@ -77,7 +85,7 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
     total = len(live)
     if total == MOST:
         total = store.count_predictions(name, since=since, until=until)
-    history: list[Judged] = []
+    history: list[PrequentialRecord] = []
     history_total = 0
     if past or len(live) < FEW_LIVE:
         history = store.predictions(name, history=True, most=MOST_HISTORY)
@@ -88,7 +96,7 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
     after = incomparable_until(store, study)
     alike = [one for one in live if one.sequence > after]
     past_alike = [one for one in history if one.sequence > after]
-    return Material(
+    return ReportInputs(
         study=study,
         generation=generation.generation,
         since=since,
@@ -110,7 +118,7 @@ def gather(store: Store, name: str, since: datetime, until: datetime, *, past: b
 
 
 def _in_space(store: Store, study: Study, last: int) -> str:
-    places = Places(study)
+    places = SpaceMembership(study)
     places.add(store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED))
     if not places.inside and not places.outside:
         return ""
@@ -122,7 +130,11 @@ def _changed(store: Store, study: Study) -> list[str]:
     """What was given up and what is asked again; nothing where another version saved it."""
     saved = store.study_state(study.name)
     try:
-        return AfterChange.load(saved.state["tuner"]["after_change"]).words(study) if saved else []
+        return (
+            DriftConsequences.load(saved.state["tuner"]["after_change"]).words(study)
+            if saved
+            else []
+        )
     except UNREADABLE:
         return []
 
@@ -144,6 +156,10 @@ FEW_LIVE = 100
 """Live jobs below which imported ones are shown without being asked for."""
 
 
-def _told(row: RecommendationRow, mode: str) -> Told | None:
+def _told(row: RecommendationRow, mode: str) -> CurrentRecommendation | None:
     standing = row.standing(mode)
-    return Told(standing[0][0], from_bytes(standing[0][1].encode())) if standing else None
+    return (
+        CurrentRecommendation(standing[0][0], from_bytes(standing[0][1].encode()))
+        if standing
+        else None
+    )

@@ -13,14 +13,14 @@ from typing import Literal
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.evidence.judged import Judged, Target
+from tunerd.core.evidence.prequential import PrequentialRecord, TargetPrediction
 from tunerd.core.study import Study
 
 __all__ = [
     "STRATUM",
-    "Jobs",
+    "JobArrays",
     "Named",
-    "Targets",
+    "TargetArrays",
     "jobs_of",
     "medians",
     "relative_gain",
@@ -38,7 +38,7 @@ Named = Literal["incumbent", "first"]
 
 
 @dataclass(frozen=True)
-class Targets:
+class TargetArrays:
     """What was recommended when each of n jobs came."""
 
     predicted: FloatArray
@@ -52,7 +52,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Jobs:
+class JobArrays:
     """n live jobs (or imported ones) in the order in which they were learned. NaN for nothing."""
 
     keys: tuple[str, ...]
@@ -80,7 +80,7 @@ class Jobs:
     candidate: BoolArray
     """(n,) whether it ran a candidate because it was told to."""
     gpu_hours: FloatArray
-    targets: Mapping[Named, Targets]
+    targets: Mapping[Named, TargetArrays]
     first_better: BoolArray
     """(n,) whether the first candidate was thought to be better than the incumbent."""
 
@@ -113,7 +113,7 @@ def strata(group: IntArray) -> IntArray:
     return found
 
 
-def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
+def jobs_of(study: Study, judged: Sequence[PrequentialRecord]) -> JobArrays:
     """Bring judged jobs into arrays."""
     outcomes = [one.outcome for one in judged]
     keys = tuple(dict.fromkeys(one.context_key for one in judged))
@@ -127,8 +127,8 @@ def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
     def relative(values: FloatArray) -> FloatArray:
         return values / unit
 
-    def targets(told: Sequence[Target | None]) -> Targets:
-        return Targets(
+    def targets(told: Sequence[TargetPrediction | None]) -> TargetArrays:
+        return TargetArrays(
             predicted=relative(_floats(None if t is None else t.score for t in told)),
             spread=relative(_floats(None if t is None else t.spread for t in told)),
             feasible=_floats(None if t is None else t.feasible for t in told),
@@ -145,7 +145,7 @@ def jobs_of(study: Study, judged: Sequence[Judged]) -> Jobs:
             ),
         )
 
-    return Jobs(
+    return JobArrays(
         keys=keys,
         context=context,
         at=np.array([one.finished_at.timestamp() for one in judged], dtype=np.float64),

@@ -14,26 +14,26 @@ from tunerd.core.observation import Scalar, Value
 
 __all__ = [
     "REPORT_SCHEMA",
-    "Advice",
-    "Beside",
-    "Candidate",
-    "Candidates",
-    "Context",
-    "Counts",
-    "Followed",
-    "Incumbent",
-    "Objective",
-    "Past",
-    "Period",
-    "Point",
-    "Quality",
-    "Range",
-    "Reliability",
-    "ReliabilityBin",
-    "Report",
-    "Step",
+    "CandidateSummary",
+    "CounterfactualGain",
+    "FollowerGains",
+    "ImportedSummary",
+    "JobCounts",
+    "ReportAdvice",
+    "ReportCandidate",
+    "ReportComparison",
+    "ReportContext",
+    "ReportGainBin",
+    "ReportIncumbent",
+    "ReportInterval",
+    "ReportObjective",
+    "ReportPeriod",
+    "ReportPoint",
+    "ReportQuality",
+    "ReportReliability",
+    "ReportReliabilityBin",
+    "StudyReport",
     "Verdict",
-    "Would",
     "report_json",
     "report_schema",
 ]
@@ -41,10 +41,10 @@ __all__ = [
 REPORT_SCHEMA: Literal["tunerd.report/1"] = "tunerd.report/1"
 
 Verdict = Literal["shown", "likely", "untested", "small", "unclear", "worse"]
-"""How sure a gain is; the words are in :mod:`tunerd.report.words`."""
+"""How sure a gain is; the words are in :mod:`tunerd.report.formatting`."""
 
 
-class Range(msgspec.Struct, frozen=True):
+class ReportInterval(msgspec.Struct, frozen=True):
     """An estimate with its 90 % interval."""
 
     value: float
@@ -52,7 +52,7 @@ class Range(msgspec.Struct, frozen=True):
     high: float | None
 
 
-class Objective(msgspec.Struct, frozen=True, kw_only=True):
+class ReportObjective(msgspec.Struct, frozen=True, kw_only=True):
     """What is made better."""
 
     metric: str
@@ -60,7 +60,7 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The live jobs of the window."""
 
     jobs: int
@@ -85,7 +85,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Annotated[int, Meta(description="Earlier jobs of the window that are not looked at.")]
 
 
-class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
+class ReportIncumbent(msgspec.Struct, frozen=True, kw_only=True):
     """The best configuration by evidence in a context."""
 
     config: dict[str, Value]
@@ -95,7 +95,7 @@ class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Annotated[int, Meta(description="That the estimate rests on.")]
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class ReportCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """The first configuration that tunerd would try."""
 
     config: dict[str, Value]
@@ -110,7 +110,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     gain_low: Annotated[float | None, Meta(description="At the bad end of the band.")]
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
+class ReportAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """What is, or would be, recommended in a context now."""
 
     state: Annotated[
@@ -119,13 +119,13 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     ]
     issued_at: datetime
     reason: str
-    incumbent: Incumbent | None
+    incumbent: ReportIncumbent | None
     baseline: dict[str, Value] | None
-    candidate: Candidate | None
+    candidate: ReportCandidate | None
     candidates: Annotated[int, Meta(description="How many there are.")]
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class ReportContext(msgspec.Struct, frozen=True, kw_only=True):
     """One context."""
 
     key: str
@@ -138,21 +138,22 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     matched: Annotated[int, Meta(description="Jobs that ran it, by following or by coincidence.")]
     predicted: Annotated[float | None, Meta(description="Predicted gain of the jobs elsewhere.")]
     gain: Annotated[
-        Range | None, Meta(description="What they would have gained, corrected by what came.")
+        ReportInterval | None,
+        Meta(description="What they would have gained, corrected by what came."),
     ]
-    gpu_hours: Annotated[Range | None, Meta(description="That this would have saved.")]
-    advice: Advice | None
+    gpu_hours: Annotated[ReportInterval | None, Meta(description="That this would have saved.")]
+    advice: ReportAdvice | None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ReportGainBin(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that were predicted to differ about alike from others of their context and time."""
 
     jobs: int
     predicted: Annotated[float, Meta(description="Mean gain over those others, as predicted.")]
-    came: Annotated[Range, Meta(description="As it came.")]
+    came: Annotated[ReportInterval, Meta(description="As it came.")]
 
 
-class Would(msgspec.Struct, frozen=True, kw_only=True):
+class CounterfactualGain(msgspec.Struct, frozen=True, kw_only=True):
     """What the jobs would have gained that ran something else than the best known configuration
     of their context at that moment."""
 
@@ -174,24 +175,26 @@ class Would(msgspec.Struct, frozen=True, kw_only=True):
     near: Annotated[int, Meta(description="Jobs that were predicted nearly as good.")]
     predicted: Annotated[float | None, Meta(description="Gain as predicted.")]
     came_true: Annotated[
-        Range | None, Meta(description="Share of predicted differences that came true; 1 is all.")
+        ReportInterval | None,
+        Meta(description="Share of predicted differences that came true; 1 is all."),
     ]
     gain: Annotated[
-        Range | None,
+        ReportInterval | None,
         Meta(description="Mean gain of these jobs, corrected by what came; null when untested."),
     ]
     above_zero: Annotated[float | None, Meta(description="Probability that it is above zero.")]
     gpu_hours: Annotated[
-        Range | None,
+        ReportInterval | None,
         Meta(description="That would have been saved, if the objective is a speed or a time."),
     ]
     gpu_hours_of: Annotated[float | None, Meta(description="GPU-hours of the jobs that tell.")]
     steps: Annotated[
-        list[Step], Meta(description="What became of predicted differences, worst to best.")
+        list[ReportGainBin],
+        Meta(description="What became of predicted differences, worst to best."),
     ]
 
 
-class Candidates(msgspec.Struct, frozen=True, kw_only=True):
+class CandidateSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What lies beyond the best known: candidates that a search picked. Gains over the best known
     configuration of that moment."""
 
@@ -208,31 +211,32 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True):
         float | None, Meta(description="Mean predicted gain of those tried.")
     ]
     came: Annotated[
-        Range | None, Meta(description="What came of it; null when too few can be compared.")
+        ReportInterval | None,
+        Meta(description="What came of it; null when too few can be compared."),
     ]
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class ReportComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Some jobs beside others of their context and time that did not follow."""
 
     jobs: int
     compared: Annotated[
         float, Meta(description="Of these, as far as there are others to compare them with.")
     ]
-    gain: Annotated[Range | None, Meta(description="Null when there are too few.")]
+    gain: Annotated[ReportInterval | None, Meta(description="Null when there are too few.")]
 
 
-class Followed(msgspec.Struct, frozen=True, kw_only=True):
+class FollowerGains(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs that followed came out with."""
 
-    kept: Annotated[Beside, Meta(description="Those told to keep to the best known.")]
+    kept: Annotated[ReportComparison, Meta(description="Those told to keep to the best known.")]
     tried: Annotated[
-        Beside,
+        ReportComparison,
         Meta(description="Those told to try a candidate, to learn or because it looked better."),
     ]
 
 
-class Period(msgspec.Struct, frozen=True, kw_only=True):
+class ReportPeriod(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive jobs."""
 
     since: Annotated[datetime | None, Meta(description="Null for imported jobs without dates.")]
@@ -243,7 +247,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class ReportPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One job, for the plot."""
 
     predicted: float
@@ -251,49 +255,50 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     held: Annotated[bool, Meta(description="Whether it fell into the predicted band.")]
 
 
-class Quality(msgspec.Struct, frozen=True, kw_only=True):
+class ReportQuality(msgspec.Struct, frozen=True, kw_only=True):
     """How well jobs were predicted before they were learned."""
 
     jobs: int
     kendall: Annotated[
-        Range | None,
+        ReportInterval | None,
         Meta(
             description="Kendall's tau-b within contexts of eight jobs or more; of two, where there"
             " is none and these have a hundred together."
         ),
     ]
-    spearman: Range | None
+    spearman: ReportInterval | None
     mape: Annotated[float | None, Meta(description="Mean absolute error, relative.")]
     median_error: Annotated[float | None, Meta(description="Median absolute error, relative.")]
     coverage: Annotated[
-        Range, Meta(description="Share of jobs that fell into their band, which promises 0.8.")
+        ReportInterval,
+        Meta(description="Share of jobs that fell into their band, which promises 0.8."),
     ]
     half_width: Annotated[float | None, Meta(description="Typical half width of a band, relative.")]
-    periods: list[Period]
-    points: list[Point]
+    periods: list[ReportPeriod]
+    points: list[ReportPoint]
 
 
-class ReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
+class ReportReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that were given about the same probability to run."""
 
     low: float
     high: float
     jobs: int
     predicted: Annotated[float, Meta(description="Their mean probability.")]
-    observed: Annotated[Range, Meta(description="Share of them that ran.")]
+    observed: Annotated[ReportInterval, Meta(description="Share of them that ran.")]
 
 
-class Reliability(msgspec.Struct, frozen=True, kw_only=True):
+class ReportReliability(msgspec.Struct, frozen=True, kw_only=True):
     """How the probability to run turned out."""
 
     jobs: Annotated[int, Meta(description="That say whether their configuration runs.")]
     ran: int
     brier: Annotated[float, Meta(description="Mean squared error; 0 is perfect.")]
     plain: Annotated[float, Meta(description="That of always saying the share that ran.")]
-    bins: list[ReliabilityBin]
+    bins: list[ReportReliabilityBin]
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Imported jobs, predicted in the order in which they were imported."""
 
     jobs: int
@@ -302,37 +307,37 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     first_at: Annotated[datetime | None, Meta(description="Null for jobs without dates.")]
     last_at: datetime | None
     left_out: int
-    quality: Quality | None
-    fresh: Annotated[Quality | None, Meta(description="New configurations alone, as above.")]
-    reliability: Reliability | None
+    quality: ReportQuality | None
+    fresh: Annotated[ReportQuality | None, Meta(description="New configurations alone, as above.")]
+    reliability: ReportReliability | None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
     """What tunerd saw of a study, and what it would have done about it."""
 
     schema: Literal["tunerd.report/1"] = REPORT_SCHEMA
     study: str
     mode: Literal["observe", "approve", "publish"]
     generation: int
-    objective: Objective
+    objective: ReportObjective
     made_at: datetime
     since: datetime
     until: datetime
     tunerd: Annotated[str, Meta(description="Version.")]
     headline: Annotated[str, Meta(description="The answer in a sentence.")]
-    counts: Counts
-    would: Annotated[Would | None, Meta(description="What people would have gained.")]
-    candidates: Candidates | None
-    followed: Followed | None
-    quality: Quality | None
+    counts: JobCounts
+    would: Annotated[CounterfactualGain | None, Meta(description="What people would have gained.")]
+    candidates: CandidateSummary | None
+    followed: FollowerGains | None
+    quality: ReportQuality | None
     fresh: Annotated[
-        Quality | None,
+        ReportQuality | None,
         Meta(description="Of jobs alone whose configuration was new to their context."),
     ]
-    reliability: Reliability | None
-    contexts: Annotated[list[Context], Meta(description="Those with most jobs first.")]
+    reliability: ReportReliability | None
+    contexts: Annotated[list[ReportContext], Meta(description="Those with most jobs first.")]
     contexts_total: int
-    history: Past | None
+    history: ImportedSummary | None
     notes: Annotated[list[str], Meta(description="What to keep in mind, for a person.")]
     changed: Annotated[
         list[str],
@@ -343,11 +348,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def report_json(report: Report) -> str:
+def report_json(report: StudyReport) -> str:
     """The report as JSON text."""
     return msgspec.json.format(_encode(report), indent=2).decode() + "\n"
 
 
 def report_schema() -> dict[str, Any]:
     """JSON Schema of the report, version 1."""
-    return msgspec.json.schema(Report)
+    return msgspec.json.schema(StudyReport)

@@ -1,15 +1,15 @@
 """What a reader has to keep in mind about this very report."""
 
-from tunerd.report.gather import Material
-from tunerd.report.model import Counts, Would
-from tunerd.report.words import plural
+from tunerd.report.formatting import plural
+from tunerd.report.gather import ReportInputs
+from tunerd.report.model import CounterfactualGain, JobCounts
 
 __all__ = ["notes"]
 
 MOSTLY = 0.9
 
 
-def notes(material: Material, counts: Counts, would: Would | None) -> list[str]:
+def notes(material: ReportInputs, counts: JobCounts, would: CounterfactualGain | None) -> list[str]:
     """In the order in which they matter."""
     unlearned, incomparable = material.unlearned, material.incomparable
     found = [f"{material.in_space}."] if material.in_space else []

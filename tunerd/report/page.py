@@ -10,8 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tunerd.report import plots
-from tunerd.report.model import Range, Report
-from tunerd.report.words import (
+from tunerd.report.formatting import (
     STATES,
     TRIED,
     VERDICTS,
@@ -28,6 +27,7 @@ from tunerd.report.words import (
     span,
     value_text,
 )
+from tunerd.report.model import ReportInterval, StudyReport
 
 __all__ = ["page"]
 
@@ -35,7 +35,7 @@ OPEN = 3
 """Contexts whose advice is open from the start."""
 
 
-def page(report: Report) -> str:
+def page(report: StudyReport) -> str:
     """The page, a few hundred kilobytes at most."""
     text: str = _environment().get_template("page.html.j2").render(report=report, **_drawn(report))
     return text.strip() + "\n"
@@ -72,7 +72,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _drawn(report: Report) -> dict[str, Any]:
+def _drawn(report: StudyReport) -> dict[str, Any]:
     gained = [context for context in report.contexts if context.gain is not None]
-    gains: list[Range] = [context.gain for context in gained if context.gain is not None]
+    gains: list[ReportInterval] = [context.gain for context in gained if context.gain is not None]
     return {"gained": gained, "axis": plots.context_axis(gains)}

@@ -6,9 +6,16 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from tunerd.report.model import Objective, Period, Point, Range, ReliabilityBin, Step
-from tunerd.report.svg import Axis, linear_axis, log_axis, picture, tag
-from tunerd.report.words import percent, percent_tick, plural, span, tick
+from tunerd.report.formatting import percent, percent_tick, plural, span, tick
+from tunerd.report.model import (
+    ReportGainBin,
+    ReportInterval,
+    ReportObjective,
+    ReportPeriod,
+    ReportPoint,
+    ReportReliabilityBin,
+)
+from tunerd.report.svg import PlotAxis, linear_axis, log_axis, picture, tag
 
 __all__ = [
     "context_axis",
@@ -27,7 +34,7 @@ BAR = 28
 """Height of a row's bar."""
 
 
-def points_plot(name: str, points: Sequence[Point], objective: Objective) -> Markup:
+def points_plot(name: str, points: Sequence[ReportPoint], objective: ReportObjective) -> Markup:
     """Predicted against actual; jobs outside their band are rings."""
     values = [v for p in points for v in (p.predicted, p.actual)]
     low, high = min(values), max(values)
@@ -57,7 +64,7 @@ def points_plot(name: str, points: Sequence[Point], objective: Objective) -> Mar
     )
 
 
-def steps_plot(name: str, steps: Sequence[Step]) -> Markup:
+def steps_plot(name: str, steps: Sequence[ReportGainBin]) -> Markup:
     """What came of predicted differences, with 90 % intervals."""
     values = [v for s in steps for v in (s.predicted, s.came.value, s.came.low, s.came.high)]
     known = [v for v in values if v is not None]
@@ -83,7 +90,7 @@ def steps_plot(name: str, steps: Sequence[Step]) -> Markup:
     )
 
 
-def error_plot(name: str, periods: Sequence[Period]) -> Markup:
+def error_plot(name: str, periods: Sequence[ReportPeriod]) -> Markup:
     """Median error over time."""
     told = [(i, p, p.error) for i, p in enumerate(periods) if p.error is not None]
     across = linear_axis(0, max(len(periods) - 1, 1), margin=0.0)
@@ -121,7 +128,7 @@ def error_plot(name: str, periods: Sequence[Period]) -> Markup:
     )
 
 
-def reliability_plot(name: str, bins: Sequence[ReliabilityBin]) -> Markup:
+def reliability_plot(name: str, bins: Sequence[ReportReliabilityBin]) -> Markup:
     """Share that ran against the probability that was given, with 90 % intervals."""
     axis = linear_axis(0.0, 1.0, 5, margin=0.03)
     most = max(one.jobs for one in bins)
@@ -143,7 +150,7 @@ def reliability_plot(name: str, bins: Sequence[ReliabilityBin]) -> Markup:
     )
 
 
-def context_axis(gains: Sequence[Range]) -> Axis:
+def context_axis(gains: Sequence[ReportInterval]) -> PlotAxis:
     """One axis for the bars of all contexts; zero is on it. Ends far out are cut."""
     ends = sorted(v for g in gains for v in (g.value, g.low, g.high) if v is not None)
     if not ends:
@@ -152,7 +159,7 @@ def context_axis(gains: Sequence[Range]) -> Axis:
     return linear_axis(max(min(ends[0], 0.0), -cut), min(max(ends[-1], 0.0), cut), 5, margin=0.05)
 
 
-def context_bar(gain: Range, axis: Axis, title: str) -> Markup:
+def context_bar(gain: ReportInterval, axis: PlotAxis, title: str) -> Markup:
     """The gain of one context with its interval, in a row of a table."""
 
     def inside(value: float) -> str:
@@ -184,11 +191,11 @@ GUTTER = 12.0
 """Per cent of the width at the left for the numbers of the upright axis."""
 
 
-def _x(axis: Axis, value: float) -> str:
+def _x(axis: PlotAxis, value: float) -> str:
     return _across(axis.place(value))
 
 
-def _y(axis: Axis, value: float) -> float:
+def _y(axis: PlotAxis, value: float) -> float:
     return BOTTOM - (BOTTOM - TOP) * axis.place(value)
 
 
@@ -196,7 +203,9 @@ def _across(place: float) -> str:
     return f"{GUTTER + (100 - GUTTER) * place:.3f}%"
 
 
-def _dot_with_span(axis: Axis, x: float, value: Range, said: str, size: float) -> list[Markup]:
+def _dot_with_span(
+    axis: PlotAxis, x: float, value: ReportInterval, said: str, size: float
+) -> list[Markup]:
     at = _x(axis, x)
     marks = []
     if value.low is not None and value.high is not None:
@@ -206,7 +215,7 @@ def _dot_with_span(axis: Axis, x: float, value: Range, said: str, size: float) -
     return [*marks, tag("circle", tag("title", said), cx=at, cy=y, r=size, class_="mark")]
 
 
-def _equal(axis: Axis, low: float, high: float) -> Markup:
+def _equal(axis: PlotAxis, low: float, high: float) -> Markup:
     return tag(
         "line",
         x1=_x(axis, low),
@@ -217,7 +226,7 @@ def _equal(axis: Axis, low: float, high: float) -> Markup:
     )
 
 
-def _grid(axis: Axis, texts: Sequence[str]) -> list[Markup]:
+def _grid(axis: PlotAxis, texts: Sequence[str]) -> list[Markup]:
     """Horizontal lines, each with its value at the left."""
     marks = []
     for value, text in zip(axis.ticks, texts, strict=True):
@@ -227,7 +236,7 @@ def _grid(axis: Axis, texts: Sequence[str]) -> list[Markup]:
     return marks
 
 
-def _labels(axis: Axis, texts: Sequence[tuple[float, str]]) -> list[Markup]:
+def _labels(axis: PlotAxis, texts: Sequence[tuple[float, str]]) -> list[Markup]:
     """Those below the horizontal axis: every k-th, so that none lies on the next. On a telephone
     fewer have room than on a wide screen."""
     placed = [(axis.place(value), text) for value, text in texts]

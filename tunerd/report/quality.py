@@ -10,10 +10,18 @@ from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.scores import mape, relative_errors, spearman, within_contexts
 from tunerd.core.study import Study
 from tunerd.evaluation.scores import kendall
-from tunerd.report.gains import Interval, Z
-from tunerd.report.jobs import Jobs
+from tunerd.report.gains import ConfidenceInterval, Z
+from tunerd.report.jobs import JobArrays
 
-__all__ = ["Bin", "Period", "Quality", "Reliability", "judge_quality", "reliability", "share"]
+__all__ = [
+    "PredictionQuality",
+    "QualityPeriod",
+    "ReliabilityDiagram",
+    "ReliabilityDiagramBin",
+    "judge_quality",
+    "reliability",
+    "share",
+]
 
 FEW = 8
 """Jobs with a prediction and an objective below which nothing is said."""
@@ -31,7 +39,7 @@ EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class QualityPeriod:
     """Consecutive jobs, in the order in which they were learned."""
 
     since: float
@@ -45,25 +53,25 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class PredictionQuality:
     """NaN where there is too little to say."""
 
     jobs: int
-    kendall: Interval
+    kendall: ConfidenceInterval
     """τ-b within contexts."""
-    spearman: Interval
+    spearman: ConfidenceInterval
     mape: float
     median_error: float
-    coverage: Interval
+    coverage: ConfidenceInterval
     half_width: float
     """Median half width of the bands, in relative units."""
-    periods: tuple[Period, ...]
+    periods: tuple[QualityPeriod, ...]
     points: IntArray
     """Places of some jobs for a plot, over all of the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class ReliabilityDiagramBin:
     """Jobs that were given about the same probability to run."""
 
     low: float
@@ -71,12 +79,12 @@ class Bin:
     jobs: int
     predicted: float
     """Their mean probability."""
-    observed: Interval
+    observed: ConfidenceInterval
     """Share of them that ran."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
+class ReliabilityDiagram:
     """How the probability to run turned out."""
 
     jobs: int
@@ -86,10 +94,12 @@ class Reliability:
     """Mean squared error; 0 is perfect."""
     plain: float
     """Of always saying the share that ran, known only afterwards."""
-    bins: tuple[Bin, ...]
+    bins: tuple[ReliabilityDiagramBin, ...]
 
 
-def judge_quality(study: Study, jobs: Jobs, where: IntArray | None = None) -> Quality | None:
+def judge_quality(
+    study: Study, jobs: JobArrays, where: IntArray | None = None
+) -> PredictionQuality | None:
     """Judge the predictions of these jobs, of all by default; None below :data:`FEW`."""
     rows = np.flatnonzero(jobs.judged)
     if where is not None:
@@ -100,7 +110,7 @@ def judge_quality(study: Study, jobs: Jobs, where: IntArray | None = None) -> Qu
     held = (jobs.low[rows] <= jobs.score[rows]) & (jobs.score[rows] <= jobs.high[rows])
     latest = rows[-LATEST:]
     width = (jobs.high[rows] - jobs.low[rows]) / 2
-    return Quality(
+    return PredictionQuality(
         jobs=len(rows),
         kendall=_surely(lambda part: _within(kendall, jobs, part), latest),
         spearman=_surely(lambda part: _within(spearman, jobs, part), latest),
@@ -113,7 +123,7 @@ def judge_quality(study: Study, jobs: Jobs, where: IntArray | None = None) -> Qu
     )
 
 
-def reliability(jobs: Jobs) -> Reliability | None:
+def reliability(jobs: JobArrays) -> ReliabilityDiagram | None:
     """Judge the probability to run; None when no job with one says anything about it."""
     rows = np.flatnonzero(np.isfinite(jobs.feasible) & np.isfinite(jobs.ran))
     if not len(rows):
@@ -124,7 +134,7 @@ def reliability(jobs: Jobs) -> Reliability | None:
     for number in np.unique(place).tolist():
         inside = place == number
         bins.append(
-            Bin(
+            ReliabilityDiagramBin(
                 EDGES[number],
                 EDGES[number + 1],
                 int(inside.sum()),
@@ -132,7 +142,7 @@ def reliability(jobs: Jobs) -> Reliability | None:
                 share(int(ran[inside].sum()), int(inside.sum())),
             )
         )
-    return Reliability(
+    return ReliabilityDiagram(
         jobs=len(rows),
         ran=int(ran.sum()),
         brier=float(np.mean((said - ran) ** 2)),
@@ -141,34 +151,36 @@ def reliability(jobs: Jobs) -> Reliability | None:
     )
 
 
-def share(count: int, total: int) -> Interval:
+def share(count: int, total: int) -> ConfidenceInterval:
     """A share with Wilson's interval."""
     p, z2 = count / total, Z**2
     middle = (p + z2 / (2 * total)) / (1 + z2 / total)
     half = Z * math.sqrt(p * (1 - p) / total + z2 / (4 * total**2)) / (1 + z2 / total)
-    return Interval(p, max(middle - half, 0.0), min(middle + half, 1.0))
+    return ConfidenceInterval(p, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
-def _surely(figure: Callable[[IntArray], float], rows: IntArray) -> Interval:
+def _surely(figure: Callable[[IntArray], float], rows: IntArray) -> ConfidenceInterval:
     """A figure with an interval from leaving out each :data:`PARTS`-th of the jobs in turn.
 
     The parts are consecutive jobs: errors of neighbours are alike.
     """
     whole = figure(rows)
     if len(rows) < 2 * PARTS:
-        return Interval(whole, math.nan, math.nan)
+        return ConfidenceInterval(whole, math.nan, math.nan)
     parts = np.array_split(np.arange(len(rows)), PARTS)
     left_out = np.array([figure(np.delete(rows, part)) for part in parts])
     sd = math.sqrt((PARTS - 1) / PARTS * float(np.sum((left_out - left_out.mean()) ** 2)))
-    return Interval(whole, max(whole - Z * sd, -1.0), min(whole + Z * sd, 1.0))
+    return ConfidenceInterval(whole, max(whole - Z * sd, -1.0), min(whole + Z * sd, 1.0))
 
 
-def _within(score: Callable[[FloatArray, FloatArray], float], jobs: Jobs, rows: IntArray) -> float:
+def _within(
+    score: Callable[[FloatArray, FloatArray], float], jobs: JobArrays, rows: IntArray
+) -> float:
     keys = [str(number) for number in jobs.context[rows].tolist()]
     return within_contexts(score, jobs.predicted[rows], jobs.score[rows], keys)
 
 
-def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
+def _periods(study: Study, jobs: JobArrays, rows: IntArray) -> Sequence[QualityPeriod]:
     count = min(len(rows) // PERIOD_JOBS, PERIODS)
     if count < 2:
         return []
@@ -177,7 +189,7 @@ def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
         errors = _relative_errors(study, jobs, part)
         held = (jobs.low[part] <= jobs.score[part]) & (jobs.score[part] <= jobs.high[part])
         found.append(
-            Period(
+            QualityPeriod(
                 since=float(jobs.at[part].min()),
                 until=float(jobs.at[part].max()),
                 jobs=len(part),
@@ -189,12 +201,12 @@ def _periods(study: Study, jobs: Jobs, rows: IntArray) -> Sequence[Period]:
     return found
 
 
-def _relative_errors(study: Study, jobs: Jobs, rows: IntArray) -> FloatArray:
+def _relative_errors(study: Study, jobs: JobArrays, rows: IntArray) -> FloatArray:
     actual = _raw(study, jobs.score, jobs, rows)
     predicted = _raw(study, jobs.predicted, jobs, rows)
     return relative_errors(predicted, actual)
 
 
-def _raw(study: Study, values: FloatArray, jobs: Jobs, rows: IntArray) -> FloatArray:
+def _raw(study: Study, values: FloatArray, jobs: JobArrays, rows: IntArray) -> FloatArray:
     scores = (values[rows] * jobs.unit[rows]).tolist()
     return np.array([study.metric_value(score) for score in scores], dtype=np.float64)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.evidence.judged import HALF
-from tunerd.report.jobs import Jobs, medians, strata
+from tunerd.core.evidence.prequential import HALF
+from tunerd.report.jobs import JobArrays, medians, strata
 
-__all__ = ["FEW", "Sample", "means", "near", "sample_of"]
+__all__ = ["FEW", "GainSample", "means", "near", "sample_of"]
 
 FEW = 10
 """Jobs that ran something else below which nothing is said."""
@@ -23,7 +23,7 @@ WILD = 5.0
 
 
 @dataclass(frozen=True)
-class Sample:
+class GainSample:
     """The n jobs that came while an incumbent was known, and were predicted."""
 
     rows: IntArray
@@ -54,7 +54,7 @@ class Sample:
     """(n,) ran something else, and did not follow."""
 
 
-def sample_of(jobs: Jobs) -> Sample | None:
+def sample_of(jobs: JobArrays) -> GainSample | None:
     """Choose them; None when fewer than :data:`FEW` ran something else."""
     stay = jobs.targets["incumbent"]
     rows = np.flatnonzero(jobs.judged & jobs.sound & np.isfinite(stay.predicted))
@@ -68,7 +68,7 @@ def sample_of(jobs: Jobs) -> Sample | None:
     stratum = strata(context)
     error = jobs.score[rows] - jobs.predicted[rows]
     stated = (jobs.high[rows] - jobs.low[rows]) / (2 * HALF)
-    return Sample(
+    return GainSample(
         rows=rows,
         places=places,
         context=context.astype(np.int64),
@@ -93,7 +93,7 @@ def means(values: FloatArray, group: IntArray, count: int) -> FloatArray:
     return means
 
 
-def near(sample: Sample) -> int:
+def near(sample: GainSample) -> int:
     """Jobs that were predicted nearly as much better than the rest as the incumbent."""
     count = int(sample.stratum.max()) + 1
     stratum, other = sample.stratum, sample.other

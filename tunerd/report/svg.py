@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "linear_axis", "log_axis", "picture", "tag"]
+__all__ = ["PlotAxis", "linear_axis", "log_axis", "picture", "tag"]
 
 MARGIN = 0.04
 """Share of an axis that is left free at each end."""
@@ -46,14 +46,14 @@ def picture(name: str, title: str, description: str, height: float, *marks: Mark
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """A scale: where a value lies, from 0 to 1, and where ticks are."""
 
     place: Callable[[float], float]
     ticks: tuple[float, ...]
 
 
-def linear_axis(low: float, high: float, count: int = 5, *, margin: float = MARGIN) -> Axis:
+def linear_axis(low: float, high: float, count: int = 5, *, margin: float = MARGIN) -> PlotAxis:
     """An axis over at least these values."""
     if not high > low:
         pad = abs(low) * 0.05 or 1.0
@@ -63,10 +63,10 @@ def linear_axis(low: float, high: float, count: int = 5, *, margin: float = MARG
     step = _nice((high - low) / max(count - 1, 1))
     first, last = math.ceil(start / step), math.floor(end / step)
     ticks = tuple(round(k * step, 12) for k in range(first, last + 1))
-    return Axis(lambda value: (value - start) / (end - start), ticks)
+    return PlotAxis(lambda value: (value - start) / (end - start), ticks)
 
 
-def log_axis(low: float, high: float) -> Axis:
+def log_axis(low: float, high: float) -> PlotAxis:
     """The same for positive values, equal ratios equally far apart; linear ticks below a factor
     of three."""
     start, end = math.log(low), math.log(high)
@@ -82,7 +82,7 @@ def log_axis(low: float, high: float) -> Axis:
         steps = (1,) if len(decades) > 4 else (1, 2, 5)
         ticks = tuple(k * 10.0**d for d in decades for k in steps)
     inside = tuple(t for t in ticks if t > 0 and start <= math.log(t) <= end)
-    return Axis(lambda value: (math.log(value) - start) / (end - start), _thin(inside))
+    return PlotAxis(lambda value: (math.log(value) - start) / (end - start), _thin(inside))
 
 
 def _thin(ticks: Sequence[float]) -> tuple[float, ...]:

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunerd.events.printable import printable
-from tunerd.report.model import Advice, Context, Past, Quality, Reliability, Report
-from tunerd.report.words import (
+from tunerd.report.formatting import (
     STATES,
     TRIED,
     VERDICTS,
@@ -28,6 +27,14 @@ from tunerd.report.words import (
     rounded,
     span,
 )
+from tunerd.report.model import (
+    ImportedSummary,
+    ReportAdvice,
+    ReportContext,
+    ReportQuality,
+    ReportReliability,
+    StudyReport,
+)
 
 __all__ = ["show"]
 
@@ -39,12 +46,12 @@ BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {"shown": "bold green", "likely": "green", "worse": "bold red"}
 
 
-def show(report: Report, console: Console | None = None) -> None:
+def show(report: StudyReport, console: Console | None = None) -> None:
     """Print it."""
     console = console or Console()
     if not console.is_terminal:
         console = Console(width=WIDTH, file=console.file)  # a file or a pipe has no edge
-    plain = msgspec.convert(_printable(msgspec.to_builtins(report)), Report)
+    plain = msgspec.convert(_printable(msgspec.to_builtins(report)), StudyReport)
     console.print(Group(*_parts(plain)))
 
 
@@ -56,7 +63,7 @@ def _printable(value: Any) -> Any:
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _parts(report: Report) -> Iterator[RenderableType]:
+def _parts(report: StudyReport) -> Iterator[RenderableType]:
     yield _head(report)
     yield _answer(report)
     if report.candidates is not None:
@@ -83,7 +90,7 @@ def _title(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _head(report: Report) -> Text:
+def _head(report: StudyReport) -> Text:
     counts = report.counts
     text = Text()
     text.append(report.study, style="bold")
@@ -99,12 +106,12 @@ def _head(report: Report) -> Text:
     return text
 
 
-def _answer(report: Report) -> RenderableType:
+def _answer(report: StudyReport) -> RenderableType:
     style = STYLES.get(report.would.verdict, "bold") if report.would else "bold"
     return Padding(Text(report.headline, style=style), (1, 2, 0, 2))
 
 
-def _gains(report: Report) -> Table:
+def _gains(report: StudyReport) -> Table:
     table = _table("What people would have gained")
     for name, justify in (
         ("with", "left"),
@@ -153,7 +160,9 @@ def _gains(report: Report) -> Table:
     return table
 
 
-def _quality(quality: Quality, fresh: Quality | None, runs: Reliability | None) -> RenderableType:
+def _quality(
+    quality: ReportQuality, fresh: ReportQuality | None, runs: ReportReliability | None
+) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True)
     table.add_column("")
     table.add_column(f"all {quality.jobs:,} jobs", justify="right")
@@ -185,7 +194,7 @@ def _quality(quality: Quality, fresh: Quality | None, runs: Reliability | None) 
     return Group(*parts)
 
 
-def _runs(runs: Reliability) -> Table:
+def _runs(runs: ReportReliability) -> Table:
     table = _table(f"Did they run? {runs.ran:,} of {runs.jobs:,} did")
     table.add_column("given a probability of")
     table.add_column("jobs", justify="right")
@@ -201,7 +210,7 @@ def _runs(runs: Reliability) -> Table:
     return table
 
 
-def _contexts(report: Report) -> Iterator[RenderableType]:
+def _contexts(report: StudyReport) -> Iterator[RenderableType]:
     verb = "recommends" if report.mode == "publish" else "would recommend"
     yield _title(f"What tunerd {verb}")
     for context in report.contexts[:MOST]:
@@ -213,7 +222,7 @@ def _contexts(report: Report) -> Iterator[RenderableType]:
         )
 
 
-def _context(context: Context) -> RenderableType:
+def _context(context: ReportContext) -> RenderableType:
     head = Text(context_label(context.key, context.values), style="bold")
     head.append(f"  {jobs_text(context)}", style="not bold")
     if context.gain is not None:
@@ -232,7 +241,7 @@ def _context(context: Context) -> RenderableType:
     return Group(head, table)
 
 
-def _advice(advice: Advice) -> Iterator[tuple[str, Text]]:
+def _advice(advice: ReportAdvice) -> Iterator[tuple[str, Text]]:
     now, new = advice.incumbent, advice.candidate
     best: list[tuple[str, Text]] = []
     if now is not None:
@@ -256,7 +265,7 @@ def _advice(advice: Advice) -> Iterator[tuple[str, Text]]:
     yield "why", Text(advice.reason)
 
 
-def _past(past: Past) -> Iterator[RenderableType]:
+def _past(past: ImportedSummary) -> Iterator[RenderableType]:
     yield _title("On imported jobs, in their order")
     text = f"{plural(past.jobs, 'job')} in {plural(past.contexts, 'context')}"
     if past.first_at and past.last_at:

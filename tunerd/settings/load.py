@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from tunerd.core.toml import MOST_BYTES, load_toml
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import SECRET_BYTES, read_text
 from tunerd.settings.model import SECRETS, Settings, leaves
 
@@ -69,7 +69,7 @@ def load_settings(
         MisconfiguredError: with every mistake in the file, the variables, the files that hold
             secrets, and (unless ``check_studies`` is off) the study files.
     """
-    problems: list[Problem] = []
+    problems: list[ValidationProblem] = []
     path, named = _settings_file(file, environ)
     tree = _read_toml(path, named, problems)
     variables = _read_environment(environ, problems)
@@ -125,22 +125,24 @@ def _settings_file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path,
     return Path(named or DEFAULT_FILE), named is not None
 
 
-def _read_toml(path: Path, named: bool, problems: list[Problem]) -> Tree:
+def _read_toml(path: Path, named: bool, problems: list[ValidationProblem]) -> Tree:
     try:
         return load_toml(read_text(path, MOST_BYTES))
     except FileNotFoundError:
         if named:
-            problems.append(Problem(str(path), "there is no such file"))
+            problems.append(ValidationProblem(str(path), "there is no such file"))
     except OSError as error:
-        problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+        problems.append(ValidationProblem(str(path), f"cannot be read: {error.strerror}"))
     except UnicodeDecodeError as error:
-        problems.append(Problem(str(path), f"should be UTF-8; byte {error.start} is not"))
+        problems.append(ValidationProblem(str(path), f"should be UTF-8; byte {error.start} is not"))
     except ValueError as error:
-        problems.append(Problem(str(path), f"is not TOML: {error}"))
+        problems.append(ValidationProblem(str(path), f"is not TOML: {error}"))
     return {}
 
 
-def _read_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, Any]:
+def _read_environment(
+    environ: Mapping[str, str], problems: list[ValidationProblem]
+) -> dict[str, Any]:
     """Values by dotted key, after a look at every name: pydantic-settings ignores misspelt ones."""
     names = {variable(key): key for key in _KEYS}
     known: dict[str, str] = {}
@@ -156,16 +158,18 @@ def _read_environment(environ: Mapping[str, str], problems: list[Problem]) -> di
             known[name] = environ[name]
         else:
             hint = _did_you_mean(upper, [*names, FILE_VARIABLE])
-            problems.append(Problem(f"environment: {name}", f"there is no such setting{hint}"))
+            problems.append(
+                ValidationProblem(f"environment: {name}", f"there is no such setting{hint}")
+            )
     try:
-        given = _Environment(known)()
+        given = _EnvironmentSource(known)()
     except SettingsError as error:
-        problems.append(Problem("environment", str(error)))
+        problems.append(ValidationProblem("environment", str(error)))
         return {}
     return {key: value for key in _KEYS if (value := _get(given, key)) is not None}
 
 
-class _Environment(EnvSettingsSource):
+class _EnvironmentSource(EnvSettingsSource):
     """The environment source of pydantic-settings, over a mapping that was passed in."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -176,7 +180,9 @@ class _Environment(EnvSettingsSource):
         return {name.lower(): value for name, value in self._environ.items() if value}
 
 
-def _anchor(tree: Tree, variables: Collection[str], path: Path, problems: list[Problem]) -> None:
+def _anchor(
+    tree: Tree, variables: Collection[str], path: Path, problems: list[ValidationProblem]
+) -> None:
     """Make paths absolute, given and default ones alike."""
     base = Path(os.path.abspath(path)).parent
     for key, field in _KEYS.items():
@@ -191,7 +197,7 @@ def _anchor(tree: Tree, variables: Collection[str], path: Path, problems: list[P
             except RuntimeError:
                 name = Path(value).parts[0]
                 told = f"{name}: there is no such user, or no home folder; write the path in full"
-                problems.append(Problem(_where(key, variables, path), told))
+                problems.append(ValidationProblem(_where(key, variables, path), told))
                 _remove(tree, tuple(key.split(".")))
     url = _get(tree, "store.url")
     if isinstance(url, str) and url.startswith("sqlite:///"):
@@ -204,7 +210,7 @@ def _where(key: str, variables: Collection[str], path: Path) -> str:
 
 
 def _validate(
-    tree: Tree, variables: Collection[str], path: Path, problems: list[Problem]
+    tree: Tree, variables: Collection[str], path: Path, problems: list[ValidationProblem]
 ) -> Settings:
     """The settings without what is wrong in them; what is wrong is added to ``problems``."""
     while True:
@@ -214,7 +220,9 @@ def _validate(
             for detail in error.errors(include_url=False, include_context=False):
                 key = ".".join(map(str, detail["loc"]))
                 if len(problems) < MOST_PROBLEMS:  # each is compared with all keys that there are
-                    problems.append(Problem(_where(key, variables, path), _explain(key, detail)))
+                    problems.append(
+                        ValidationProblem(_where(key, variables, path), _explain(key, detail))
+                    )
                 _remove(tree, detail["loc"])
 
 
@@ -238,7 +246,9 @@ def _did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list[Problem]) -> None:
+def _read_secrets(
+    settings: Settings, environ: Mapping[str, str], problems: list[ValidationProblem]
+) -> None:
     """Read each secret's file; without one, systemd's credential of the secret's dotted name."""
     credentials = environ.get("CREDENTIALS_DIRECTORY")
     for section, key, attribute in SECRETS:
@@ -253,16 +263,18 @@ def _read_secrets(settings: Settings, environ: Mapping[str, str], problems: list
             secret = read_text(file, SECRET_BYTES).rstrip("\r\n")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
-            problems.append(Problem(f"{section}.{key}", f"cannot read {file}: {why}"))
+            problems.append(ValidationProblem(f"{section}.{key}", f"cannot read {file}: {why}"))
             continue
         if secret:
             setattr(holder, attribute, SecretStr(secret))
         else:
-            problems.append(Problem(f"{section}.{key}", f"{file} is empty"))
+            problems.append(ValidationProblem(f"{section}.{key}", f"{file} is empty"))
     kafka = settings.stream.kafka
     if settings.stream.kind == "kafka" and kafka.sasl_mechanism and not kafka.sasl_password:
         problems.append(
-            Problem("stream.kafka.sasl_password_file", f"is missing for {kafka.sasl_mechanism}")
+            ValidationProblem(
+                "stream.kafka.sasl_password_file", f"is missing for {kafka.sasl_mechanism}"
+            )
         )
 
 
@@ -273,7 +285,7 @@ def _section(settings: Settings, name: str) -> Any:
     return holder
 
 
-def _study_problems(settings: Settings, named: bool) -> tuple[Problem, ...]:
+def _study_problems(settings: Settings, named: bool) -> tuple[ValidationProblem, ...]:
     if not named and not is_there(settings.studies):
         return ()
     from tunerd.settings.studies import load_studies

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-__all__ = ["SECRETS", "KafkaSettings", "Section", "Settings", "StreamSettings", "leaves"]
+__all__ = ["SECRETS", "KafkaSettings", "Settings", "SettingsSection", "StreamSettings", "leaves"]
 
 
 def _not_a_bool(value: object) -> object:
@@ -64,7 +64,7 @@ Port = Annotated[int, Field(ge=0, le=65535), BeforeValidator(_not_a_bool)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """One table of ``tunerd.toml``."""
 
     model_config = ConfigDict(
@@ -76,7 +76,7 @@ class Section(BaseModel):
     )
 
 
-class KafkaSettings(Section):
+class KafkaSettings(SettingsSection):
     """How to reach Apache Kafka; read when ``stream.kind`` is ``"kafka"``."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = ""
@@ -114,7 +114,7 @@ class KafkaSettings(Section):
         return self._sasl_password
 
 
-class StreamSettings(Section):
+class StreamSettings(SettingsSection):
     """Where events come from and recommendations go to."""
 
     kind: Literal["jsonl", "kafka"] = "jsonl"
@@ -143,7 +143,7 @@ class StreamSettings(Section):
         return self
 
 
-class TopicSettings(Section):
+class TopicSettings(SettingsSection):
     """What the topics are called."""
 
     jobs: TopicName = "tunerd.jobs"
@@ -170,7 +170,7 @@ class TopicSettings(Section):
         return self
 
 
-class StoreSettings(Section):
+class StoreSettings(SettingsSection):
     """Where history and everything learned is kept."""
 
     url: Annotated[str, AfterValidator(_url_without_password)] = ""
@@ -187,7 +187,7 @@ class StoreSettings(Section):
         return self._password
 
 
-class HttpSettings(Section):
+class HttpSettings(SettingsSection):
     """Metrics and health for machines: ``/metrics``, ``/livez``, ``/readyz``. Read-only."""
 
     enabled: bool = True
@@ -200,7 +200,7 @@ class HttpSettings(Section):
     """``/readyz`` fails once a stage that has work made no progress for so many seconds."""
 
 
-class IngestSettings(Section):
+class IngestSettings(SettingsSection):
     """How events are read."""
 
     batch_records: Count = 4000
@@ -214,7 +214,7 @@ class IngestSettings(Section):
     """An event that finished longer ago than this is rejected."""
 
 
-class TuneSettings(Section):
+class TuneSettings(SettingsSection):
     """How much is learned and searched, and how often."""
 
     budget_s: Seconds = 0.5
@@ -238,14 +238,14 @@ class TuneSettings(Section):
     """A study that ends the tuner process so many times in a row is set aside."""
 
 
-class PublishSettings(Section):
+class PublishSettings(SettingsSection):
     """How recommendations and rejected records are sent."""
 
     batch_messages: Count = 500
     """At most so many messages are sent before they are marked as sent."""
 
 
-class LogSettings(Section):
+class LogSettings(SettingsSection):
     """One line on standard error per thing that an operator cares about."""
 
     format: Literal["auto", "console", "json"] = "auto"
@@ -336,7 +336,7 @@ def leaves(
 ) -> Iterator[tuple[str, FieldInfo]]:
     """Every key that can be set, in order: its dotted name and its field."""
     for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+        if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection):
             yield from leaves(field.annotation, (*path, name))
         else:
             yield ".".join((*path, name)), field

@@ -6,7 +6,7 @@ from pathlib import Path
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.toml import MOST_BYTES
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import read_text
 
 __all__ = ["load_studies", "read_studies", "read_study"]
@@ -24,14 +24,14 @@ def load_studies(folder: Path) -> tuple[Study, ...]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "this cannot be the name of one"
         raise MisconfiguredError(
-            [Problem(str(folder), f"cannot read the folder of studies: {why}")]
+            [ValidationProblem(str(folder), f"cannot read the folder of studies: {why}")]
         ) from None
     return read_studies(files)
 
 
 def read_studies(files: Sequence[Path]) -> tuple[Study, ...]:
     """Read study files; raises ``MisconfiguredError`` with the mistakes of all of them."""
-    problems: list[Problem] = []
+    problems: list[ValidationProblem] = []
     found: dict[str, tuple[Path, Study]] = {}
     for file in files:
         try:
@@ -42,7 +42,9 @@ def read_studies(files: Sequence[Path]) -> tuple[Study, ...]:
         if study.name in found:
             other = found[study.name][0]
             problems.append(
-                Problem(f"{file}: name", f"{study.name!r} is the name of the study in {other} too")
+                ValidationProblem(
+                    f"{file}: name", f"{study.name!r} is the name of the study in {other} too"
+                )
             )
         else:
             found[study.name] = (file, study)
@@ -57,10 +59,10 @@ def read_study(file: Path) -> Study:
         text = read_text(file, MOST_BYTES)
     except OSError as error:
         raise MisconfiguredError(
-            [Problem(str(file), f"cannot be read: {error.strerror}")]
+            [ValidationProblem(str(file), f"cannot be read: {error.strerror}")]
         ) from None
     except UnicodeDecodeError as error:
         raise MisconfiguredError(
-            [Problem(str(file), f"should be UTF-8; byte {error.start} is not")]
+            [ValidationProblem(str(file), f"should be UTF-8; byte {error.start} is not")]
         ) from None
     return parse_study(text, str(file))

@@ -16,10 +16,10 @@ import numpy as np
 
 from tunerd.client import Choice, JobReporter, Recommendations
 from tunerd.core.observation import Scalar, Status, Value
-from tunerd.core.space import Space
-from tunerd.simulation.simulator import Outcome, Simulator, job_rng
+from tunerd.core.space import SearchSpace
+from tunerd.simulation.simulator import SimulatedRun, Simulator, job_rng
 
-__all__ = ["POLICIES", "Cluster", "Finished", "Policy"]
+__all__ = ["POLICIES", "FinishedJob", "Policy", "SimulatedCluster"]
 
 Policy = Literal["recommended", "baseline", "random"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -29,7 +29,7 @@ USERS = 7  # people who take turns; in events only
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedJob:
     """One job that ended, as it was reported."""
 
     index: int
@@ -69,16 +69,16 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _RunningJob:
     index: int
     job_id: str
     context: Mapping[str, Scalar]
     config: dict[str, Value]
     choice: Choice | None
-    outcome: Outcome
+    outcome: SimulatedRun
 
 
-class Cluster:
+class SimulatedCluster:
     """Runs jobs of one study in turn over some contexts. Iterate over :meth:`run`.
 
     Raises ``ValueError`` at once when a context has no complete baseline in the study: that is
@@ -104,7 +104,7 @@ class Cluster:
         self._contexts = [self._study.clean_context(context) for context in contexts]
         self._keys = [self._study.context_key(context) for context in self._contexts]
         self._baselines = [self._baseline(context) for context in self._contexts]
-        self._spaces = [Space(self._study, context) for context in self._contexts]
+        self._spaces = [SearchSpace(self._study, context) for context in self._contexts]
         self._reporter = reporter
         self._recommendations = recommendations
         self._policy = policy
@@ -114,9 +114,9 @@ class Cluster:
         self._pace = pace
         self._now = now
 
-    def run(self, jobs: int) -> Iterator[Finished]:
+    def run(self, jobs: int) -> Iterator[FinishedJob]:
         """Launch and finish this many jobs; yields each when its event has been sent."""
-        running: list[tuple[float, int, _Job]] = []
+        running: list[tuple[float, int, _RunningJob]] = []
         clock, launched = 0.0, 0
         while launched < jobs or running:
             while launched < jobs and len(running) < self._concurrency:
@@ -127,7 +127,7 @@ class Cluster:
             self._pace()
             yield self._finish(job, clock)
 
-    def _launch(self, index: int) -> _Job:
+    def _launch(self, index: int) -> _RunningJob:
         at = index % len(self._contexts)
         context = self._contexts[at]
         job_id = f"{self._name}-{self._seed}-{index:05d}"
@@ -144,9 +144,9 @@ class Cluster:
                 config |= choice.config  # a baseline in a message may be partial
         rng = job_rng(self._seed, context, config, index)
         outcome = self._simulator.run(context, config, rng)
-        return _Job(index, job_id, context, config, choice, outcome)
+        return _RunningJob(index, job_id, context, config, choice, outcome)
 
-    def _finish(self, job: _Job, clock: float) -> Finished:
+    def _finish(self, job: _RunningJob, clock: float) -> FinishedJob:
         outcome, choice = job.outcome, job.choice
         finished = self._now()
         gpus = job.context.get("n_gpus")
@@ -168,7 +168,7 @@ class Cluster:
         if outcome.status in TAUGHT_NOTHING and self._recommendations is not None:
             self._recommendations.lost(job.job_id)
         expected = float(self._simulator.expected(job.context, [job.config])[0])
-        return Finished(
+        return FinishedJob(
             index=job.index,
             job_id=job.job_id,
             context=job.context,

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tunerd.core.arrays import FloatArray
-from tunerd.simulation.hardware import GPUS_PER_NODE, Gpu
+from tunerd.simulation.hardware import GPUS_PER_NODE, GpuSpec
 
-__all__ = ["Group", "Number", "all_gather", "all_reduce", "all_to_all", "group_of", "send"]
+__all__ = ["Number", "ProcessGroup", "all_gather", "all_reduce", "all_to_all", "group_of", "send"]
 
 Number = float | FloatArray
 
@@ -35,7 +35,7 @@ NETWORK_STEP = 6.0e-6  # s, per step between nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProcessGroup:
     """The ranks that take part: how many, and how many of them share each node. (n,) or scalar."""
 
     ranks: Number
@@ -47,18 +47,18 @@ class Group:
         return np.asarray(np.maximum(nodes, 1.0), dtype=float)
 
 
-def group_of(ranks: Number, stride: Number = 1.0) -> Group:
+def group_of(ranks: Number, stride: Number = 1.0) -> ProcessGroup:
     """A group whose ranks are ``stride`` GPUs apart, as parallel dimensions nest (tensor first)."""
     local = np.clip(GPUS_PER_NODE // np.asarray(stride, dtype=float), 1.0, ranks)
-    return Group(np.asarray(ranks, dtype=float), local)
+    return ProcessGroup(np.asarray(ranks, dtype=float), local)
 
 
-def all_gather(gpu: Gpu, group: Group, size: Number) -> FloatArray:
+def all_gather(gpu: GpuSpec, group: ProcessGroup, size: Number) -> FloatArray:
     """Seconds to give every rank all ``size`` bytes; a reduce-scatter takes as long."""
     return _pass(gpu, group, size) + _ring_latency(group)
 
 
-def all_reduce(gpu: Gpu, group: Group, size: Number) -> FloatArray:
+def all_reduce(gpu: GpuSpec, group: ProcessGroup, size: Number) -> FloatArray:
     """Seconds to sum ``size`` bytes over all ranks, by ring or tree, whichever is faster."""
     moved = 2 * _pass(gpu, group, size)
     ring = moved + 2 * _ring_latency(group)
@@ -68,7 +68,7 @@ def all_reduce(gpu: Gpu, group: Group, size: Number) -> FloatArray:
     return np.minimum(ring, tree)
 
 
-def all_to_all(gpu: Gpu, group: Group, size: Number) -> FloatArray:
+def all_to_all(gpu: GpuSpec, group: ProcessGroup, size: Number) -> FloatArray:
     """Seconds for every rank to send ``size`` bytes, an equal part to each rank."""
     nodes = group.nodes
     outside = np.asarray(size) * (nodes - 1) / nodes / _network_rate(gpu, nodes)
@@ -76,7 +76,7 @@ def all_to_all(gpu: Gpu, group: Group, size: Number) -> FloatArray:
     return np.maximum(outside, inside) + _alone(group, LAUNCH + (nodes - 1) * NETWORK_STEP / 4)
 
 
-def send(gpu: Gpu, size: Number, crosses: npt.ArrayLike) -> FloatArray:
+def send(gpu: GpuSpec, size: Number, crosses: npt.ArrayLike) -> FloatArray:
     """Seconds to send ``size`` bytes to one other rank; ``crosses``: it is in another node."""
     rate = np.where(
         crosses, gpu.network_rate * NETWORK_EFFICIENCY, gpu.nvlink_rate * NVLINK_EFFICIENCY
@@ -85,7 +85,7 @@ def send(gpu: Gpu, size: Number, crosses: npt.ArrayLike) -> FloatArray:
     return np.asarray(size) / rate + step + LAUNCH
 
 
-def _pass(gpu: Gpu, group: Group, size: Number) -> FloatArray:
+def _pass(gpu: GpuSpec, group: ProcessGroup, size: Number) -> FloatArray:
     """Seconds for all bytes to pass every rank once; both levels of links work at the same time."""
     ranks, nodes = np.asarray(group.ranks), group.nodes
     inside = np.asarray(size) * (ranks - 1) / ranks / (gpu.nvlink_rate * NVLINK_EFFICIENCY)
@@ -96,16 +96,16 @@ def _pass(gpu: Gpu, group: Group, size: Number) -> FloatArray:
     return np.asarray(np.maximum(local, between), dtype=float)
 
 
-def _network_rate(gpu: Gpu, nodes: FloatArray) -> FloatArray:
+def _network_rate(gpu: GpuSpec, nodes: FloatArray) -> FloatArray:
     return gpu.network_rate * NETWORK_EFFICIENCY / (1 + CONGESTION * np.log2(nodes))
 
 
-def _ring_latency(group: Group) -> FloatArray:
+def _ring_latency(group: ProcessGroup) -> FloatArray:
     between = np.where(group.nodes > 1, group.nodes, 0.0)
     inside = np.maximum(np.asarray(group.ranks) - 1 - between, 0.0)
     return _alone(group, LAUNCH + inside * NVLINK_STEP + between * NETWORK_STEP)
 
 
-def _alone(group: Group, seconds: Number) -> FloatArray:
+def _alone(group: ProcessGroup, seconds: Number) -> FloatArray:
     """Nothing is to be waited for in a group of one."""
     return np.where(np.asarray(group.ranks) > 1, seconds, 0.0)

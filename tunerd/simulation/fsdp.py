@@ -40,11 +40,11 @@ import numpy as np
 
 from tunerd.core.arrays import Array, FloatArray
 from tunerd.core.observation import Scalar
-from tunerd.simulation.collectives import Group, all_gather, all_reduce, all_to_all
-from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, Gpu, gpu_named
-from tunerd.simulation.model import Columns, Measured, number
+from tunerd.simulation.collectives import ProcessGroup, all_gather, all_reduce, all_to_all
+from tunerd.simulation.cost_model import Columns, CostEstimate, number
+from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, GpuSpec, gpu_named
 
-__all__ = ["Layers", "layers_of", "measure"]
+__all__ = ["DenseLayers", "layers_of", "measure"]
 
 # Dense part.
 PEAK_FRACTION = 0.55  # of peak, large bf16 matrix products inside a real model
@@ -75,7 +75,7 @@ ROW_WISE_TRAFFIC = 3.0  # traffic of a row-wise table, in units of the same tabl
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class DenseLayers:
     """The dense layers, in forward order; each array is (layers,)."""
 
     params: FloatArray
@@ -102,7 +102,7 @@ _GROUPS = np.array(
 )
 
 
-def layers_of(dense_params: float, count: int) -> Layers:
+def layers_of(dense_params: float, count: int) -> DenseLayers:
     """The dense model cut into ``count`` layers: the same eight groups, cut finer or coarser."""
     # A layer takes the groups that it covers; neighbours inside a group differ a little in size,
     # or a finer cut would only be eight layers repeated.
@@ -115,7 +115,7 @@ def layers_of(dense_params: float, count: int) -> Layers:
     params = np.bincount(layer, share * ripple, count)
     activations = np.bincount(layer, kept * ripple, count)
     per_sample = ACTIVATION_BYTES * np.sqrt(dense_params / REFERENCE_PARAMS)
-    return Layers(
+    return DenseLayers(
         params=dense_params * params / params.sum(),
         rows=np.bincount(layer, share * ripple * rows, count) / params,
         activations=per_sample * activations / activations.sum(),
@@ -123,7 +123,7 @@ def layers_of(dense_params: float, count: int) -> Layers:
     )
 
 
-def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
+def measure(context: Mapping[str, Scalar], columns: Columns) -> CostEstimate:
     """Costs of n configurations. Context: gpu, n_gpus, dense_params, global_batch (samples)."""
     gpu = gpu_named(context.get("gpu"))
     n_gpus = number(context, "n_gpus")
@@ -131,7 +131,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
     # Row after row in memory, or sums over layers would round by the layout of what came in.
     strategy = np.ascontiguousarray(columns["sharding"])
     layers = layers_of(number(context, "dense_params"), strategy.shape[1])
-    group = Group(n_gpus, min(n_gpus, float(GPUS_PER_NODE)))
+    group = ProcessGroup(n_gpus, min(n_gpus, float(GPUS_PER_NODE)))
     full, replicated = strategy == "FULL_SHARD", strategy == "NO_SHARD"
     reserved = np.asarray(columns["hbm_reserved"], dtype=float)
     row_wise = np.asarray(columns["row_wise_tables"], dtype=float)
@@ -144,7 +144,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
     held = np.where(replicated, layers.params, layers.params / n_gpus).sum(axis=1)
     update = held * OPTIMIZER_BYTES / (gpu.hbm_rate * OPTIMIZER_RATE)
     step = timeline + update + STEP_OVERHEAD
-    return Measured(
+    return CostEstimate(
         metrics={
             "qps": samples * n_gpus / step,
             "step_time_s": step,
@@ -157,7 +157,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
 
 
 def _dense_memory(
-    layers: Layers, full: Array, replicated: Array, n_gpus: float, samples: float
+    layers: DenseLayers, full: Array, replicated: Array, n_gpus: float, samples: float
 ) -> FloatArray:
     """Peak bytes of everything but embeddings, at the start of backward."""
     params = layers.params
@@ -172,8 +172,8 @@ def _dense_memory(
 
 
 def _embeddings(
-    gpu: Gpu,
-    group: Group,
+    gpu: GpuSpec,
+    group: ProcessGroup,
     dense_params: float,
     samples: float,
     reserved: FloatArray,
@@ -199,9 +199,9 @@ def _embeddings(
 
 
 def _timeline(
-    gpu: Gpu,
-    group: Group,
-    layers: Layers,
+    gpu: GpuSpec,
+    group: ProcessGroup,
+    layers: DenseLayers,
     full: Array,
     replicated: Array,
     samples: float,

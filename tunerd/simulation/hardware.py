@@ -7,14 +7,14 @@ with a network card of its own (DGX A100, DGX H100, HGX H200 and B200 all do).
 
 from dataclasses import dataclass
 
-__all__ = ["GIB", "GPUS", "GPUS_PER_NODE", "Gpu", "gpu_named"]
+__all__ = ["GIB", "GPUS", "GPUS_PER_NODE", "GpuSpec", "gpu_named"]
 
 GIB = 2.0**30
 GPUS_PER_NODE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuSpec:
     """One GPU and its links. Rates are per direction, in units of 1/s."""
 
     name: str
@@ -34,17 +34,17 @@ class Gpu:
 
 GPUS = {
     # A100 80GB SXM: NVIDIA A100 data sheet; DGX A100: one HDR 200 Gb/s card per GPU; PCIe 4.
-    "A100": Gpu("A100", 312e12, None, 80 * GIB, 2.04e12, 300e9, 25e9, 32e9),
+    "A100": GpuSpec("A100", 312e12, None, 80 * GIB, 2.04e12, 300e9, 25e9, 32e9),
     # H100 SXM5: NVIDIA H100 data sheet; DGX H100: one NDR 400 Gb/s card per GPU; PCIe 5.
-    "H100": Gpu("H100", 989e12, 1979e12, 80 * GIB, 3.35e12, 450e9, 50e9, 64e9),
+    "H100": GpuSpec("H100", 989e12, 1979e12, 80 * GIB, 3.35e12, 450e9, 50e9, 64e9),
     # H200 SXM: an H100 with 141 GB of HBM3e.
-    "H200": Gpu("H200", 989e12, 1979e12, 141e9, 4.8e12, 450e9, 50e9, 64e9),
+    "H200": GpuSpec("H200", 989e12, 1979e12, 141e9, 4.8e12, 450e9, 50e9, 64e9),
     # B200: NVIDIA HGX B200 data sheet (180 GB usable); NVLink 5; the same network card as the H100.
-    "B200": Gpu("B200", 2250e12, 4500e12, 180e9, 8.0e12, 900e9, 50e9, 64e9),
+    "B200": GpuSpec("B200", 2250e12, 4500e12, 180e9, 8.0e12, 900e9, 50e9, 64e9),
 }
 
 
-def gpu_named(name: object) -> Gpu:
+def gpu_named(name: object) -> GpuSpec:
     """The GPU of this name. Raises ``ValueError`` that lists the known ones."""
     gpu = GPUS.get(str(name))
     if gpu is None:

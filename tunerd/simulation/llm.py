@@ -38,10 +38,10 @@ import numpy as np
 from tunerd.core.arrays import Array, BoolArray, FloatArray
 from tunerd.core.observation import Scalar
 from tunerd.simulation.collectives import all_gather, all_reduce, group_of, send
-from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, Gpu, gpu_named
-from tunerd.simulation.model import Columns, Measured, number
+from tunerd.simulation.cost_model import Columns, CostEstimate, number
+from tunerd.simulation.hardware import GIB, GPUS_PER_NODE, GpuSpec, gpu_named
 
-__all__ = ["Shape", "measure", "shape_of"]
+__all__ = ["ModelShape", "measure", "shape_of"]
 
 VOCABULARY = 65536
 KV_SHARE = 0.25  # of the hidden size: grouped-query attention
@@ -75,13 +75,13 @@ RUNTIME_BYTES = 4 * GIB  # CUDA context, NCCL's buffers for four kinds of groups
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     layers: int
     hidden: float
     layer_params: float
 
 
-def shape_of(model_params: float) -> Shape:
+def shape_of(model_params: float) -> ModelShape:
     """Depth and width as published models of about this size have them."""
     sizes = np.log([0.1e9, 1.3e9, 6.7e9, 70e9, 175e9, 405e9, 1000e9])
     depth = float(np.interp(np.log(model_params), sizes, [12, 24, 32, 80, 96, 126, 128]))
@@ -89,15 +89,15 @@ def shape_of(model_params: float) -> Shape:
     # 12 hidden^2 parameters a layer, and input and output embeddings: a quadratic in hidden.
     a, b = 12 * layers, 2 * VOCABULARY
     hidden = (np.sqrt(b * b + 4 * a * model_params) - b) / (2 * a)
-    return Shape(layers, float(hidden), float(12 * hidden**2))
+    return ModelShape(layers, float(hidden), float(12 * hidden**2))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ParallelismPlan:
     """One configuration per row; every array is (n,)."""
 
-    gpu: Gpu
-    shape: Shape
+    gpu: GpuSpec
+    shape: ModelShape
     n_gpus: float
     seq_len: float
     tp: FloatArray
@@ -137,7 +137,7 @@ class _Plan:
         return np.select([self.recompute == name for name in RECOMPUTED], values)
 
 
-def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
+def measure(context: Mapping[str, Scalar], columns: Columns) -> CostEstimate:
     """Costs of n configurations. Context: gpu, n_gpus, model_params, global_batch, seq_len."""
     plan, failed = _plan(context, columns)
     memory = _memory(plan)
@@ -147,7 +147,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
     flops = 6 * (shape.layers * shape.layer_params + VOCABULARY * shape.hidden)
     flops += 6 * shape.layers * shape.hidden * plan.seq_len
     per_gpu = tokens / step / plan.n_gpus
-    return Measured(
+    return CostEstimate(
         metrics={
             "tokens_per_second_per_gpu": per_gpu,
             "step_time_s": step,
@@ -160,7 +160,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> Measured:
     )
 
 
-def _plan(context: Mapping[str, Scalar], columns: Columns) -> tuple[_Plan, BoolArray]:
+def _plan(context: Mapping[str, Scalar], columns: Columns) -> tuple[_ParallelismPlan, BoolArray]:
     gpu = gpu_named(context.get("gpu"))
     n_gpus = number(context, "n_gpus")
     names = ("tp", "pp", "cp", "micro_batch", "interleave")
@@ -172,7 +172,7 @@ def _plan(context: Mapping[str, Scalar], columns: Columns) -> tuple[_Plan, BoolA
     steps = number(context, "global_batch") / np.maximum(dp, 1) / micro
     failed = (tp * pp * cp * dp != n_gpus) | (steps != np.floor(steps)) | (steps < 1)
     failed |= (pp * interleave > shape.layers) | (fp8 & (gpu.fp8_flops is None))
-    plan = _Plan(
+    plan = _ParallelismPlan(
         gpu=gpu,
         shape=shape,
         n_gpus=n_gpus,
@@ -192,7 +192,7 @@ def _plan(context: Mapping[str, Scalar], columns: Columns) -> tuple[_Plan, BoolA
     return plan, failed
 
 
-def _memory(plan: _Plan) -> FloatArray:
+def _memory(plan: _ParallelismPlan) -> FloatArray:
     """Peak bytes: of the first stage (most in flight) or of the last (logits)."""
     shards = plan.dp * plan.cp
     params = plan.rank_params
@@ -214,7 +214,7 @@ def _memory(plan: _Plan) -> FloatArray:
     return np.asarray(used / (1 - HBM_LOST), dtype=float)
 
 
-def _step_time(plan: _Plan) -> FloatArray:
+def _step_time(plan: _ParallelismPlan) -> FloatArray:
     """Seconds of one step over the whole batch."""
     products, attention = _layer_compute(plan)
     tensor = (1 - TENSOR_HIDDEN) * 4 * _tensor_pass(plan)
@@ -243,7 +243,7 @@ def _step_time(plan: _Plan) -> FloatArray:
     return np.asarray((pipeline + data + update) * late, dtype=float)
 
 
-def _product_time(plan: _Plan, params: float) -> FloatArray:
+def _product_time(plan: _ParallelismPlan, params: float) -> FloatArray:
     """Seconds for one micro batch's tokens to pass ``params`` parameters forward."""
     rows, width = plan.tokens, plan.shape.hidden / plan.tp
     peak = np.where(plan.fp8, plan.gpu.fp8_flops or plan.gpu.bf16_flops, plan.gpu.bf16_flops)
@@ -254,7 +254,7 @@ def _product_time(plan: _Plan, params: float) -> FloatArray:
     return np.asarray(2 * params * rows / plan.tp / rate, dtype=float)
 
 
-def _layer_compute(plan: _Plan) -> tuple[FloatArray, FloatArray]:
+def _layer_compute(plan: _ParallelismPlan) -> tuple[FloatArray, FloatArray]:
     """Seconds of one layer forward, one micro batch: everything but attention, and attention."""
     hidden = plan.shape.hidden
     elements = plan.by_precision(ELEMENT_BYTES) * plan.tokens * hidden / plan.tp
@@ -266,19 +266,19 @@ def _layer_compute(plan: _Plan) -> tuple[FloatArray, FloatArray]:
     return products, attention
 
 
-def _tensor_pass(plan: _Plan) -> FloatArray:
+def _tensor_pass(plan: _ParallelismPlan) -> FloatArray:
     """Seconds of one all-gather of a micro batch's activations over the tensor group."""
     return all_gather(plan.gpu, group_of(plan.tp), 2 * plan.tokens * plan.shape.hidden)
 
 
-def _ring(plan: _Plan) -> FloatArray:
+def _ring(plan: _ParallelismPlan) -> FloatArray:
     """Seconds for keys and values to go once round the context ring, one layer forward."""
     size = 2 * 2 * plan.tokens * plan.shape.hidden * KV_SHARE / plan.tp
     hop = send(plan.gpu, size, plan.tp * plan.cp > GPUS_PER_NODE)
     return np.asarray((plan.cp - 1) * hop, dtype=float)
 
 
-def _data_parallel(plan: _Plan, forward: FloatArray, backward: FloatArray) -> FloatArray:
+def _data_parallel(plan: _ParallelismPlan, forward: FloatArray, backward: FloatArray) -> FloatArray:
     """Seconds of gathers and reductions that no compute hides, per step."""
     group = group_of(plan.dp * plan.cp, plan.tp)
     weights = all_gather(plan.gpu, group, 2 * plan.rank_params)

@@ -18,14 +18,14 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study import Study
 from tunerd.simulation import fsdp, llm
-from tunerd.simulation.model import Columns, CostModel, Measured
+from tunerd.simulation.cost_model import Columns, CostEstimate, CostModel
 
 __all__ = [
     "COST_MODELS",
     "CostSimulator",
-    "Outcome",
+    "FaultModel",
+    "SimulatedRun",
     "Simulator",
-    "Troubles",
     "columns_of",
     "job_rng",
     "simulator_for",
@@ -44,7 +44,7 @@ CRASH_S = 30.0  # after startup: an allocation fails within the first steps
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulatedRun:
     """How a job ended."""
 
     status: Status
@@ -56,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Troubles:
+class FaultModel:
     """What makes a real cluster differ from its cost model."""
 
     noise: float = 0.02
@@ -74,7 +74,7 @@ class Simulator(Protocol):
 
     def run(
         self, context: Mapping[str, Scalar], config: Mapping[str, Value], rng: np.random.Generator
-    ) -> Outcome:
+    ) -> SimulatedRun:
         """One job. Raises ``ValueError`` when context or configuration lack something."""
         ...
 
@@ -89,33 +89,33 @@ class CostSimulator:
     """A :class:`Simulator` made of a cost model and troubles."""
 
     def __init__(
-        self, study: Study, cost_model: CostModel, troubles: Troubles | None = None
+        self, study: Study, cost_model: CostModel, troubles: FaultModel | None = None
     ) -> None:
         self.study = study
         self._cost_model = cost_model
-        self._troubles = troubles or Troubles()
+        self._troubles = troubles or FaultModel()
 
     def run(
         self, context: Mapping[str, Scalar], config: Mapping[str, Value], rng: np.random.Generator
-    ) -> Outcome:
+    ) -> SimulatedRun:
         measured = self._cost_model(context, columns_of(self.study, [config]))
         # Always the same draws, whatever happens: a configuration that dies must not shift the
         # luck of anything else.
         (noise, waited), (failure, preemption, moment) = rng.standard_normal(2), rng.random(3)
         startup = STARTUP_S * math.exp(STARTUP_SPREAD * waited)
         if measured.failed[0]:
-            return Outcome(Status.FAILED, {}, startup, 0.0)
+            return SimulatedRun(Status.FAILED, {}, startup, 0.0)
         if measured.out_of_memory[0]:
-            return Outcome(Status.OUT_OF_MEMORY, {}, startup + CRASH_S, 0.0)
+            return SimulatedRun(Status.OUT_OF_MEMORY, {}, startup + CRASH_S, 0.0)
         slower = math.exp(-self._troubles.noise * noise)
         training = MEASURED_STEPS * float(measured.metrics["step_time_s"][0]) * slower
         gpu_hours = _gpus(context) * (startup + training) / 3600
         if failure < -math.expm1(-gpu_hours / self._troubles.gpu_hours_per_failure):
-            return Outcome(Status.NODE_FAILURE, {}, startup + moment * training, 0.0)
+            return SimulatedRun(Status.NODE_FAILURE, {}, startup + moment * training, 0.0)
         if preemption < self._troubles.preempted:
-            return Outcome(Status.PREEMPTED, {}, startup + moment * training, 0.0)
+            return SimulatedRun(Status.PREEMPTED, {}, startup + moment * training, 0.0)
         metrics = self._reported(measured, slower)
-        return Outcome(Status.SUCCEEDED, metrics, startup + training, training)
+        return SimulatedRun(Status.SUCCEEDED, metrics, startup + training, training)
 
     def expected(
         self, context: Mapping[str, Scalar], configs: Sequence[Mapping[str, Value]] | Columns
@@ -131,12 +131,12 @@ class CostSimulator:
 
     def measure(
         self, context: Mapping[str, Scalar], configs: Sequence[Mapping[str, Value]] | Columns
-    ) -> Measured:
+    ) -> CostEstimate:
         """Everything that the cost model says, for those who look inside."""
         columns = configs if isinstance(configs, Mapping) else columns_of(self.study, configs)
         return self._cost_model(context, columns)
 
-    def _reported(self, measured: Measured, slower: float) -> dict[str, float]:
+    def _reported(self, measured: CostEstimate, slower: float) -> dict[str, float]:
         """Metrics of a run: speeds are noisy, memory is not."""
         metrics = {}
         for name, values in measured.metrics.items():
@@ -149,7 +149,7 @@ class CostSimulator:
         return metrics
 
 
-def simulator_for(study: Study, troubles: Troubles | None = None) -> CostSimulator:
+def simulator_for(study: Study, troubles: FaultModel | None = None) -> CostSimulator:
     """The simulator of a study. Raises ``ValueError`` that lists what can be simulated."""
     names = [n for n in COST_MODELS if study.name == n or study.name.startswith(f"{n}-")]
     if not names:

@@ -13,10 +13,10 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Status, Value
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.simulation.simulator import Simulator, job_rng
 
-__all__ = ["HAND_SWEEP_JOBS", "Searched", "hand_sweep", "random_search"]
+__all__ = ["HAND_SWEEP_JOBS", "SweepResult", "hand_sweep", "random_search"]
 
 HAND_SWEEP_JOBS = 20
 
@@ -65,7 +65,7 @@ _SWEEPS: dict[str, tuple[dict[str, Value], tuple[Stage, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SweepResult:
     """What a search found, and how it got there; ``curve`` has one entry per job."""
 
     config: dict[str, Value] | None
@@ -78,14 +78,14 @@ class Searched:
     """Jobs that did not run."""
 
 
-def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> Searched:
+def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> SweepResult:
     """The best of a person's sweep in this context. Raises ``ValueError`` for other studies."""
     study = simulator.study
     name = next((n for n in _SWEEPS if study.name == n or study.name.startswith(f"{n}-")), None)
     if name is None:
         raise ValueError(f"nobody has planned a hand sweep of study {study.name!r}")
     best, stages = _SWEEPS[name]
-    space = Space(study, context)
+    space = SearchSpace(study, context)
     tried: list[dict[str, Value]] = []
     curve: list[float] = []
     found = float("nan")
@@ -101,14 +101,14 @@ def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> Searched:
                 best, found = config, value
             curve.append(found)
     failed = int(np.isnan(simulator.expected(context, tried)).sum()) if tried else 0
-    return Searched(None if np.isnan(found) else best, found, np.array(curve), failed)
+    return SweepResult(None if np.isnan(found) else best, found, np.array(curve), failed)
 
 
 def random_search(
     simulator: Simulator, context: Mapping[str, Scalar], jobs: int, seed: int
-) -> Searched:
+) -> SweepResult:
     """Launch random feasible configurations; keep the one that measured best, as one would."""
-    space = Space(simulator.study, context)
+    space = SearchSpace(simulator.study, context)
     codes = space.sample(jobs, np.random.default_rng(seed))
     configs = [space.decode(row) for row in codes]
     expected = simulator.expected(context, space.columns(codes))
@@ -125,8 +125,8 @@ def random_search(
         if best >= 0:
             curve[i] = expected[best]
     if best < 0:
-        return Searched(None, float("nan"), curve, failed)
-    return Searched(configs[best], float(expected[best]), curve, failed)
+        return SweepResult(None, float("nan"), curve, failed)
+    return SweepResult(configs[best], float(expected[best]), curve, failed)
 
 
 def _better(simulator: Simulator, new: float, old: float) -> bool:

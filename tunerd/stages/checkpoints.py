@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tunerd.core.model.model import Model
+from tunerd.core.model.model import StudyModel
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.recommended import Line
-from tunerd.stages.versions import keep_versions
-from tunerd.store import DamagedCheckpointError, Store, Transaction
+from tunerd.stages.model_registry import keep_versions
+from tunerd.stages.recommendations import LogEvent
+from tunerd.store import CorruptCheckpointError, Store, Transaction
 
-__all__ = ["Checkpoints", "manifest_of", "parts_of"]
+__all__ = ["CheckpointManager", "manifest_of", "parts_of"]
 
 MANIFEST = b'{"parts"'
 """What a manifest begins with, and no part of a model."""
@@ -31,7 +31,7 @@ PRUNE_EVERY = 50
 
 
 @dataclass
-class Checkpoints:
+class CheckpointManager:
     """Those of one generation of a study."""
 
     study: str
@@ -53,7 +53,7 @@ class Checkpoints:
         self.latest = latest
         self.learned = json.loads(parts["at"])["learned"]
 
-    def is_due(self, model: Model, *, swapped: bool, news: bool) -> bool:
+    def is_due(self, model: StudyModel, *, swapped: bool, news: bool) -> bool:
         """Whether this step ends with one: its model took over, or has learned something and there
         is ``news`` made from it, or long enough has passed."""
         if swapped or self.latest is None:
@@ -62,7 +62,7 @@ class Checkpoints:
         enough = learned >= self.settings.checkpoint_every or self.steps >= STEPS_PER_CHECKPOINT
         return learned != 0 and (news or enough)
 
-    def save(self, tx: Transaction, model: Model, now: datetime) -> list[Line]:
+    def save(self, tx: Transaction, model: StudyModel, now: datetime) -> list[LogEvent]:
         """Write one; returns what to log."""
         parts = model.dump()
         saved = {part: one for part, one in self._parts.items() if parts.get(part) is one[0]}
@@ -76,7 +76,7 @@ class Checkpoints:
         self._written += 1
         return self._prune(tx) if self._written % PRUNE_EVERY == 0 else []
 
-    def _prune(self, tx: Transaction) -> list[Line]:
+    def _prune(self, tx: Transaction) -> list[LogEvent]:
         """Drop the parts that none of the latest checkpoints is made of."""
         lines = []
         kept: set[str] = set()
@@ -91,9 +91,9 @@ class Checkpoints:
             manifests += 1
             try:
                 names = json.loads(tx.checkpoint(self.study, row.name))["parts"].values()
-            except DamagedCheckpointError as error:  # nobody can use it any more
+            except CorruptCheckpointError as error:  # nobody can use it any more
                 detail = {"problem": f"{error}; it is dropped"}
-                lines.append(Line("checkpoint damaged", detail, wrong=True))
+                lines.append(LogEvent("checkpoint damaged", detail, wrong=True))
                 continue
             kept |= {row.name, *names}
         tx.prune_derivations(self.study, KEEP_DERIVATIONS)

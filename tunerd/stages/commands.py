@@ -11,24 +11,24 @@ from datetime import datetime
 from typing import Any
 
 from tunerd.core.decisions.campaign import MIN_FEASIBLE, PATIENCE_H, Campaign
-from tunerd.core.decisions.orders import Order, Orders
+from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.errors import NothingFeasibleError
-from tunerd.stages.books import Books, Changes
-from tunerd.stages.going_back import go_back
-from tunerd.store import Command, Store
+from tunerd.stages.rollback import go_back
+from tunerd.stages.study_session import StepPlan, StudySession
+from tunerd.store import OperatorCommand, Store
 
-__all__ = ["Desk", "order_of"]
+__all__ = ["CommandHandler", "order_of"]
 
 ALIVE_EVERY = 50
 """Contexts looked at between two signs of life."""
 
 
 @dataclass(frozen=True)
-class Desk:
+class CommandHandler:
     """Where a step carries out its commands."""
 
-    books: Books
-    changes: Changes
+    books: StudySession
+    changes: StepPlan
     active: Collection[str]
     """Keys of the contexts that are searched."""
     now: datetime
@@ -37,7 +37,7 @@ class Desk:
     store: Store
     """To read from."""
 
-    def carry_out(self, command: Command) -> str:
+    def carry_out(self, command: OperatorCommand) -> str:
         """Do what a command asks for, and say what came of it."""
         match command.command:
             case "campaign" | "pause" | "pin" | "forbid" if self.books.ended:
@@ -66,7 +66,7 @@ class Desk:
 
     # ── proposals ────────────────────────────────────────────────────────────────────────────
 
-    def _approve(self, command: Command) -> str:
+    def _approve(self, command: OperatorCommand) -> str:
         key, asked = command.arguments["context_key"], command.arguments["recommendation_id"]
         if wrong := self._not_waiting(key, asked):
             return wrong
@@ -106,7 +106,7 @@ class Desk:
 
     # ── pauses ───────────────────────────────────────────────────────────────────────────────
 
-    def _pause(self, order: Order) -> str:
+    def _pause(self, order: Override) -> str:
         if wrong := self._orders.problem(order):
             return f"refused: {wrong}"
         if over := self._orders.pauses_over(order.context):
@@ -116,7 +116,7 @@ class Desk:
         return f"paused; {_count(withdrawn, 'recommendation')} withdrawn"
 
     def _resume(self, context: Mapping[str, Any]) -> str:
-        if wrong := self._orders.problem(Order(0, "pause", context)):
+        if wrong := self._orders.problem(Override(0, "pause", context)):
             return f"refused: {wrong}"
         over = self._orders.pauses_over(context)
         within = self._orders.pauses_within(context)
@@ -129,7 +129,7 @@ class Desk:
 
     # ── limits ───────────────────────────────────────────────────────────────────────────────
 
-    def _limit(self, order: Order) -> str:
+    def _limit(self, order: Override) -> str:
         if wrong := self._orders.problem(order):
             return f"refused: {wrong}"
         orders = self._orders.given(order)
@@ -153,7 +153,7 @@ class Desk:
             result += f"; nothing is left to recommend in {_count(unfit, 'active context')}"
         return result
 
-    def _unfit(self, keys: Iterable[str], orders: Orders) -> dict[str, str]:
+    def _unfit(self, keys: Iterable[str], orders: OverrideSet) -> dict[str, str]:
         """In which of these contexts nothing would be left, and why."""
         found = {}
         for number, key in enumerate(keys):
@@ -171,7 +171,7 @@ class Desk:
             return f"refused: no order {number} stands; there are: {numbers}"
         return self._lifted(found)
 
-    def _lifted(self, orders: Collection[Order]) -> str:
+    def _lifted(self, orders: Collection[Override]) -> str:
         """Without these orders, what they kept down comes back at once."""
         fitting = [one for one in orders if self._orders.problem(one) is None]
         self._impose(self._orders.lifted(one.number for one in orders))
@@ -184,10 +184,10 @@ class Desk:
         return f"lifted: {lifted}; {_count(again, 'context')} searched again"
 
     @property
-    def _orders(self) -> Orders:
+    def _orders(self) -> OverrideSet:
         return self.books.tuner.orders
 
-    def _impose(self, orders: Orders) -> None:
+    def _impose(self, orders: OverrideSet) -> None:
         tuner = self.books.tuner
         tuner.impose(orders)
         tuner.fallback.waiting_since = max(tuner.sequence, 1)
@@ -240,11 +240,11 @@ class Desk:
         return f"ended; {_count(self.books.recommended.running, 'recommendation')} withdrawn"
 
 
-def order_of(command: Command) -> Order:
+def order_of(command: OperatorCommand) -> Override:
     """What a command ``pause``, ``pin`` or ``forbid`` orders."""
     wanted: Any = command.arguments
     kind: Any = command.command
-    return Order(command.id, kind, wanted["context"], wanted.get("config", {}), command.why)
+    return Override(command.id, kind, wanted["context"], wanted.get("config", {}), command.why)
 
 
 def _count(things: Collection[object], name: str) -> str:
@@ -263,5 +263,5 @@ def _instead_of(before: Campaign | None) -> str:
     return f" in the place of one that still missed {before.missing} runs of round {before.round}"
 
 
-def _what(pause: Order) -> str:
+def _what(pause: Override) -> str:
     return pause.where or " the whole study"

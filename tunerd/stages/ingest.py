@@ -13,23 +13,23 @@ from typing import Any
 
 from msgspec import structs
 
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.core.observation import Observation
-from tunerd.core.request import Request
+from tunerd.core.request import AdviceRequest
 from tunerd.errors import LostPartitionError
-from tunerd.events import Limits, Rejection, conflict, read_job, rejected_record, unknown_study
+from tunerd.events import Rejection, TimeLimits, conflict, read_job, rejected_record, unknown_study
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.store import OutboxMessage, Store, Transaction
-from tunerd.streams.base import Position, Record, Source, Stream
+from tunerd.streams.base import Stream, StreamPosition, StreamRecord, StreamSource
 
-__all__ = ["Event", "Ingest", "Taken"]
+__all__ = ["BatchOutcome", "Event", "IngestStage"]
 
 POLL_S = 0.2
 """Longest wait for records in one step; part of how fast a stop is."""
 STUDIES_AGE_S = 2.0
 """How old the list of known studies may be before an event for an unknown one asks again."""
 
-Event = Observation | Request
+Event = Observation | AdviceRequest
 """What a record was found to say."""
 
 Place = tuple[str, str, str]
@@ -37,18 +37,18 @@ Place = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _RecordBatch:
     """Records that were read, and what they turned out to be."""
 
-    events: Mapping[str, Sequence[tuple[Event, Record]]]
+    events: Mapping[str, Sequence[tuple[Event, StreamRecord]]]
     """By study."""
-    rejections: Sequence[tuple[Rejection, Record]]
-    positions: Mapping[Place, Position]
+    rejections: Sequence[tuple[Rejection, StreamRecord]]
+    positions: Mapping[Place, StreamPosition]
     """After the batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BatchOutcome:
     """What became of the events of a batch for one study."""
 
     fresh: int
@@ -57,10 +57,10 @@ class Taken:
 
 
 @dataclass
-class Ingest:
+class IngestStage:
     """The stage. Owns its source; shares the store.
 
-    :class:`~tunerd.stages.requests.Requests` reads another topic in the same way.
+    :class:`~tunerd.stages.requests.RequestStage` reads another topic in the same way.
     """
 
     stream: Stream
@@ -68,7 +68,7 @@ class Ingest:
     topics: TopicSettings
     group: str
     settings: IngestSettings
-    listener: reports.Listener
+    listener: telemetry.TelemetryListener
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Monotonic seconds."""
@@ -76,10 +76,10 @@ class Ingest:
     """Whether the store had another position than this reader left there: another instance went on,
     or the store went back. For whoever looks, and resets it."""
     name: str = "ingest"
-    _source: Source | None = None
-    _positions: dict[Place, Position] = field(default_factory=dict)
+    _source: StreamSource | None = None
+    _positions: dict[Place, StreamPosition] = field(default_factory=dict)
     """As the store has them, for the partitions that this instance reads."""
-    _unsaved: _Batch | None = None
+    _unsaved: _RecordBatch | None = None
     """A batch that the store could not take yet; it is tried again before anything is read."""
     _studies: frozenset[str] = frozenset()
     _studies_at: float = float("-inf")
@@ -124,26 +124,28 @@ class Ingest:
         """Where the records are."""
         return self.topics.jobs
 
-    def read(self, record: Record, now: datetime, limits: Limits) -> Event | Rejection:
+    def read(self, record: StreamRecord, now: datetime, limits: TimeLimits) -> Event | Rejection:
         """What a record says."""
         return read_job(record.value, record.headers, now, limits, record.size)
 
-    def take(self, tx: Transaction, study: str, events: Sequence[Any], now: datetime) -> Taken:
+    def take(
+        self, tx: Transaction, study: str, events: Sequence[Any], now: datetime
+    ) -> BatchOutcome:
         """Keep what is new of one study's events."""
         added = tx.add_observations(study, events, now)
-        return Taken(len(added.fresh), added.duplicates, added.conflicts)
+        return BatchOutcome(len(added.fresh), added.duplicates, added.conflicts)
 
     def report(
         self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
-    ) -> reports.Ingested | reports.Asked:
+    ) -> telemetry.BatchIngested | telemetry.RequestsIngested:
         """What to say of a batch."""
-        return reports.Ingested(
+        return telemetry.BatchIngested(
             accepted=accepted, duplicates=duplicates, rejected=rejected, seconds=0.0
         )
 
     # -- reading ----------------------------------------------------------------------------
 
-    def _read(self) -> _Batch | None:
+    def _read(self) -> _RecordBatch | None:
         if self._source is None:
             self._source = self.stream.source(self.topic, self.group, self._restore)
         records = self._source.poll(POLL_S, self.settings.batch_records)
@@ -151,7 +153,7 @@ class Ingest:
 
     def _restore(
         self, cluster: str, topic: str, partitions: Sequence[str]
-    ) -> Mapping[str, Position]:
+    ) -> Mapping[str, StreamPosition]:
         """Stored positions of partitions that were assigned; called within ``poll``."""
         found = self.store.restore_positions(cluster, topic, partitions)
         for partition in partitions:
@@ -160,15 +162,15 @@ class Ingest:
             self._positions[cluster, topic, partition] = position
         return found
 
-    def _sort(self, records: Sequence[Record]) -> _Batch:
+    def _sort(self, records: Sequence[StreamRecord]) -> _RecordBatch:
         now = self.now()
-        limits = Limits(
+        limits = TimeLimits(
             max_future=timedelta(hours=self.settings.max_future_hours),
             max_age=timedelta(days=self.settings.max_age_days),
         )
-        events: dict[str, list[tuple[Event, Record]]] = {}
-        rejections: list[tuple[Rejection, Record]] = []
-        latest: dict[Place, Record] = {}
+        events: dict[str, list[tuple[Event, StreamRecord]]] = {}
+        rejections: list[tuple[Rejection, StreamRecord]] = []
+        latest: dict[Place, StreamRecord] = {}
         for record in records:
             read = self.read(record, now, limits)
             if not isinstance(read, Rejection) and not self._knows(read.study):
@@ -179,7 +181,7 @@ class Ingest:
                 events.setdefault(read.study, []).append((read, record))
             latest[record.cluster, record.topic, record.partition] = record
         positions = {place: record.position for place, record in latest.items()}
-        return _Batch(events, rejections, positions)
+        return _RecordBatch(events, rejections, positions)
 
     def _knows(self, study: str) -> bool:
         if study in self._studies:
@@ -191,7 +193,9 @@ class Ingest:
 
     # -- saving -----------------------------------------------------------------------------
 
-    def _save(self, tx: Transaction, batch: _Batch) -> reports.Ingested | reports.Asked:
+    def _save(
+        self, tx: Transaction, batch: _RecordBatch
+    ) -> telemetry.BatchIngested | telemetry.RequestsIngested:
         for place, position in batch.positions.items():
             tx.expect_position(self._positions.get(place), position)
         now = self.now()
@@ -215,7 +219,7 @@ class Ingest:
         kinds = Counter(_kind(rejection) for rejection, _ in rejections)
         return self.report(accepted, duplicates, dict(kinds))
 
-    def _message(self, rejection: Rejection, record: Record, now: datetime) -> OutboxMessage:
+    def _message(self, rejection: Rejection, record: StreamRecord, now: datetime) -> OutboxMessage:
         rejected = rejected_record(
             rejection,
             cluster=record.cluster,

@@ -10,29 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.decisions.orders import Order, Orders
-from tunerd.core.decisions.spaces import Spaces, why_not
-from tunerd.core.evidence.evidence import Evidence, estimates
-from tunerd.core.evidence.introduction import elect
-from tunerd.core.evidence.prospects import Rival
+from tunerd.core.decisions.overrides import Override, OverrideSet
+from tunerd.core.decisions.space_cache import SpaceCache, why_not
+from tunerd.core.evidence.config_stats import ConfigStatsTable, estimates
+from tunerd.core.evidence.decision_inputs import MeasuredConfig
+from tunerd.core.evidence.rollout import elect
+from tunerd.core.generation_mapping import GenerationMapping
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.recommendation import candidate_id
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study.context_key import written
-from tunerd.core.succession import Succession
 from tunerd.core.usability import unusable_jobs
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
 from tunerd.store import Store
 
-__all__ = ["Preview", "preview"]
+__all__ = ["GenerationPreview", "preview"]
 
 AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Preview:
+class GenerationPreview:
     """What would come of it."""
 
     jobs: int
@@ -64,22 +64,22 @@ class Preview:
 
 
 @dataclass
-class _View:
+class _HistoryView:
     """History as one version of the study sees it."""
 
     study: Study
-    spaces: Spaces = field(init=False)
+    spaces: SpaceCache = field(init=False)
     contexts: dict[str, dict[str, Scalar]] = field(default_factory=dict)
-    evidence: dict[str, Evidence] = field(default_factory=dict)
+    evidence: dict[str, ConfigStatsTable] = field(default_factory=dict)
     jobs: Counter[str] = field(default_factory=Counter)
     """By context key."""
     without: set[tuple[str, str]] = field(default_factory=set)
     """Context key and name of configurations that had jobs without a usable objective."""
 
     def __post_init__(self) -> None:
-        self.spaces = Spaces(self.study)
+        self.spaces = SpaceCache(self.study)
 
-    def space(self, key: str) -> Space | None:
+    def space(self, key: str) -> SearchSpace | None:
         try:
             return self.spaces.get(key, self.contexts[key])
         except NothingFeasibleError:
@@ -91,7 +91,7 @@ class _View:
         key = study.context_key(job.context)
         if key not in self.contexts:
             self.contexts[key] = study.clean_context(job.context)
-            self.evidence[key] = Evidence()
+            self.evidence[key] = ConfigStatsTable()
         self.jobs[key] += 1
         config = self.own(key, job.config)
         name = candidate_id(study.name, key, config)
@@ -147,14 +147,16 @@ class _View:
         noise = self.evidence[key].noise(self.study.unit(own))
         spread = np.full(len(own), own.std() + noise)
         found = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
-        rivals = [Rival(*one, belief, 1.0) for one, belief in zip(inside, found, strict=True)]
+        rivals = [
+            MeasuredConfig(*one, belief, 1.0) for one, belief in zip(inside, found, strict=True)
+        ]
         elected = elect(rivals)
         return elected.candidate_id if elected else None
 
 
-def preview(store: Store, old: Study, new: Study) -> Preview:
+def preview(store: Store, old: Study, new: Study) -> GenerationPreview:
     """Look at a study's history and recommendations under ``old``, which holds, and ``new``."""
-    before, after = _View(old), _View(new)
+    before, after = _HistoryView(old), _HistoryView(new)
     known_before = known_after = jobs = 0
     lost: Counter[str] = Counter()
     jobs_change: Counter[str] = Counter()
@@ -172,7 +174,7 @@ def preview(store: Store, old: Study, new: Study) -> Preview:
         jobs_change.update(_changes(old, new, observation.metrics))
         becomes.setdefault((key, name), (new_key, new_name, is_known, why))
     stay, incumbents = _incumbents(store, before, after, becomes)
-    return Preview(
+    return GenerationPreview(
         jobs=jobs,
         known_before=known_before,
         known_after=known_after,
@@ -209,7 +211,7 @@ def _changes(old: Study, new: Study, metrics: Mapping[str, float]) -> Iterator[s
 
 
 def _recommendations(
-    store: Store, before: _View, after: _View, incumbents: Sequence[Mapping[str, Any]]
+    store: Store, before: _HistoryView, after: _HistoryView, incumbents: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     fallen = {one["context_key"]: f"its incumbent {one['becomes']}" for one in incumbents}
     old, new = before.study.objective, after.study.objective
@@ -240,7 +242,7 @@ def _recommendations(
     return found
 
 
-def _wrong(before: _View, after: _View, key: str, config: Mapping[str, Value]) -> str:
+def _wrong(before: _HistoryView, after: _HistoryView, key: str, config: Mapping[str, Value]) -> str:
     """Why a configuration that is published would be no more; empty where it may."""
     own = after.own(key, config)
     if not after.encodes(key, own):
@@ -255,13 +257,13 @@ def _wrong(before: _View, after: _View, key: str, config: Mapping[str, Value]) -
 
 def _incumbents(
     store: Store,
-    before: _View,
-    after: _View,
+    before: _HistoryView,
+    after: _HistoryView,
     becomes: Mapping[tuple[str, str], tuple[str, str, bool, str]],
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
     told = _told(store, before.study.name)
-    succession = Succession(after.study, before.study, before.contexts)
+    succession = GenerationMapping(after.study, before.study, before.contexts)
     anew = not succession.comparable
     stay, found = 0, []
     for key in before.jobs:
@@ -308,8 +310,8 @@ def _told(store: Store, study: str) -> dict[str, str]:
 
 def _orders(store: Store, new: Study) -> list[dict[str, Any]]:
     saved = store.study_state(new.name)
-    given = map(Order.load, saved.state.get("orders", []) if saved else [])
-    orders = Orders(new)
+    given = map(Override.load, saved.state.get("orders", []) if saved else [])
+    orders = OverrideSet(new)
     return [
         {"number": one.number, "what": one.what + one.where, "why": wrong}
         for one in given

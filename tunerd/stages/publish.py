@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
-from tunerd import reports
+from tunerd import telemetry
 from tunerd.errors import StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
-from tunerd.stages.published import CLOCKS
+from tunerd.stages.topic_check import CLOCKS
 from tunerd.stages.upkeep import message_of
 from tunerd.store import OutboxMessage, Store
-from tunerd.streams.base import EVER, Message, Record, Sink, Stream
+from tunerd.streams.base import EVER, Stream, StreamMessage, StreamRecord, StreamSink
 
-__all__ = ["Publish"]
+__all__ = ["PublishStage"]
 
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
@@ -31,10 +31,10 @@ HOLD_EVERY_S = 10.0
 """How often one with nothing to send looks whether another has taken its role."""
 
 
-class _There:
+class _AlreadySent:
     """What the topics held when this publisher took over: of each key the last, else all."""
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    def __init__(self, records: Iterable[StreamRecord] = ()) -> None:
         self._last: dict[tuple[str, bytes], bytes] = {}
         self._keyless: set[tuple[str, bytes]] = set()
         for record in records:
@@ -51,8 +51,8 @@ class _There:
         return self._last.get((message.topic, message.key)) == content
 
 
-def _message(message: OutboxMessage) -> Message:
-    return Message(message.topic, message.key, message.value, message.headers)
+def _message(message: OutboxMessage) -> StreamMessage:
+    return StreamMessage(message.topic, message.key, message.value, message.headers)
 
 
 def _content(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> bytes:
@@ -60,7 +60,7 @@ def _content(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> bytes
 
 
 @dataclass
-class Publish:
+class PublishStage:
     """The stage. Owns its sink; shares the store."""
 
     stream: Stream
@@ -69,13 +69,13 @@ class Publish:
     topics: TopicSettings
     role: str
     """Of the publisher: one at a time has it, so that a former one that still lives is fenced."""
-    listener: reports.Listener
+    listener: telemetry.TelemetryListener
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Monotonic seconds."""
     name: str = "publish"
-    _sink: Sink | None = None
-    _there: _There | None = None
+    _sink: StreamSink | None = None
+    _there: _AlreadySent | None = None
     """None once the messages that may be there already are dealt with."""
     _acknowledged: list[int] = field(default_factory=list)
     """Sent, and not yet marked as sent."""
@@ -127,7 +127,7 @@ class Publish:
         if len(waiting) < self.settings.batch_messages:
             self._there = None
         self.listener.hear(
-            reports.Published(
+            telemetry.MessagesPublished(
                 messages=dict(Counter(m.kind for m in new)), seconds=self.clock() - started
             )
         )
@@ -153,7 +153,7 @@ class Publish:
             "drift": self.topics.drift,
         }[message.kind]
 
-    def _send_one_by_one(self, sink: Sink, messages: Sequence[OutboxMessage]) -> None:
+    def _send_one_by_one(self, sink: StreamSink, messages: Sequence[OutboxMessage]) -> None:
         """Send what can be sent: one message that the stream can never take (larger than the
         broker allows, say) must not hold up all others for good. It is told, and let go."""
         for message in messages:
@@ -164,7 +164,7 @@ class Publish:
                 raise
             except ValueError as error:
                 self.listener.hear(
-                    reports.Unsendable(
+                    telemetry.MessageDropped(
                         kind=message.kind, message_id=message.message_id, problem=str(error)
                     )
                 )
@@ -181,12 +181,12 @@ class Publish:
             raise
         self._held_at = self.clock()
 
-    def _take_over(self, waiting: Sequence[OutboxMessage]) -> Sink:
+    def _take_over(self, waiting: Sequence[OutboxMessage]) -> StreamSink:
         """Make a sink, and see what its predecessor sent of what waits."""
         sink = self.stream.sink(self.role)
         since = min((message.created_at for message in waiting), default=self.now()) - CLOCKS
         try:
-            self._there = _There(sink.sent_since({m.topic for m in waiting}, since))
+            self._there = _AlreadySent(sink.sent_since({m.topic for m in waiting}, since))
         except BaseException:
             sink.close()
             raise

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tunerd import reports
-from tunerd.core.request import Request
-from tunerd.events import Limits, Rejection, read_request
-from tunerd.stages.ingest import Ingest, Taken
+from tunerd import telemetry
+from tunerd.core.request import AdviceRequest
+from tunerd.events import Rejection, TimeLimits, read_request
+from tunerd.stages.ingest import BatchOutcome, IngestStage
 from tunerd.store import Transaction
-from tunerd.streams.base import Record
+from tunerd.streams.base import StreamRecord
 
-__all__ = ["Requests"]
+__all__ = ["RequestStage"]
 
 
 @dataclass
-class Requests(Ingest):
+class RequestStage(IngestStage):
     """The stage. A thread of its own: a question must not wait behind a backlog of jobs."""
 
     name: str = "requests"
@@ -30,7 +30,9 @@ class Requests(Ingest):
         """Where the records are."""
         return self.topics.requests
 
-    def read(self, record: Record, now: datetime, limits: Limits) -> Request | Rejection:
+    def read(
+        self, record: StreamRecord, now: datetime, limits: TimeLimits
+    ) -> AdviceRequest | Rejection:
         """What a record says."""
         return read_request(record.value, record.headers, now, limits, record.size)
 
@@ -40,15 +42,15 @@ class Requests(Ingest):
         study: str,  # noqa: ARG002
         events: Sequence[Any],
         now: datetime,
-    ) -> Taken:
+    ) -> BatchOutcome:
         """Keep what is new of one study's requests."""
         asked = tx.add_requests(events, now)
-        return Taken(len(asked.fresh), asked.duplicates, asked.conflicts)
+        return BatchOutcome(len(asked.fresh), asked.duplicates, asked.conflicts)
 
     def report(
         self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
-    ) -> reports.Asked:
+    ) -> telemetry.RequestsIngested:
         """What to say of a batch."""
-        return reports.Asked(
+        return telemetry.RequestsIngested(
             accepted=accepted, duplicates=duplicates, rejected=rejected, seconds=0.0
         )

@@ -15,9 +15,9 @@ from typing import Self
 
 import msgspec
 
-from tunerd import logs, reports
+from tunerd import logs, telemetry
 from tunerd.connections import store_of
-from tunerd.core.decisions.after_change import AfterChange
+from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.model.training import portions
 from tunerd.core.observation import Observation
 from tunerd.errors import (
@@ -28,16 +28,16 @@ from tunerd.errors import (
 )
 from tunerd.settings import Settings
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.answering import answer_requests
-from tunerd.stages.basis import basis_of
-from tunerd.stages.books import Books, Changes
-from tunerd.stages.commands import Desk
-from tunerd.stages.drifting import tell_drift, told
-from tunerd.stages.opening import open_books
-from tunerd.stages.standing import following, outside, scores, standing, taken
-from tunerd.store import Command, RequestRow, Store, StudyRow, study_lease
+from tunerd.stages.commands import CommandHandler
+from tunerd.stages.drift_events import tell_drift, told
+from tunerd.stages.loading import open_books
+from tunerd.stages.provenance import basis_of
+from tunerd.stages.request_answers import answer_requests
+from tunerd.stages.study_session import StepPlan, StudySession
+from tunerd.stages.study_status import following, outside, scores, standing, taken
+from tunerd.store import OperatorCommand, RequestRow, Store, StudyRow, study_lease
 
-__all__ = ["Tune"]
+__all__ = ["TuneStage"]
 
 LEARN_MOST = 1000
 """Observations learned in one step; a backlog is learned in steps of so many at most …"""
@@ -69,14 +69,14 @@ LEASE_S = 60.0
 
 
 @dataclass
-class Tune:
+class TuneStage:
     """The stage. Holds the studies that it tunes in memory; shares the store."""
 
     store: Store
     settings: TuneSettings
     topic: str
     """Of the recommendations."""
-    listener: reports.Listener
+    listener: telemetry.TelemetryListener
     log: logs.Log
     now: Callable[[], datetime]
     clock: Callable[[], float]
@@ -91,7 +91,7 @@ class Tune:
     name: str = "tune"
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    _books: dict[str, Books] = field(default_factory=dict)
+    _books: dict[str, StudySession] = field(default_factory=dict)
     _left: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By study that is left alone until its next generation: this one, and why."""
     _faults: Counter[str] = field(default_factory=Counter)
@@ -102,13 +102,13 @@ class Tune:
     _favoured: bool = False
     """Whether the last step was given to a study because somebody asked."""
     _commands_at: float = float("-inf")
-    _commands: list[Command] = field(default_factory=list)
+    _commands: list[OperatorCommand] = field(default_factory=list)
 
     @classmethod
     def open(
         cls,
         settings: Settings,
-        listener: reports.Listener,
+        listener: telemetry.TelemetryListener,
         log: logs.Log,
         *,
         set_aside: Mapping[str, str] | None = None,
@@ -215,9 +215,9 @@ class Tune:
         news = observations or commands or asked
         if not (news or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
             return False
-        self.listener.hear(reports.Began(study=row.name))
+        self.listener.hear(telemetry.StepStarted(study=row.name))
         started = self.clock()
-        changes = Changes(served=books.checkpoints.latest)
+        changes = StepPlan(served=books.checkpoints.latest)
         fresh: tuple[str, ...] = ()
         if observations:
             observations, fresh = self._learn(observations, books, changes, row.last_sequence)
@@ -248,10 +248,10 @@ class Tune:
         )
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
-        self.listener.hear(reports.Progressed(stage="tune", worked=worked))
+        self.listener.hear(telemetry.StageProgressed(stage="tune", worked=worked))
         return worked
 
-    def _unlearned(self, row: StudyRow, books: Books) -> Sequence[Observation]:
+    def _unlearned(self, row: StudyRow, books: StudySession) -> Sequence[Observation]:
         if row.last_sequence <= books.tuner.sequence:
             return []
         known = books.tuner.sequence
@@ -261,7 +261,7 @@ class Tune:
         return found
 
     def _learn(
-        self, found: Sequence[Observation], books: Books, changes: Changes, last: int
+        self, found: Sequence[Observation], books: StudySession, changes: StepPlan, last: int
     ) -> tuple[Sequence[Observation], tuple[str, ...]]:
         """Learn observations, a portion at a time, until this step's time for it is over; history
         goes on to ``last``. Returns those that were learned, and the contexts of live jobs among
@@ -272,7 +272,7 @@ class Tune:
             if done and (self.stop() or self.clock() - started > LEARN_S):
                 break
             # The parent's deadline is for what hangs: a backlog that takes long is no fault.
-            self.listener.hear(reports.Began(study=books.study.name))
+            self.listener.hear(telemetry.StepStarted(study=books.study.name))
             portion = found[begin - first : end - first + 1]
             learned = books.tuner.learn(
                 portion, books.recommended.advised, last - portion[-1].sequence
@@ -286,17 +286,19 @@ class Tune:
         books.chain = books.chain.after(found[:done])
         return found[:done], tuple(fresh)
 
-    def _importing(self, row: StudyRow, books: Books, learned: Sequence[Observation]) -> bool:
+    def _importing(
+        self, row: StudyRow, books: StudySession, learned: Sequence[Observation]
+    ) -> bool:
         """Whether old jobs were learned and more wait: contexts are searched when all have been,
         not again and again on the way."""
         more = row.last_sequence > books.tuner.sequence
         return more and bool(learned) and all(one.history for one in learned)
 
-    def _active(self, books: Books) -> list[str]:
+    def _active(self, books: StudySession) -> list[str]:
         within = timedelta(days=self.settings.active_days)
         return books.tuner.active(self.now(), within, self.settings.max_contexts)
 
-    def _take_up(self, asked: Sequence[RequestRow], books: Books, changes: Changes) -> None:
+    def _take_up(self, asked: Sequence[RequestRow], books: StudySession, changes: StepPlan) -> None:
         """Make the contexts of requests active, and say which of them are to be searched."""
         for row in asked:
             if books.ended:
@@ -309,7 +311,7 @@ class Tune:
                     changes.unanswered.add(key)
             changes.asked.setdefault(key, []).append(row)
 
-    def _answer(self, books: Books, changes: Changes) -> float:
+    def _answer(self, books: StudySession, changes: StepPlan) -> float:
         """Search what somebody asked about, in the order in which they came."""
         started = self.clock()
         for key in [key for key in changes.asked if key in changes.unanswered]:
@@ -320,7 +322,7 @@ class Tune:
             books.due = [one for one in books.due if one != key]
         return self.clock() - started
 
-    def _advise(self, key: str, books: Books, changes: Changes) -> None:
+    def _advise(self, key: str, books: StudySession, changes: StepPlan) -> None:
         followed = books.recommended.followed(key)
         changes.basis[key] = basis_of(books.tuner, key, followed)
         try:
@@ -328,7 +330,7 @@ class Tune:
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
 
-    def _search(self, row: StudyRow, books: Books, changes: Changes) -> float:
+    def _search(self, row: StudyRow, books: StudySession, changes: StepPlan) -> float:
         """Search what is due, the most urgent first, until this step's time is over. What has just
         come in is told before older contexts are looked at again; and where a job came in while
         one was, and had to wait for it, the others leave most of the time to jobs."""
@@ -363,9 +365,9 @@ class Tune:
     def _save(
         self,
         row: StudyRow,
-        books: Books,
+        books: StudySession,
         observations: Sequence[Observation],
-        changes: Changes,
+        changes: StepPlan,
         learn_s: float,
         search_s: float,
     ) -> None:
@@ -388,7 +390,7 @@ class Tune:
             said = books.say(tx, changes, active, now)
             answer_requests(books, tx, changes, now, said)
             for study, drift, after in (
-                (books.former or books.study, books.closed, AfterChange()),
+                (books.former or books.study, books.closed, DriftConsequences()),
                 (books.study, changes.drift, books.tuner.after_change),
             ):
                 said.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
@@ -400,16 +402,16 @@ class Tune:
             tell(line.event, study=row.name, **line.detail)
         if said.answered:
             self.listener.hear(
-                reports.Answered(
+                telemetry.RequestsAnswered(
                     study=row.name, outcomes=dict(said.answered), seconds=tuple(said.waited_s)
                 )
             )
         self._faults.pop(row.name, None)
         if books.ended:
-            self.listener.hear(reports.StudyGone(study=row.name))
+            self.listener.hear(telemetry.StudyReleased(study=row.name))
             return
         self.listener.hear(
-            reports.Stepped(
+            telemetry.StepCommitted(
                 **standing(row, books, len(active), known),
                 observations=len(observations),
                 learn_s=learn_s if observations else None,
@@ -435,7 +437,7 @@ class Tune:
     def _load(self, row: StudyRow) -> None:
         """Take the study's lease and bring it back as it was saved last, or, for a new
         generation, learn it anew from its history."""
-        self.listener.hear(reports.Began(study=row.name))
+        self.listener.hear(telemetry.StepStarted(study=row.name))
         started = self.clock()
         self._books.pop(row.name, None)
         epoch = self._take(row.name)
@@ -446,7 +448,7 @@ class Tune:
             self._background,
             self.topic,
             self.settings,
-            alive=lambda: self.listener.hear(reports.Began(study=row.name)),
+            alive=lambda: self.listener.hear(telemetry.StepStarted(study=row.name)),
             anew=self._distrusted(row.name),
         )
         self._books[row.name] = books
@@ -457,13 +459,13 @@ class Tune:
                 study=row.name,
                 problem=books.damaged,
             )
-            self.listener.hear(reports.LearnedAnew(study=row.name, why=books.damaged))
-        self.listener.hear(reports.Progressed(stage="tune", worked=True))
+            self.listener.hear(telemetry.StudyRelearned(study=row.name, why=books.damaged))
+        self.listener.hear(telemetry.StageProgressed(stage="tune", worked=True))
         if books.ended:
-            self.listener.hear(reports.StudyGone(study=row.name))
+            self.listener.hear(telemetry.StudyReleased(study=row.name))
         else:
             active = len(self._active(books))
-            self.listener.hear(reports.Loaded(**standing(row, books, active, scores(books))))
+            self.listener.hear(telemetry.StudyLoaded(**standing(row, books, active, scores(books))))
         self.log.info(
             "study loaded",
             study=row.name,
@@ -495,7 +497,7 @@ class Tune:
 
     def _drop(self, study: str) -> None:
         self._books.pop(study, None)
-        self.listener.hear(reports.StudyGone(study=study))
+        self.listener.hear(telemetry.StudyReleased(study=study))
 
     def _distrusted(self, study: str) -> str:
         """Why what was saved of a study is not to be used; empty where it may be."""
@@ -518,13 +520,13 @@ class Tune:
         up the others."""
         self._drop(row.name)
         self._left[row.name] = row.generation, problem
-        self.listener.hear(reports.SetAside(study=row.name, why=problem))
+        self.listener.hear(telemetry.StudySetAside(study=row.name, why=problem))
         unreadable = "install the newer tunerd again, or a study file that this one can read"
         failed = "report the traceback before; a new version of the study file or a restart tries"
         remedy = unreadable if "read" in event else f"{failed} again"
         self.log.error(event, study=row.name, problem=problem, remedy=remedy)
 
-    def _close_overdue(self, books: Books) -> None:
+    def _close_overdue(self, books: StudySession) -> None:
         closed = books.tuner.close_overdue(books.rounds_out(), self.now())
         for key, given_up in closed.items():
             self.log.warning(
@@ -533,11 +535,13 @@ class Tune:
 
     # -- commands ---------------------------------------------------------------------------
 
-    def _carry_out(self, commands: Sequence[Command], books: Books, changes: Changes) -> None:
+    def _carry_out(
+        self, commands: Sequence[OperatorCommand], books: StudySession, changes: StepPlan
+    ) -> None:
         if not commands:
             return
-        began = reports.Began(study=books.study.name)
-        desk = Desk(
+        began = telemetry.StepStarted(study=books.study.name)
+        desk = CommandHandler(
             books,
             changes,
             self._active(books),

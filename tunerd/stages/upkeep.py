@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from tunerd.store import OutboxMessage, RecommendationRow, Store
-from tunerd.streams.base import LastValue, Stream, Table
+from tunerd.streams.base import CompactedTable, LastValue, Stream
 
-__all__ = ["Upkeep", "message_of"]
+__all__ = ["TopicRepair", "message_of"]
 
 AGAIN_AFTER = timedelta(minutes=10)
 """When a key is said once more that was said again and still is not what the topic says: whoever
@@ -36,11 +36,11 @@ def message_of(row: RecommendationRow, topic: str, now: datetime) -> OutboxMessa
 
 
 @dataclass
-class Upkeep:
+class TopicRepair:
     """Compares the store with the topic, and fills the outbox with what is not there."""
 
     store: Store
-    table: Table
+    table: CompactedTable
     topic: str
     now: Callable[[], datetime]
     _answered: dict[bytes, tuple[int, LastValue | None, datetime]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Upkeep:
     @classmethod
     def of(
         cls, stream: Stream, store: Store, topic: str, now: Callable[[], datetime]
-    ) -> "Upkeep | None":
+    ) -> "TopicRepair | None":
         """That of a stream; None where only this daemon writes to it."""
         table = stream.table(topic)
         return None if table is None else cls(store, table, topic, now)

@@ -4,32 +4,32 @@
 nothing else: history, positions, outbox, studies, what was learned, leases, operators' commands.
 """
 
-from tunerd.store.commands import Command
-from tunerd.store.derivations import Derivation
-from tunerd.store.guard import InstanceGuard, folder_guard
-from tunerd.store.learned import ContextRow, DamagedCheckpointError, TuneStep, checkpoint_name
+from tunerd.store.commands import OperatorCommand
+from tunerd.store.instance_lock import InstanceLock, folder_guard
 from tunerd.store.leases import study_lease
 from tunerd.store.models import ModelVersion, serving
 from tunerd.store.outbox import OutboxMessage
 from tunerd.store.overview import StudyOverview
+from tunerd.store.provenance import ProvenanceRow
 from tunerd.store.recommendations import RecommendationRow
-from tunerd.store.requests import Asked, RequestRow
+from tunerd.store.requests import InsertedRequests, RequestRow
 from tunerd.store.store import Store, Transaction, open_store
-from tunerd.store.studies import Generation, StudyRow
+from tunerd.store.studies import StudyGeneration, StudyRow
+from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
 
 __all__ = [
-    "Asked",
-    "Command",
     "ContextRow",
-    "DamagedCheckpointError",
-    "Derivation",
-    "Generation",
-    "InstanceGuard",
+    "CorruptCheckpointError",
+    "InsertedRequests",
+    "InstanceLock",
     "ModelVersion",
+    "OperatorCommand",
     "OutboxMessage",
+    "ProvenanceRow",
     "RecommendationRow",
     "RequestRow",
     "Store",
+    "StudyGeneration",
     "StudyOverview",
     "StudyRow",
     "Transaction",

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from tunerd.store.engine import Database
 
-__all__ = ["Reads", "Writes"]
+__all__ = ["StoreReads", "StoreWrites"]
 
 
-class Reads:
+class StoreReads:
     """Base of the parts that read; used by the store and, inside a transaction, by its writers."""
 
     _database: Database
@@ -20,7 +20,7 @@ class Reads:
         return self._database.reading()
 
 
-class Writes(Reads):
+class StoreWrites(StoreReads):
     """Base of the parts that write. Everything that they do is one transaction's."""
 
     def __init__(self, database: Database, connection: sa.Connection) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import text_problem, to_json, whole_json
 from tunerd.store.tables import commands
-from tunerd.store.texts import text_problem, to_json, whole_json
 
-__all__ = ["Command", "CommandReads", "CommandWrites"]
+__all__ = ["CommandReads", "CommandWrites", "OperatorCommand"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class OperatorCommand:
     """One command, with who gave it and what came of it."""
 
     id: int
@@ -31,10 +31,10 @@ class Command:
     """For a person; None while it waits."""
 
 
-class CommandReads(Reads):
+class CommandReads(StoreReads):
     """Looking at commands."""
 
-    def commands(self, study: str | None = None, *, pending: bool = True) -> list[Command]:
+    def commands(self, study: str | None = None, *, pending: bool = True) -> list[OperatorCommand]:
         """Commands in the order given: those that wait, or all of them."""
         statement = sa.select(commands).order_by(commands.c.id)
         if study is not None:
@@ -44,7 +44,7 @@ class CommandReads(Reads):
         with self._reading() as connection:
             return list(map(_command, connection.execute(statement)))
 
-    def command(self, number: int) -> Command | None:
+    def command(self, number: int) -> OperatorCommand | None:
         """One command; None where there is none of this number."""
         statement = sa.select(commands).where(commands.c.id == number)
         with self._reading() as connection:
@@ -52,7 +52,7 @@ class CommandReads(Reads):
             return None if row is None else _command(row)
 
 
-class CommandWrites(CommandReads, Writes):
+class CommandWrites(CommandReads, StoreWrites):
     """Giving and finishing commands."""
 
     def add_command(
@@ -99,8 +99,8 @@ class CommandWrites(CommandReads, Writes):
         )
 
 
-def _command(row: sa.Row[Any]) -> Command:
+def _command(row: sa.Row[Any]) -> OperatorCommand:
     arguments = whole_json(row.arguments, f"command {row.id}", None)
     if arguments is None:  # nobody knows what it asked for; who carries it out refuses it
-        return Command(**dict(row._mapping) | {"command": "damaged", "arguments": {}})
-    return Command(**dict(row._mapping) | {"arguments": arguments})
+        return OperatorCommand(**dict(row._mapping) | {"command": "damaged", "arguments": {}})
+    return OperatorCommand(**dict(row._mapping) | {"arguments": arguments})

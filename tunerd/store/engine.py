@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 
-from tunerd.errors import MisconfiguredError, Problem, StoreUnavailableError
-from tunerd.store.explain import explain
+from tunerd.errors import MisconfiguredError, StoreUnavailableError, ValidationProblem
+from tunerd.store.error_messages import explain
 from tunerd.store.store_file import StoreFile, make_store_file
 
 __all__ = ["Database", "instant_text"]
@@ -219,7 +219,7 @@ def _parse(url: str) -> URL | Path:
             wrong = f"{backend} is not supported"
     if wrong:
         right = "should be sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE"
-        raise MisconfiguredError([Problem("store.url", f"{wrong}; {right}")])
+        raise MisconfiguredError([ValidationProblem("store.url", f"{wrong}; {right}")])
     return parsed
 
 

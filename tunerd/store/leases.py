@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from tunerd.errors import FencedOutError
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.tables import leases
 
 __all__ = ["Lease", "LeaseReads", "LeaseWrites", "study_lease"]
@@ -34,7 +34,7 @@ class Lease:
     epoch: int
 
 
-class LeaseReads(Reads):
+class LeaseReads(StoreReads):
     """Who holds what."""
 
     def leases(self) -> list[Lease]:
@@ -44,7 +44,7 @@ class LeaseReads(Reads):
             return [Lease(row.name, row.owner, row.expires_at, row.epoch) for row in rows]
 
 
-class LeaseWrites(LeaseReads, Writes):
+class LeaseWrites(LeaseReads, StoreWrites):
     """Taking, keeping and leaving."""
 
     def take_lease(self, name: str, owner: str, ttl_s: float) -> int | None:

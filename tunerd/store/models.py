@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import to_json, whole_json
 from tunerd.store.tables import models
-from tunerd.store.texts import to_json, whole_json
 
 __all__ = ["ModelReads", "ModelVersion", "ModelWrites", "serving"]
 
@@ -41,7 +41,7 @@ def serving(versions: Iterable[ModelVersion]) -> ModelVersion | None:
     return next((one for one in versions if one.took_over), None)
 
 
-class ModelReads(Reads):
+class ModelReads(StoreReads):
     """Looking at versions."""
 
     def models(self, study: str) -> list[ModelVersion]:
@@ -53,7 +53,7 @@ class ModelReads(Reads):
             return list(map(_version, connection.execute(statement)))
 
 
-class ModelWrites(ModelReads, Writes):
+class ModelWrites(ModelReads, StoreWrites):
     """Adding and forgetting versions. Call ``fence`` first in the same transaction."""
 
     def add_model(self, study: str, model: ModelVersion) -> None:

@@ -17,12 +17,12 @@ import msgspec
 import sqlalchemy as sa
 
 from tunerd.core.observation import Observation, Status
-from tunerd.errors import DamagedError, StoreUnavailableError
-from tunerd.store.access import Reads, Writes
+from tunerd.errors import CorruptDataError, StoreUnavailableError
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import from_json, text_problem, to_jsons, whole_json
 from tunerd.store.tables import observations, studies
-from tunerd.store.texts import from_json, text_problem, to_jsons, whole_json
 
-__all__ = ["Added", "ObservationReads", "ObservationWrites"]
+__all__ = ["InsertedObservations", "ObservationReads", "ObservationWrites"]
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def named_apart(event_id: str, attempt: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class InsertedObservations:
     """What became of a batch."""
 
     fresh: tuple[Observation, ...]
@@ -101,7 +101,7 @@ class Added:
         )
 
 
-class ObservationReads(Reads):
+class ObservationReads(StoreReads):
     """Reading history."""
 
     def observations(self, study: str, *, after: int = 0, limit: int = 1000) -> list[Observation]:
@@ -162,10 +162,12 @@ class ObservationReads(Reads):
         return found
 
 
-class ObservationWrites(ObservationReads, Writes):
+class ObservationWrites(ObservationReads, StoreWrites):
     """Adding to history."""
 
-    def add_observations(self, study: str, batch: Sequence[Observation], now: datetime) -> Added:
+    def add_observations(
+        self, study: str, batch: Sequence[Observation], now: datetime
+    ) -> InsertedObservations:
         """Add what is new, numbered on from the study's last observation.
 
         Locks the study's row: with several studies in one transaction, go in the order of names.
@@ -209,7 +211,7 @@ class ObservationWrites(ObservationReads, Writes):
                 .where(studies.c.name == study)
                 .values(last_sequence=last + len(fresh))
             )
-        return Added(tuple(fresh), last + 1, duplicates, tuple(conflicts))
+        return InsertedObservations(tuple(fresh), last + 1, duplicates, tuple(conflicts))
 
     def _sort_out(
         self, batch: Sequence[Observation]
@@ -369,7 +371,7 @@ def _fits(number: int) -> bool:
 def _observation(row: Any) -> Observation:
     try:
         return _read(row, from_json)
-    except (DamagedError, ValueError) as error:  # the latter of a status
+    except (CorruptDataError, ValueError) as error:  # the latter of a status
         told = "job %r of study %s, sequence %s, is damaged and teaches nothing: %s"
         log.error(told, row[3], row[0], row[9], error)
     # Sequences stay dense, and a cancelled job without a metric says nothing.

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import context_id, to_json, whole_json
 from tunerd.store.tables import outbox
-from tunerd.store.texts import context_id, to_json, whole_json
 
 __all__ = ["OutboxDepth", "OutboxMessage", "OutboxReads", "OutboxWrites"]
 
@@ -52,7 +52,7 @@ class OutboxDepth:
     oldest_at: datetime
 
 
-class OutboxReads(Reads):
+class OutboxReads(StoreReads):
     """Looking into the outbox."""
 
     def unsent(self, limit: int, max_bytes: int = 8 * 2**20) -> list[OutboxMessage]:
@@ -94,7 +94,7 @@ class OutboxReads(Reads):
             }
 
 
-class OutboxWrites(OutboxReads, Writes):
+class OutboxWrites(OutboxReads, StoreWrites):
     """Filling the outbox and emptying it."""
 
     def enqueue(self, *messages: OutboxMessage) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.store.learned import LearnedReads, TuneStep
 from tunerd.store.studies import StudyReads, StudyRow
 from tunerd.store.tables import (
     commands,
@@ -14,6 +13,7 @@ from tunerd.store.tables import (
     observations,
     studies,
 )
+from tunerd.store.tuner_state import TunerStateReads, TuneStep
 
 __all__ = ["OverviewReads", "StudyOverview", "StudyProgress"]
 
@@ -39,7 +39,7 @@ class StudyProgress:
     """When its last observation came in."""
 
 
-class OverviewReads(StudyReads, LearnedReads):
+class OverviewReads(StudyReads, TunerStateReads):
     """Counting."""
 
     def progress(self) -> list[StudyProgress]:

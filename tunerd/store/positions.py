@@ -6,17 +6,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunerd.errors import LostPartitionError
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.tables import positions
-from tunerd.streams.base import Position
+from tunerd.streams.base import StreamPosition
 
 __all__ = ["PositionReads", "PositionWrites"]
 
 
-class PositionReads(Reads):
+class PositionReads(StoreReads):
     """Where to go on reading."""
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[StreamPosition]:
         """All of them, by cluster, topic and partition."""
         statement = sa.select(positions).order_by(
             positions.c.cluster, positions.c.topic, positions.c.partition
@@ -26,7 +26,7 @@ class PositionReads(Reads):
 
     def restore_positions(
         self, cluster: str, topic: str, partitions: Sequence[str]
-    ) -> dict[str, Position]:
+    ) -> dict[str, StreamPosition]:
         """The stored positions of these partitions, by partition; unread ones are missing."""
         statement = sa.select(positions).where(
             positions.c.cluster == cluster, positions.c.topic == topic
@@ -37,10 +37,10 @@ class PositionReads(Reads):
             return {one.partition: one for one in found if one.partition in wanted}
 
 
-class PositionWrites(PositionReads, Writes):
+class PositionWrites(PositionReads, StoreWrites):
     """Moving on."""
 
-    def expect_position(self, old: Position | None, new: Position) -> None:
+    def expect_position(self, old: StreamPosition | None, new: StreamPosition) -> None:
         """Replace ``old`` by ``new``, provided that ``old`` still stands there.
 
         ``new`` may lie before ``old``: a topic that was made anew starts again.
@@ -87,5 +87,5 @@ class PositionWrites(PositionReads, Writes):
             )
 
 
-def _position(row: sa.Row[Any]) -> Position:
-    return Position(row.cluster, row.topic, row.partition, row.next_offset, row.fingerprint)
+def _position(row: sa.Row[Any]) -> StreamPosition:
+    return StreamPosition(row.cluster, row.topic, row.partition, row.next_offset, row.fingerprint)

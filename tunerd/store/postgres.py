@@ -29,7 +29,7 @@ _OPTIONS = (
 )
 
 
-class _Connection(psycopg.Connection[Any]):
+class _WatchedConnection(psycopg.Connection[Any]):
     """One whose statements may take long, as long as the server takes new connections."""
 
     def wait(self, gen: Generator[Any, Any, Any], *how: Any, **further: Any) -> Any:
@@ -101,7 +101,7 @@ def postgres_engine(
     @sa.event.listens_for(engine, "do_connect")
     def connect(
         _dialect: object, _record: object, arguments: Any, parameters: dict[str, Any]
-    ) -> _Connection:
-        return _Connection.connect(*arguments, **parameters)
+    ) -> _WatchedConnection:
+        return _WatchedConnection.connect(*arguments, **parameters)
 
     return engine

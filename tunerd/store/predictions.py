@@ -6,8 +6,8 @@ from datetime import datetime
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.core.evidence.judged import Judged, Outcome
-from tunerd.store.access import Reads, Writes
+from tunerd.core.evidence.prequential import PrequentialOutcome, PrequentialRecord
+from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.tables import predictions
 
 __all__ = ["PredictionReads", "PredictionWrites"]
@@ -17,10 +17,10 @@ _CHUNK = 5000
 
 _COLUMNS = ("sequence", "finished_at", "history", "context_key", "detail")
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Outcome).decode
+_decode = msgspec.json.Decoder(PrequentialOutcome).decode
 
 
-class PredictionReads(Reads):
+class PredictionReads(StoreReads):
     """Reading them back."""
 
     def predictions(
@@ -31,7 +31,7 @@ class PredictionReads(Reads):
         until: datetime | None = None,
         history: bool = False,
         most: int | None = None,
-    ) -> list[Judged]:
+    ) -> list[PrequentialRecord]:
         """A study's judged jobs in the order in which they were learned.
 
         Args:
@@ -49,7 +49,9 @@ class PredictionReads(Reads):
         last = table.sequence if history else table.finished_at
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(last.desc()).limit(most)).all()
-        found = [Judged(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows]
+        found = [
+            PrequentialRecord(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows
+        ]
         return sorted(found, key=lambda judged: judged.sequence)
 
     def count_predictions(
@@ -82,10 +84,10 @@ def _window(
     return wanted
 
 
-class PredictionWrites(PredictionReads, Writes):
+class PredictionWrites(PredictionReads, StoreWrites):
     """Keeping them. Call ``fence`` first in the same transaction."""
 
-    def add_predictions(self, study: str, judged: Sequence[Judged]) -> None:
+    def add_predictions(self, study: str, judged: Sequence[PrequentialRecord]) -> None:
         """Keep what was thought of jobs. 12 µs a row.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import context_id
 from tunerd.store.tables import recommendations
-from tunerd.store.texts import context_id
 
 __all__ = [
     "RecommendationReads",
@@ -94,7 +94,7 @@ class StandingRow(NamedTuple):
 _FIELDS = tuple(field.name for field in fields(RecommendationRow))
 
 
-class RecommendationReads(Reads):
+class RecommendationReads(StoreReads):
     """Asking for recommendations."""
 
     def recommendation(self, study: str, context_key: str) -> RecommendationRow | None:
@@ -152,7 +152,7 @@ class RecommendationReads(Reads):
             return found
 
 
-class RecommendationWrites(RecommendationReads, Writes):
+class RecommendationWrites(RecommendationReads, StoreWrites):
     """Recommending. Call ``fence`` first in the same transaction."""
 
     def next_revision(self, study: str, context_key: str) -> int:

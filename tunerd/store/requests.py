@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.core.request import Answer, Request
-from tunerd.store.access import Reads, Writes
+from tunerd.core.request import AdviceRequest, RequestAnswer
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import from_json, text_problem, to_json, whole_json
 from tunerd.store.tables import requests, studies
-from tunerd.store.texts import from_json, text_problem, to_json, whole_json
 
-__all__ = ["Asked", "RequestReads", "RequestRow", "RequestWrites"]
+__all__ = ["InsertedRequests", "RequestReads", "RequestRow", "RequestWrites"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +21,25 @@ class RequestRow:
 
     id: int
     """In the order in which they came in."""
-    request: Request
+    request: AdviceRequest
     received_at: datetime
     answered_at: datetime | None
-    answer: Answer | None
+    answer: RequestAnswer | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InsertedRequests:
     """What became of a batch."""
 
     fresh: tuple[int, ...]
     """Ids of the new ones."""
     duplicates: int
     """How many were known already, with the same content; dropped."""
-    conflicts: tuple[Request, ...]
+    conflicts: tuple[AdviceRequest, ...]
     """Those whose id is known with other content; not kept."""
 
 
-class RequestReads(Reads):
+class RequestReads(StoreReads):
     """Looking at requests."""
 
     def requests(self, study: str | None = None, *, limit: int = 1000) -> list[RequestRow]:
@@ -73,10 +73,10 @@ class RequestReads(Reads):
             return None if row is None else _row(row)
 
 
-class RequestWrites(RequestReads, Writes):
+class RequestWrites(RequestReads, StoreWrites):
     """Asking and answering."""
 
-    def add_requests(self, batch: Sequence[Request], now: datetime) -> Asked:
+    def add_requests(self, batch: Sequence[AdviceRequest], now: datetime) -> InsertedRequests:
         """Keep what is new.
 
         Raises:
@@ -85,7 +85,7 @@ class RequestWrites(RequestReads, Writes):
                 they come here.
         """
         if not batch:
-            return Asked((), 0, ())
+            return InsertedRequests((), 0, ())
         # Two instances that lock the same studies cannot wait in a circle: in the order of names.
         names = sorted({one.study for one in batch})
         found = self._connection.execute(
@@ -97,7 +97,7 @@ class RequestWrites(RequestReads, Writes):
         if missing := set(names).difference(found):
             raise LookupError(f"study {min(missing)!r} is not in the store; publish it first")
         fresh: list[int] = []
-        conflicts: list[Request] = []
+        conflicts: list[AdviceRequest] = []
         for one in batch:
             number = self._add(one, now)
             if number is not None:
@@ -105,9 +105,9 @@ class RequestWrites(RequestReads, Writes):
             elif self._content(one) != one.content_hash:
                 conflicts.append(one)
         duplicates = len(batch) - len(fresh) - len(conflicts)
-        return Asked(tuple(fresh), duplicates, tuple(conflicts))
+        return InsertedRequests(tuple(fresh), duplicates, tuple(conflicts))
 
-    def answer_request(self, number: int, answer: Answer, now: datetime) -> None:
+    def answer_request(self, number: int, answer: RequestAnswer, now: datetime) -> None:
         """Say what came of a request; the first answer stays."""
         self._connection.execute(
             sa.update(requests)
@@ -126,7 +126,7 @@ class RequestWrites(RequestReads, Writes):
             )
         ).rowcount
 
-    def _add(self, one: Request, now: datetime) -> int | None:
+    def _add(self, one: AdviceRequest, now: datetime) -> int | None:
         texts = (one.study, one.source, one.event_id, one.user or "", one.content_hash)
         if problem := text_problem(texts):
             raise ValueError(f"request {one.event_id!r} of {one.source!r} {problem}")
@@ -148,7 +148,7 @@ class RequestWrites(RequestReads, Writes):
         number = self._connection.execute(statement).scalar_one_or_none()
         return None if number is None else int(number)
 
-    def _content(self, one: Request) -> str | None:
+    def _content(self, one: AdviceRequest) -> str | None:
         statement = sa.select(requests.c.content_hash).where(
             requests.c.source == one.source, requests.c.event_id == one.event_id
         )
@@ -159,7 +159,7 @@ class RequestWrites(RequestReads, Writes):
 def _row(row: sa.Row[Any]) -> RequestRow:
     return RequestRow(
         id=row.id,
-        request=Request(
+        request=AdviceRequest(
             study=row.study,
             source=row.source,
             event_id=row.event_id,
@@ -170,5 +170,5 @@ def _row(row: sa.Row[Any]) -> RequestRow:
         ),
         received_at=row.received_at,
         answered_at=row.answered_at,
-        answer=None if row.answer is None else Answer.load(from_json(row.answer)),
+        answer=None if row.answer is None else RequestAnswer.load(from_json(row.answer)),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.store.engine import Database
 
 __all__ = ["HEAD", "VERSION_TABLE", "check_schema", "upgrade_schema"]
@@ -49,14 +49,18 @@ def check_schema(database: Database) -> None:
     if version != HEAD:
         found = f"has schema {version}" if version else "holds nothing of tunerd"
         raise MisconfiguredError(
-            [Problem("store.url", f"{database.place} {found}, not {HEAD}; `tunerd run` upgrades")]
+            [
+                ValidationProblem(
+                    "store.url", f"{database.place} {found}, not {HEAD}; `tunerd run` upgrades"
+                )
+            ]
         )
 
 
 def _newer(database: Database, version: str) -> MisconfiguredError:
     return MisconfiguredError(
         [
-            Problem(
+            ValidationProblem(
                 "store.url",
                 f"{database.place} has schema {version}, made by a newer tunerd; "
                 f"this one knows up to {HEAD}: install the newer tunerd again",

@@ -12,10 +12,8 @@ from datetime import datetime
 from typing import Self
 
 from tunerd.store.commands import CommandReads, CommandWrites
-from tunerd.store.derivations import DerivationReads, DerivationWrites
 from tunerd.store.engine import Database
-from tunerd.store.guard import InstanceGuard, is_held, store_guard
-from tunerd.store.learned import LearnedReads, LearnedWrites
+from tunerd.store.instance_lock import InstanceLock, is_held, store_guard
 from tunerd.store.leases import LeaseReads, LeaseWrites
 from tunerd.store.models import ModelReads, ModelWrites
 from tunerd.store.observations import ObservationReads, ObservationWrites
@@ -23,10 +21,12 @@ from tunerd.store.outbox import OutboxReads, OutboxWrites
 from tunerd.store.overview import OverviewReads
 from tunerd.store.positions import PositionReads, PositionWrites
 from tunerd.store.predictions import PredictionReads, PredictionWrites
+from tunerd.store.provenance import ProvenanceReads, ProvenanceWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
 from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.schema import check_schema, upgrade_schema
-from tunerd.store.studies import Published, StudyReads, StudyWrites
+from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
+from tunerd.store.tuner_state import TunerStateReads, TunerStateWrites
 
 __all__ = ["Store", "Transaction", "open_store"]
 
@@ -37,13 +37,13 @@ class Transaction(
     OutboxWrites,
     PositionWrites,
     StudyWrites,
-    LearnedWrites,
+    TunerStateWrites,
     ModelWrites,
     PredictionWrites,
     RecommendationWrites,
     LeaseWrites,
     CommandWrites,
-    DerivationWrites,
+    ProvenanceWrites,
     RequestWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
@@ -55,13 +55,13 @@ class Store(
     OutboxReads,
     PositionReads,
     StudyReads,
-    LearnedReads,
+    TunerStateReads,
     ModelReads,
     PredictionReads,
     RecommendationReads,
     LeaseReads,
     CommandReads,
-    DerivationReads,
+    ProvenanceReads,
     RequestReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""
@@ -81,7 +81,7 @@ class Store(
         with self._database.writing() as connection:
             yield Transaction(self._database, connection)
 
-    def guard(self, now: datetime) -> InstanceGuard:
+    def guard(self, now: datetime) -> InstanceLock:
         """Claim the store for this daemon.
 
         Raises:
@@ -112,7 +112,7 @@ class Store(
         now: datetime,
         *,
         force: bool = False,
-    ) -> Published:
+    ) -> GenerationOutcome:
         """See :meth:`Transaction.publish_generation`."""
         with self.transaction() as tx:
             return tx.publish_generation(study, content_hash, text, who, now, force=force)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tunerd.errors import MisconfiguredError, Problem, StoreUnavailableError
+from tunerd.errors import MisconfiguredError, StoreUnavailableError, ValidationProblem
 from tunerd.files import append_to, make_folder
-from tunerd.store.explain import RUN_AS_OWNER
+from tunerd.store.error_messages import RUN_AS_OWNER
 
 __all__ = ["StoreFile", "make_store_file"]
 
@@ -33,7 +33,7 @@ def make_store_file(path: Path, create: bool) -> None:
         if not create:
             raise MisconfiguredError(
                 [
-                    Problem(
+                    ValidationProblem(
                         "store.url",
                         f"{path} does not exist: no daemon has been here; `tunerd run` makes it",
                     )

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from tunerd.store.access import Reads, Writes
+from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.tables import generations, studies
 
-__all__ = ["Generation", "Published", "StudyReads", "StudyRow", "StudyWrites"]
+__all__ = ["GenerationOutcome", "StudyGeneration", "StudyReads", "StudyRow", "StudyWrites"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StudyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class StudyGeneration:
     """One accepted version of a study's file."""
 
     study: str
@@ -45,7 +45,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class GenerationOutcome:
     """What became of a study's file."""
 
     generation: int
@@ -54,7 +54,7 @@ class Published:
     """Published; it was current already; refused, because it is an earlier generation's."""
 
 
-class StudyReads(Reads):
+class StudyReads(StoreReads):
     """Asking for studies."""
 
     def studies(self) -> list[StudyRow]:
@@ -69,7 +69,7 @@ class StudyReads(Reads):
             row = connection.execute(sa.select(studies).where(studies.c.name == name)).one_or_none()
             return None if row is None else _study(row)
 
-    def generation(self, study: str, number: int | None = None) -> Generation | None:
+    def generation(self, study: str, number: int | None = None) -> StudyGeneration | None:
         """A generation of a study, the current one by default; None where there is none."""
         wanted: sa.ColumnElement[bool] = generations.c.generation == number
         if number is None:
@@ -84,7 +84,7 @@ class StudyReads(Reads):
             return None if row is None else _generation(row)
 
 
-class StudyWrites(StudyReads, Writes):
+class StudyWrites(StudyReads, StoreWrites):
     """Publishing and learning."""
 
     def publish_generation(
@@ -96,7 +96,7 @@ class StudyWrites(StudyReads, Writes):
         now: datetime,
         *,
         force: bool = False,
-    ) -> Published:
+    ) -> GenerationOutcome:
         """Make this content the study's current generation, unless it is an older file.
 
         Args:
@@ -133,9 +133,9 @@ class StudyWrites(StudyReads, Writes):
                 )
                 .values(text=text)
             )
-            return Published(current, "current")
+            return GenerationOutcome(current, "current")
         if same is not None and not force:
-            return Published(current, "older")
+            return GenerationOutcome(current, "older")
         self._connection.execute(
             sa.insert(generations).values(
                 study=study,
@@ -149,7 +149,7 @@ class StudyWrites(StudyReads, Writes):
         self._connection.execute(
             sa.update(studies).where(studies.c.name == study).values(generation=current + 1)
         )
-        return Published(current + 1, "new")
+        return GenerationOutcome(current + 1, "new")
 
     def mark_learned(self, study: str, sequence: int) -> None:
         """Say up to which observation a study has learned.
@@ -170,8 +170,8 @@ def _study(row: sa.Row[Any]) -> StudyRow:
     return StudyRow(row.name, row.generation, row.last_sequence, row.learned_sequence)
 
 
-def _generation(row: sa.Row[Any]) -> Generation:
-    return Generation(
+def _generation(row: sa.Row[Any]) -> StudyGeneration:
+    return StudyGeneration(
         row.study,
         row.generation,
         row.content_hash,

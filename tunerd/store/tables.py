@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from tunerd.errors import DamagedError
+from tunerd.errors import CorruptDataError
 from tunerd.store.engine import instant_text
 
 __all__ = [
-    "Instant",
+    "UtcDateTime",
     "checkpoints",
     "commands",
     "context_states",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-class Instant(TypeDecorator[datetime]):
+class UtcDateTime(TypeDecorator[datetime]):
     """A moment: TIMESTAMP WITH TIME ZONE, in SQLite ISO 8601 text in UTC. Comes back in UTC."""
 
     impl = sa.Text
@@ -63,7 +63,7 @@ class Instant(TypeDecorator[datetime]):
             try:
                 value = datetime.fromisoformat(value)
             except ValueError as error:
-                raise DamagedError(f"a time is damaged: {error}") from error
+                raise CorruptDataError(f"a time is damaged: {error}") from error
         assert isinstance(value, datetime)
         return value.astimezone(UTC)
 
@@ -108,7 +108,7 @@ generations = sa.Table(
     sa.Column("generation", sa.BigInteger, primary_key=True),
     sa.Column("content_hash", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
-    sa.Column("published_at", Instant, nullable=False),
+    sa.Column("published_at", UtcDateTime, nullable=False),
     sa.Column("published_by", sa.Text, nullable=False),
 )
 
@@ -123,8 +123,8 @@ observations = sa.Table(
     sa.Column("job_id", sa.Text, nullable=False),
     sa.Column("attempt", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
-    sa.Column("finished_at", Instant, nullable=False),
-    sa.Column("received_at", Instant, nullable=False),
+    sa.Column("finished_at", UtcDateTime, nullable=False),
+    sa.Column("received_at", UtcDateTime, nullable=False),
     sa.Column("measured_s", sa.Double),
     sa.Column("gpus", sa.BigInteger),
     sa.Column("username", sa.Text),
@@ -143,7 +143,7 @@ predictions = sa.Table(
     metadata,
     _study(primary_key=True),
     sa.Column("sequence", sa.BigInteger, primary_key=True),
-    sa.Column("finished_at", Instant, nullable=False),
+    sa.Column("finished_at", UtcDateTime, nullable=False),
     sa.Column("history", sa.Boolean, nullable=False),
     sa.Column("context_key", sa.Text, nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
@@ -174,8 +174,8 @@ outbox = sa.Table(
     sa.Column("context_id", sa.Text),
     sa.Column("context_key", sa.Text),
     sa.Column("revision", sa.BigInteger),
-    sa.Column("created_at", Instant, nullable=False),
-    sa.Column("settled_at", Instant),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("settled_at", UtcDateTime),
     sa.Column("outcome", sa.Text),
     # An id is never given twice, even after everything was pruned: mark_sent goes by id.
     sqlite_autoincrement=True,
@@ -203,9 +203,9 @@ recommendations = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("value", sa.Text, nullable=False),
     sa.Column("proposal", sa.Text),
-    sa.Column("issued_at", Instant, nullable=False),
-    sa.Column("valid_until", Instant, nullable=False),
-    sa.Column("renew_at", Instant),
+    sa.Column("issued_at", UtcDateTime, nullable=False),
+    sa.Column("valid_until", UtcDateTime, nullable=False),
+    sa.Column("renew_at", UtcDateTime),
 )
 
 tune_steps = sa.Table(
@@ -222,7 +222,7 @@ tune_steps = sa.Table(
     sa.Column("swapped_model", sa.Text),
     sa.Column("contexts", sa.Text, nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
-    sa.Column("finished_at", Instant, nullable=False),
+    sa.Column("finished_at", UtcDateTime, nullable=False),
 )
 
 checkpoints = sa.Table(
@@ -230,7 +230,7 @@ checkpoints = sa.Table(
     metadata,
     _study(primary_key=True),
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
     # Last: SQLite reads a row from the front, and nobody who asks for the time wants the blob.
     sa.Column("blob", sa.LargeBinary, nullable=False),
 )
@@ -247,7 +247,7 @@ models = sa.Table(
     sa.Column("decided_sequence", sa.BigInteger, nullable=False),
     sa.Column("took_over", sa.Boolean, nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
-    sa.Column("decided_at", Instant, nullable=False),
+    sa.Column("decided_at", UtcDateTime, nullable=False),
 )
 
 derivations = sa.Table(
@@ -258,7 +258,7 @@ derivations = sa.Table(
     sa.Column("context_key", sa.Text, nullable=False),
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("sequence", sa.BigInteger, nullable=False),
-    sa.Column("said_at", Instant, nullable=False),
+    sa.Column("said_at", UtcDateTime, nullable=False),
     sa.Column("message", sa.LargeBinary, nullable=False),
     sa.Column("basis", sa.LargeBinary, nullable=False),
 )
@@ -272,7 +272,7 @@ study_states = sa.Table(
     _study(primary_key=True),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("saved_at", Instant, nullable=False),
+    sa.Column("saved_at", UtcDateTime, nullable=False),
 )
 
 context_states = sa.Table(
@@ -282,7 +282,7 @@ context_states = sa.Table(
     _context_id(),
     sa.Column("context_key", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("last_job_at", Instant),
+    sa.Column("last_job_at", UtcDateTime),
     sa.Column("searched_sequence", sa.BigInteger, nullable=False),
 )
 
@@ -294,9 +294,9 @@ commands = sa.Table(
     sa.Column("command", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),
     sa.Column("who", sa.Text, nullable=False),
-    sa.Column("at", Instant, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
     sa.Column("why", sa.Text, nullable=False),
-    sa.Column("finished_at", Instant),
+    sa.Column("finished_at", UtcDateTime),
     sa.Column("result", sa.Text),
     sqlite_autoincrement=True,
 )
@@ -313,9 +313,9 @@ requests = sa.Table(
     sa.Column("content_hash", sa.Text, nullable=False),
     sa.Column("username", sa.Text),
     sa.Column("context", sa.Text, nullable=False),
-    sa.Column("requested_at", Instant),
-    sa.Column("received_at", Instant, nullable=False),
-    sa.Column("answered_at", Instant),
+    sa.Column("requested_at", UtcDateTime),
+    sa.Column("received_at", UtcDateTime, nullable=False),
+    sa.Column("answered_at", UtcDateTime),
     sa.Column("answer", sa.Text),
     sa.UniqueConstraint("source", "event_id"),
     sqlite_autoincrement=True,
@@ -334,7 +334,7 @@ leases = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("owner", sa.Text),
-    sa.Column("expires_at", Instant, nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
 )
 
@@ -344,5 +344,5 @@ daemons = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("pid", sa.BigInteger, nullable=False),
     sa.Column("host", sa.Text, nullable=False),
-    sa.Column("since", Instant, nullable=False),
+    sa.Column("since", UtcDateTime, nullable=False),
 )

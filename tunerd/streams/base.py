@@ -19,17 +19,17 @@ __all__ = [
     "EVER",
     "KEPT_BYTES",
     "MAX_VALUE_BYTES",
-    "Content",
-    "Follower",
+    "CompactedTable",
     "LastValue",
-    "Message",
-    "Position",
-    "Record",
     "Restore",
-    "Sink",
-    "Source",
     "Stream",
-    "Table",
+    "StreamFollower",
+    "StreamMessage",
+    "StreamPosition",
+    "StreamRecord",
+    "StreamSink",
+    "StreamSource",
+    "TopicContent",
     "TopicProblem",
     "TopicSpec",
 ]
@@ -46,7 +46,7 @@ EVER = datetime.fromtimestamp(0, UTC)
 """Before anything was sent."""
 
 
-class Content(StrEnum):
+class TopicContent(StrEnum):
     """What a topic's values are; a folder of text files has to know."""
 
     EVENT = "event"
@@ -62,7 +62,7 @@ class TopicSpec:
     """A topic as it should be: ``compacted`` keeps only the last value of each key."""
 
     name: str
-    content: Content
+    content: TopicContent
     compacted: bool = False
     keep_s: float = 0.0
     """How long each record is kept at least, in seconds, where the topic is not compacted."""
@@ -90,7 +90,7 @@ class LastValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """Where reading goes on in one partition.
 
     ``cluster`` and ``partition`` are names that survive restarts; for a folder the partition is
@@ -105,7 +105,7 @@ class Position:
     fingerprint: str
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class StreamRecord(msgspec.Struct, frozen=True, gc=False):
     """One record as it was read. (cluster, topic, partition, offset) names it for good.
 
     An oversize one has ``sha256`` (of the whole value) set, ``size`` in bytes as it was, and only
@@ -128,9 +128,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     timestamp_ms: int | None = None
 
     @property
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         """The position after reading this record."""
-        return Position(
+        return StreamPosition(
             self.cluster, self.topic, self.partition, self.next_offset, self.fingerprint
         )
 
@@ -146,7 +146,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class StreamMessage:
     """Something to send. A ``value`` of None is a tombstone: on a compacted topic it frees the key.
 
     ``value`` is JSON on a topic of that content. Header values are UTF-8 text.
@@ -158,15 +158,15 @@ class Message:
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-Restore = Callable[[str, str, Sequence[str]], Mapping[str, Position]]
+Restore = Callable[[str, str, Sequence[str]], Mapping[str, StreamPosition]]
 """``restore(cluster, topic, partitions)``: the positions that the store has for these partitions,
 by partition. May raise; the source then asks again at the next poll."""
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """Reads one topic as a member of a group. For one thread at a time."""
 
-    def poll(self, timeout_s: float, max_records: int) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:
         """Return the next records, in order per partition; after ``timeout_s`` an empty list.
 
         A batch has at most ``max_records`` and about 16 MB of values. Polling again says that
@@ -179,7 +179,7 @@ class Source(Protocol):
         """
         ...
 
-    def commit(self, positions: Sequence[Position]) -> None:
+    def commit(self, positions: Sequence[StreamPosition]) -> None:
         """Tell the broker how far the store is, so that other tools can see the lag.
 
         Nothing depends on it. Never raises, whoever owns the partitions by now, and does not wait.
@@ -202,10 +202,10 @@ class Source(Protocol):
         ...
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """Sends to any topic of the stream. For one thread at a time."""
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[StreamMessage]) -> None:
         """Return once every message is kept for good, in this order per topic and key.
 
         Raises StreamUnavailableError if that took too long or failed: some may have been kept,
@@ -215,7 +215,7 @@ class Sink(Protocol):
         """
         ...
 
-    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[StreamRecord]:
         """Take the role over, then yield what these topics hold that was sent at ``since`` or
         later, in order per topic and key: at least all of the last ``send`` of the former holder,
         and everything there is since :data:`EVER`.
@@ -238,14 +238,14 @@ class Sink(Protocol):
         ...
 
 
-class Follower(Protocol):
+class StreamFollower(Protocol):
     """Reads one topic on its own, without a group and without positions.
 
     For those who look on: the command line, the simulated cluster, tests. A topic that was
     made anew, or a file that was rewritten, is read again from its beginning.
     """
 
-    def poll(self, timeout_s: float, max_records: int = 500) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[StreamRecord]:
         """As a source's."""
         ...
 
@@ -254,7 +254,7 @@ class Follower(Protocol):
         ...
 
 
-class Table(Protocol):
+class CompactedTable(Protocol):
     """What a compacted topic says of each key."""
 
     changed: set[bytes] | None
@@ -295,16 +295,16 @@ class Stream(Protocol):
         """
         ...
 
-    def table(self, topic: str) -> Table | None:
+    def table(self, topic: str) -> CompactedTable | None:
         """Return what a compacted topic says now; None where only this program writes to it. Does
         not connect."""
         ...
 
-    def source(self, topic: str, group: str, restore: Restore) -> Source:
+    def source(self, topic: str, group: str, restore: Restore) -> StreamSource:
         """Return a reader of ``topic``. Does not connect: its first poll does."""
         ...
 
-    def sink(self, role: str | None = None) -> Sink:
+    def sink(self, role: str | None = None) -> StreamSink:
         """Return a sender. Does not connect: its first send does.
 
         One sink at a time has a ``role``. The first send of a new one takes it over: from then
@@ -313,7 +313,7 @@ class Stream(Protocol):
         """
         ...
 
-    def follow(self, topic: str, *, from_beginning: bool = True) -> Follower:
+    def follow(self, topic: str, *, from_beginning: bool = True) -> StreamFollower:
         """Return a reader of ``topic`` that starts at its beginning, or at its end as of now.
 
         Raises StreamUnavailableError if the stream cannot be reached.

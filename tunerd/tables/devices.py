@@ -6,7 +6,7 @@ reports it, and GB/s of the fastest link to a neighbour in one direction.
 
 import re
 
-from tunerd.tables.profile import Column
+from tunerd.tables.profile import ColumnProfile
 
 __all__ = ["lookups"]
 
@@ -45,7 +45,7 @@ _KNOWN: dict[str, tuple[int, int, int]] = {
 _ODD = r"[\x00-\x1f\x7f\"\\]"
 
 
-def lookups(name: str, column: Column) -> list[str]:
+def lookups(name: str, column: ColumnProfile) -> list[str]:
     """A commented ``[lookup]`` for a feature most of whose values are known accelerators."""
     texts = [value for value in column.counts if isinstance(value, str)]
     found = {text: numbers for text in texts if (numbers := _numbers(text)) is not None}

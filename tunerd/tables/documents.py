@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.tables.exports import EXPORTERS
-from tunerd.tables.rows import Row, Unreadable, flattened, shortened
-from tunerd.tables.texts import open_text
+from tunerd.tables.rows import TableRow, UnreadableLine, flattened, shortened
+from tunerd.tables.text_tables import open_text
 
 __all__ = ["document_records", "is_document", "is_log", "log_records", "records_in"]
 
@@ -53,7 +53,7 @@ def is_log(start: str) -> bool:
     return any(one.is_log is not None and one.is_log(start) for one in EXPORTERS)
 
 
-def log_records(path: Path) -> Iterator[Row | Unreadable]:
+def log_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
     """A row for each run that a log tells of."""
     with open_text(path) as file:
         start = file.text.read(1 << 16)
@@ -61,7 +61,7 @@ def log_records(path: Path) -> Iterator[Row | Unreadable]:
     assert reader.log is not None
     with open_text(path) as file:
         for number, record in enumerate(reader.log(_lines(file)), 1):
-            yield Row(number, flattened(record))
+            yield TableRow(number, flattened(record))
 
 
 def _lines(file: Any) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _lines(file: Any) -> Iterator[str]:
             continue
 
 
-def document_records(path: Path) -> Iterator[Row | Unreadable]:
+def document_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
     """A row for each record of a JSON document, or of several that follow each other.
 
     Raises MisconfiguredError when it is too large.
@@ -88,36 +88,36 @@ def document_records(path: Path) -> Iterator[Row | Unreadable]:
             f"is a JSON document of more than {MAX_DOCUMENT:,} characters; write one object a"
             " line, for instance with jq -c '.[]'"
         )
-        raise MisconfiguredError([Problem(str(path), message)])
+        raise MisconfiguredError([ValidationProblem(str(path), message)])
     yield from records_in(text)
 
 
-def records_in(text: str) -> Iterator[Row | Unreadable]:
+def records_in(text: str) -> Iterator[TableRow | UnreadableLine]:
     """A row for each record in a JSON text."""
     number = 0
     for value in _values(text):
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableLine):
             number += 1
-            yield Unreadable(number, value.reason, value.text)
+            yield UnreadableLine(number, value.reason, value.text)
             continue
         for record in taken_apart(value):
             number += 1
             yield _row(number, record)
 
 
-def _row(number: int, record: Any) -> Row | Unreadable:
+def _row(number: int, record: Any) -> TableRow | UnreadableLine:
     if not isinstance(record, Mapping):
-        return Unreadable(number, "is not a JSON object", shortened(json.dumps(record)))
+        return UnreadableLine(number, "is not a JSON object", shortened(json.dumps(record)))
     try:
         values = flattened(record)
         json.dumps(values, ensure_ascii=False).encode()
     except RecursionError:
-        return Unreadable(number, "is nested too deeply", "")
+        return UnreadableLine(number, "is nested too deeply", "")
     except UnicodeEncodeError:
-        return Unreadable(number, "has half of a surrogate pair", "")
+        return UnreadableLine(number, "has half of a surrogate pair", "")
     except ValueError as error:
-        return Unreadable(number, str(error), shortened(json.dumps(record)))
-    return Row(number, values)
+        return UnreadableLine(number, str(error), shortened(json.dumps(record)))
+    return TableRow(number, values)
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -128,7 +128,7 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, place = decoder.raw_decode(text, start)
         except RecursionError:
-            yield Unreadable(0, "is nested too deeply", shortened(text[start:]))
+            yield UnreadableLine(0, "is nested too deeply", shortened(text[start:]))
             return
         except ValueError as error:
             yield from _without_end(text[start:], str(error), decoder)
@@ -154,21 +154,21 @@ def _without_end(text: str, why: str, decoder: json.JSONDecoder) -> Iterator[Any
     """A document whose writer was stopped, up to its last whole entry."""
     end = _last_whole(text)
     if end is None:
-        yield Unreadable(0, f"is not JSON: {why}", shortened(text))
+        yield UnreadableLine(0, f"is not JSON: {why}", shortened(text))
         return
     cut, closers = end
     try:
         value = decoder.decode(text[:cut] + closers)
     except (ValueError, RecursionError):
-        yield Unreadable(0, f"is not JSON: {why}", shortened(text))
+        yield UnreadableLine(0, f"is not JSON: {why}", shortened(text))
         return
     yield value
     if rest := text[cut:].strip(" \t\r\n,]}"):
-        yield Unreadable(0, "the file ends in the middle of it", shortened(rest))
+        yield UnreadableLine(0, "the file ends in the middle of it", shortened(rest))
 
 
 @dataclass
-class _Open:
+class _OpenBracket:
     """A list or record that has not ended."""
 
     closer: str
@@ -183,10 +183,10 @@ def _last_whole(text: str) -> tuple[int, str] | None:
 
     Records stand in the outermost list or record that holds several. ``None``: there are none.
     """
-    open_: list[_Open] = []
+    open_: list[_OpenBracket] = []
     for token in _TOKENS.finditer(text):
         if token[0] in _CLOSED:
-            open_.append(_Open(_CLOSED[token[0]]))
+            open_.append(_OpenBracket(_CLOSED[token[0]]))
         elif token[0] in ("}", "]"):
             if not open_ or open_.pop().closer != token[0]:
                 return None

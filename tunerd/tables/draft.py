@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 
 from tunerd.core.study_file import parse_study
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.choices import context_table, parameter_table
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.tables.column_names import identifier, unit_of
 from tunerd.tables.devices import lookups
-from tunerd.tables.draft_mapping import NEVER, Names, mapping_lines
-from tunerd.tables.guess import Guesses
-from tunerd.tables.impossible import ObjectiveValues
-from tunerd.tables.oddities import A_FIELD
+from tunerd.tables.draft_mapping import NEVER, StudyNames, mapping_lines
+from tunerd.tables.draft_values import context_table, parameter_table
+from tunerd.tables.guess import TableGuess
+from tunerd.tables.metadata_columns import A_FIELD
 from tunerd.tables.open_guesses import A_GUESS
 from tunerd.tables.relations import grouped, nearly_decides
-from tunerd.tables.roles import Guess
+from tunerd.tables.roles import ColumnGuess
+from tunerd.tables.sentinel_values import ObjectiveValues
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of
 from tunerd.tables.tunable import could_be_tried, repeat_of
-from tunerd.tables.words import identifier, unit_of
 
-__all__ = ["Draft", "draft", "study_name"]
+__all__ = ["StudyDraft", "draft", "study_name"]
 
 MAX_BYTES = 1 << 20
 """Of a study file."""
@@ -35,7 +35,7 @@ NEARLY = 1.25
 
 
 @dataclass(frozen=True)
-class Draft:
+class StudyDraft:
     """A study file and how its names hang together with the table's."""
 
     text: str
@@ -49,9 +49,9 @@ def study_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:63].strip("-") or "study"
 
 
-def draft(guesses: Guesses, name: str, source: Path, unit: str | None = None) -> Draft:
+def draft(guesses: TableGuess, name: str, source: Path, unit: str | None = None) -> StudyDraft:
     """Write the study. ``unit`` is the objective's where a person has said it."""
-    names = Names()
+    names = StudyNames()
     for one in guesses.having("context", "parameter", "derived", "objective", "metric"):
         names.of(one)
     with np.errstate(all="ignore"):
@@ -69,17 +69,17 @@ def draft(guesses: Guesses, name: str, source: Path, unit: str | None = None) ->
     text = "\n".join("\n".join(part) + "\n" for part in parts if part)
     if len(text.encode()) > MAX_BYTES:
         message = "would be too large; leave columns out with --ignore COLUMN"
-        raise MisconfiguredError([Problem("the draft", message)])
+        raise MisconfiguredError([ValidationProblem("the draft", message)])
     parse_study(text, "the draft")  # a mistake here is one of ours, and must not reach the file
-    return Draft(text, names.by_column)
+    return StudyDraft(text, names.by_column)
 
 
-def _how_sure(one: Guess) -> str:
+def _how_sure(one: ColumnGuess) -> str:
     word = "sure" if one.sure >= 0.7 else "likely" if one.sure >= 0.5 else A_GUESS
     return f"{word}: {one.why}"
 
 
-def _head(guesses: Guesses, name: str, source: Path) -> list[str]:
+def _head(guesses: TableGuess, name: str, source: Path) -> list[str]:
     profile = guesses.profile
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     doubtful = [one.column.name for one in guesses.columns if one.unsure]
@@ -98,7 +98,7 @@ def _head(guesses: Guesses, name: str, source: Path) -> list[str]:
     ]
 
 
-def _objective(guesses: Guesses, names: Names, unit: str | None) -> list[str]:
+def _objective(guesses: TableGuess, names: StudyNames, unit: str | None) -> list[str]:
     one = guesses.objective
     found, unit_why = unit_of(one.column.name), "from its name"
     if not found and one.column.name in guesses.profile.units:
@@ -148,7 +148,7 @@ def _impossible(values: ObjectiveValues, rows: int) -> list[str]:
     return lines
 
 
-def _guards(guesses: Guesses, names: Names) -> list[str]:
+def _guards(guesses: TableGuess, names: StudyNames) -> list[str]:
     """Bounds that a person may want, commented out: nobody can guess where they lie."""
     lines = []
     for one in guesses.having("metric"):
@@ -171,7 +171,7 @@ def _guards(guesses: Guesses, names: Names) -> list[str]:
     ]
 
 
-def _context(guesses: Guesses, names: Names) -> list[str]:
+def _context(guesses: TableGuess, names: StudyNames) -> list[str]:
     those = guesses.having("context")
     decided = {one.column.name: thing for one in those if (thing := _decided_by(one, those))}
     lines = comment("What a job brings and nobody tunes; each combination is tuned on its own.")
@@ -197,7 +197,7 @@ def _context(guesses: Guesses, names: Names) -> list[str]:
     return lines
 
 
-def _decided_by(one: Guess, those: Sequence[Guess]) -> str | None:
+def _decided_by(one: ColumnGuess, those: Sequence[ColumnGuess]) -> str | None:
     """The category that leaves a number little room, as a model's name does its size."""
     if not one.column.numeric or one.column.distinct < 12:
         return None
@@ -208,7 +208,7 @@ def _decided_by(one: Guess, those: Sequence[Guess]) -> str | None:
     return None
 
 
-def _gaps(one: Guess) -> str:
+def _gaps(one: ColumnGuess) -> str:
     column = one.column
     if not column.missing:
         return ""
@@ -218,7 +218,7 @@ def _gaps(one: Guess) -> str:
     return f"; missing in {rows} of the rows: {role}"
 
 
-def _parameters(guesses: Guesses, names: Names) -> list[str]:
+def _parameters(guesses: TableGuess, names: StudyNames) -> list[str]:
     lines = [
         *comment(
             "What may be tuned, and among which values: those that occur in these rows. Add values"
@@ -243,17 +243,17 @@ def _parameters(guesses: Guesses, names: Names) -> list[str]:
     return lines
 
 
-def _derived(guesses: Guesses, names: Names) -> list[str]:
+def _derived(guesses: TableGuess, names: StudyNames) -> list[str]:
     lines = []
     for one, expression in _rules(guesses, names):
         lines += entry(names.of(one), expression, one.why)
     return [*comment("What follows from others."), "[derived]", *lines] if lines else []
 
 
-def _rules(guesses: Guesses, names: Names) -> list[tuple[Guess, str]]:
+def _rules(guesses: TableGuess, names: StudyNames) -> list[tuple[ColumnGuess, str]]:
     """The derived columns that can be computed from what is in the study."""
     known = {one.column.name: names.of(one) for one in guesses.having("context", "parameter")}
-    found: list[tuple[Guess, str]] = []
+    found: list[tuple[ColumnGuess, str]] = []
     open_ = guesses.having("derived")
     while open_:  # one may follow from another
         done = [
@@ -269,7 +269,7 @@ def _rules(guesses: Guesses, names: Names) -> list[tuple[Guess, str]]:
     return found
 
 
-def _constraints(guesses: Guesses, names: Names) -> list[str]:
+def _constraints(guesses: TableGuess, names: StudyNames) -> list[str]:
     inputs = {one.column.name for one in guesses.having("context", "parameter")}
     tuned = {one.column.name for one in guesses.having("parameter")}
     rules: list[tuple[str, str]] = []
@@ -307,7 +307,7 @@ def _constraints(guesses: Guesses, names: Names) -> list[str]:
     ]
 
 
-def _left_out(guesses: Guesses, names: Names) -> list[str]:
+def _left_out(guesses: TableGuess, names: StudyNames) -> list[str]:
     """What became of the columns that are nowhere above."""
     lines: list[str] = []
     computed = {one.column.name for one, _ in _rules(guesses, names)}

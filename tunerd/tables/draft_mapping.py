@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tunerd.core.study.mapping import JobStatus
-from tunerd.tables.guess import Guesses
-from tunerd.tables.oddities import bad_when_true, is_of_events, meaning
+from tunerd.tables.column_names import identifier
+from tunerd.tables.guess import TableGuess
+from tunerd.tables.metadata_columns import bad_when_true, is_of_events, meaning
 from tunerd.tables.open_guesses import A_GUESS
-from tunerd.tables.roles import Guess
+from tunerd.tables.roles import ColumnGuess
 from tunerd.tables.toml_text import comment, entry, shown_key, text_of, value_of
 from tunerd.tables.values import gist, status_in
-from tunerd.tables.words import identifier
 
-__all__ = ["NEVER", "Names", "guessed_words", "mapping_lines"]
+__all__ = ["NEVER", "StudyNames", "guessed_words", "mapping_lines"]
 
 SEVERAL = 3
 """Words that differ in details alone, from which on their gist stands for them."""
@@ -21,13 +21,13 @@ NEVER = -10.0
 
 
 @dataclass
-class Names:
+class StudyNames:
     """Names in the study, each once: expressions read context and parameters by them."""
 
     taken: set[str] = field(default_factory=set)
     by_column: dict[str, str] = field(default_factory=dict)
 
-    def of(self, one: Guess) -> str:
+    def of(self, one: ColumnGuess) -> str:
         column = one.column.name
         if column not in self.by_column:
             self.by_column[column] = identifier(one.name.leaf, self.taken)
@@ -35,7 +35,7 @@ class Names:
         return self.by_column[column]
 
 
-def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
+def mapping_lines(guesses: TableGuess, names: StudyNames) -> list[str]:
     """What ``tunerd import`` has to know about this table."""
     lines = _export(guesses)
     for role, key in (("job_id", "job_id"), ("user", "user")):
@@ -69,7 +69,7 @@ def mapping_lines(guesses: Guesses, names: Names) -> list[str]:
     return [*comment(about), "[mapping]", *lines]
 
 
-def _export(guesses: Guesses) -> list[str]:
+def _export(guesses: TableGuess) -> list[str]:
     """What the table was recognised as, so that it is read alike whatever comes."""
     export = guesses.profile.export
     if export is None:
@@ -82,7 +82,7 @@ def _export(guesses: Guesses) -> list[str]:
     return lines + [line for note in told for line in comment(f"{note[:1].upper()}{note[1:]}.")]
 
 
-def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[str]:
+def _renamed(guesses: TableGuess, names: StudyNames, metrics: Sequence[ColumnGuess]) -> list[str]:
     """Columns that are called something else, or have words where numbers belong."""
     lines: list[str] = []
     for one in [*guesses.having("context", "parameter", "objective"), *metrics]:
@@ -104,7 +104,7 @@ def _renamed(guesses: Guesses, names: Names, metrics: Sequence[Guess]) -> list[s
     return lines
 
 
-def _status(guesses: Guesses) -> list[str]:
+def _status(guesses: TableGuess) -> list[str]:
     """What the words of the status column mean."""
     those = guesses.having("status")
     if not those:
@@ -138,7 +138,7 @@ def _status(guesses: Guesses) -> list[str]:
     return [*lines, f"status = {value_of(table)}"]
 
 
-def guessed_words(guesses: Guesses) -> dict[str, JobStatus]:
+def guessed_words(guesses: TableGuess) -> dict[str, JobStatus]:
     """Words of the status column whose meaning nobody knows, with what they are taken for."""
     found: dict[str, JobStatus] = {}
     for one in guesses.having("status")[:1]:
@@ -149,7 +149,9 @@ def guessed_words(guesses: Guesses) -> dict[str, JobStatus]:
     return found
 
 
-def _meaning(one: Guess, word: str, value: object, guesses: Guesses) -> tuple[JobStatus, bool]:
+def _meaning(
+    one: ColumnGuess, word: str, value: object, guesses: TableGuess
+) -> tuple[JobStatus, bool]:
     if said := guesses.statuses.get(word) or guesses.statuses.get(word.lower()):
         return said, True
     if isinstance(value, bool) or one.column.kind == "int":
@@ -172,7 +174,7 @@ def _meaning(one: Guess, word: str, value: object, guesses: Guesses) -> tuple[Jo
     return ("succeeded" if there else "failed"), False
 
 
-def _status_in_objective(guesses: Guesses) -> list[str]:
+def _status_in_objective(guesses: TableGuess) -> list[str]:
     """Words such as OOM where a speed belongs say how the job ended."""
     column = guesses.objective.column
     if not column.words:

@@ -14,16 +14,16 @@ from typing import Literal
 import msgspec
 
 from tunerd.core.study.context_key import clean_value
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import open_regular
 from tunerd.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.tables.encodings import WESTERN
-from tunerd.tables.exports import Head, Reading, recognised
+from tunerd.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.tables.parquet import parquet_columns, parquet_rows
-from tunerd.tables.rows import NotJobs, Row, Unreadable, renumbered
-from tunerd.tables.strays import strays
-from tunerd.tables.texts import (
+from tunerd.tables.row_filter import strays
+from tunerd.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
+from tunerd.tables.text_tables import (
     COMMENTS,
     SAMPLE,
     CsvHeader,
@@ -36,7 +36,7 @@ from tunerd.tables.texts import (
     unpacked,
 )
 
-__all__ = ["Format", "Reading", "Row", "TableFile", "Unreadable", "open_table"]
+__all__ = ["Format", "ReadOptions", "TableFile", "TableRow", "UnreadableLine", "open_table"]
 
 Format = Literal["csv", "jsonl", "json", "log", "parquet", "folder"]
 LOOKED_AT = 1_000
@@ -46,7 +46,7 @@ HEAD = 200
 
 MAX_NAME = 1_000
 """Characters of a column's name."""
-AS_IT_STANDS = Reading()
+AS_IT_STANDS = ReadOptions()
 
 
 class TableFile:
@@ -58,7 +58,7 @@ class TableFile:
         form: Format,
         columns: Sequence[str | None],
         delimiter: str,
-        reading: Reading = AS_IT_STANDS,
+        reading: ReadOptions = AS_IT_STANDS,
         header: CsvHeader | None = None,
     ) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class TableFile:
         self.delimiter = delimiter
         """Of a CSV."""
         self.reading = reading
-        self.not_jobs = NotJobs()
+        self.not_jobs = SkippedRows()
         """What the last :meth:`rows` left out, because it is no job."""
         self._fields, self._header = tuple(columns), header
         self._size = folder_bytes(path) if form == "folder" else path.stat().st_size
@@ -74,10 +74,10 @@ class TableFile:
         if form == "csv":
             self._fields = self._without_empty()
         self.columns = tuple(field for field in self._fields if field is not None)
-        head = tuple(row for row in islice(self._raw(), HEAD) if isinstance(row, Row))
+        head = tuple(row for row in islice(self._raw(), HEAD) if isinstance(row, TableRow))
         self._strays = strays(head)
         kept = tuple(row for row in head if self._strays.why_none(row) is None)
-        self.export = recognised(Head(self.columns, kept), reading.export, str(path))
+        self.export = recognised(TableHead(self.columns, kept), reading.export, str(path))
         """What it was recognised as, if it was."""
         if self.export is not None and self.export.columns:
             self.columns = self.export.columns
@@ -103,7 +103,7 @@ class TableFile:
         """Bytes of the file read by the last :meth:`rows`, and bytes in all."""
         return min(self._read, self._size), self._size
 
-    def rows(self) -> Iterator[Row | Unreadable]:
+    def rows(self) -> Iterator[TableRow | UnreadableLine]:
         """Every row that is a job, and every line that is no row. Constant memory, but for JSON
         documents, and runs whose reports are joined.
 
@@ -133,7 +133,7 @@ class TableFile:
         unnamed = [place for place, name in enumerate(names) if not name]
         if not unnamed:
             return self._fields
-        head = [row for row in islice(self._raw(), HEAD) if isinstance(row, Row)]
+        head = [row for row in islice(self._raw(), HEAD) if isinstance(row, TableRow)]
         empty = {
             place
             for place in unnamed
@@ -141,15 +141,15 @@ class TableFile:
         }
         return tuple(None if place in empty else name for place, name in enumerate(self._fields))
 
-    def _jobs(self) -> Iterator[Row | Unreadable]:
+    def _jobs(self) -> Iterator[TableRow | UnreadableLine]:
         for row in self._raw():
-            why = self._strays.why_none(row) if isinstance(row, Row) else None
+            why = self._strays.why_none(row) if isinstance(row, TableRow) else None
             if why is None:
                 yield row
             else:
                 self.not_jobs.add(why)
 
-    def _raw(self) -> Iterator[Row | Unreadable]:
+    def _raw(self) -> Iterator[TableRow | UnreadableLine]:
         match self.form:
             case "parquet":
                 return self._parquet()
@@ -158,20 +158,20 @@ class TableFile:
             case _:
                 return self._text()
 
-    def _parquet(self) -> Iterator[Row | Unreadable]:
+    def _parquet(self) -> Iterator[TableRow | UnreadableLine]:
         for row, share in parquet_rows(self.path):
             self._read = int(share * self._size)
             yield row
 
-    def _records(self) -> Iterator[Row | Unreadable]:
+    def _records(self) -> Iterator[TableRow | UnreadableLine]:
         absent = dict.fromkeys(self._given())
         for row in _RECORDS[self.form](self.path):
-            yield Row(row.number, absent | row.values) if isinstance(row, Row) else row  # type: ignore[operator]
+            yield TableRow(row.number, absent | row.values) if isinstance(row, TableRow) else row  # type: ignore[operator]
 
     def _given(self) -> Iterator[str]:
         return (field for field in self._fields if field is not None)
 
-    def _text(self) -> Iterator[Row | Unreadable]:
+    def _text(self) -> Iterator[TableRow | UnreadableLine]:
         absent = dict.fromkeys(self._given())
         with open_text(self.path) as file:
             if self._header is not None:
@@ -180,20 +180,20 @@ class TableFile:
                 rows = json_rows(file, self.not_jobs)
             for row in rows:
                 self._read = file.raw.tell()
-                if self.form == "jsonl" and isinstance(row, Row):
-                    yield Row(row.number, absent | row.values)  # type: ignore[operator]
+                if self.form == "jsonl" and isinstance(row, TableRow):
+                    yield TableRow(row.number, absent | row.values)  # type: ignore[operator]
                 else:
                     yield row
 
 
-_RECORDS: dict[Format, Callable[[Path], Iterator[Row | Unreadable]]] = {
+_RECORDS: dict[Format, Callable[[Path], Iterator[TableRow | UnreadableLine]]] = {
     "json": document_records,
     "log": log_records,
     "folder": folder_rows,
 }
 
 
-def open_table(path: Path, reading: Reading = AS_IT_STANDS) -> TableFile:
+def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     """Open a table. Raises MisconfiguredError naming the file, and the line where there is one."""
     if path.is_dir():
         keys = _checked(path, _record_keys(path, folder_rows))
@@ -244,7 +244,7 @@ def _named(path: Path, *suffixes: str) -> bool:
 
 
 def _wrong(path: Path, message: str) -> MisconfiguredError:
-    return MisconfiguredError([Problem(str(path), message)])
+    return MisconfiguredError([ValidationProblem(str(path), message)])
 
 
 def _header(path: Path, delimiter: str) -> CsvHeader:
@@ -272,10 +272,12 @@ def _header(path: Path, delimiter: str) -> CsvHeader:
     return header
 
 
-def _record_keys(path: Path, records: Callable[[Path], Iterator[Row | Unreadable]]) -> list[str]:
+def _record_keys(
+    path: Path, records: Callable[[Path], Iterator[TableRow | UnreadableLine]]
+) -> list[str]:
     names: dict[str, None] = {}
     for row in records(path):
-        if isinstance(row, Row):
+        if isinstance(row, TableRow):
             names.update(dict.fromkeys(row.values))
     if not names:
         raise _wrong(path, "has no records that could be rows")
@@ -286,10 +288,10 @@ def _keys(path: Path) -> list[str]:
     names: dict[str, None] = {}
     problem = None
     with open_text(path) as file:
-        for row in json_rows(file, NotJobs()):
+        for row in json_rows(file, SkippedRows()):
             if row.number > LOOKED_AT:
                 break
-            if isinstance(row, Row):
+            if isinstance(row, TableRow):
                 names.update(dict.fromkeys(row.values))
             elif problem is None:
                 problem = f"line {row.number}: {row.reason}"

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import read_bytes
 from tunerd.tables.documents import records_in
-from tunerd.tables.rows import Row, Unreadable, flattened
+from tunerd.tables.rows import TableRow, UnreadableLine, flattened
 
 __all__ = ["folder_bytes", "folder_digest", "folder_rows"]
 
@@ -29,22 +29,22 @@ _STATUSES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "
 _JSON = (".json", ".jsonl", ".ndjson")
 
 
-def folder_rows(folder: Path) -> Iterator[Row | Unreadable]:
+def folder_rows(folder: Path) -> Iterator[TableRow | UnreadableLine]:
     """The runs in a folder. Raises MisconfiguredError when there is none."""
     files = _files(folder)
     number = 0
     for row in _runs(folder, files):
         number += 1
-        if isinstance(row, Unreadable):
-            yield Unreadable(number, row.reason, row.text)
+        if isinstance(row, UnreadableLine):
+            yield UnreadableLine(number, row.reason, row.text)
         else:
-            yield Row(number, row)
+            yield TableRow(number, row)
     if not number:
         message = (
             "is a folder without runs that are known: MLflow's store, Ray Tune's trials"
             " (result.json), or a JSON file for each run. A table is a file"
         )
-        raise MisconfiguredError([Problem(str(folder), message)])
+        raise MisconfiguredError([ValidationProblem(str(folder), message)])
 
 
 def folder_bytes(folder: Path) -> int:
@@ -74,7 +74,7 @@ def _files(folder: Path) -> list[Path]:
         ]
         if len(found) > MOST_FILES:
             message = f"has more than {MOST_FILES:,} files"
-            raise MisconfiguredError([Problem(str(folder), message)])
+            raise MisconfiguredError([ValidationProblem(str(folder), message)])
     return found
 
 
@@ -91,7 +91,7 @@ def _text(path: Path) -> str:
     return _bytes(path).decode("utf-8", "replace")
 
 
-def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unreadable]:
+def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | UnreadableLine]:
     if stores := _stores(files):
         yield from (_mlflow_run(run, logged) for run, logged in stores.items())
         return
@@ -100,18 +100,18 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
         try:
             text = _text(file)
         except OSError as error:
-            yield Unreadable(0, str(error.strerror or error), str(file))
+            yield UnreadableLine(0, str(error.strerror or error), str(file))
             continue
         for row in records_in(text):
             yield _named(row, folder, file, bool(trials))
 
 
 def _named(
-    row: Row | Unreadable, folder: Path, file: Path, trial: bool
-) -> Mapping[str, Any] | Unreadable:
+    row: TableRow | UnreadableLine, folder: Path, file: Path, trial: bool
+) -> Mapping[str, Any] | UnreadableLine:
     """A record with the name of its file, and of a trial with what it was given."""
-    if isinstance(row, Unreadable):
-        return Unreadable(0, row.reason, f"{file}: {row.text}")
+    if isinstance(row, UnreadableLine):
+        return UnreadableLine(0, row.reason, f"{file}: {row.text}")
     values = dict(row.values)
     if not trial:
         return {"file": str(file.relative_to(folder)), **values}
@@ -136,7 +136,7 @@ def _stores(files: list[Path]) -> dict[Path, list[Path]]:
     return {run: logged for run, logged in found.items() if logged}
 
 
-def _mlflow_run(run: Path, files: list[Path]) -> Mapping[str, Any] | Unreadable:
+def _mlflow_run(run: Path, files: list[Path]) -> Mapping[str, Any] | UnreadableLine:
     """One run of MLflow's store, with the columns that ``search_runs`` gives it."""
     try:
         about = _yaml(_text(run / "meta.yaml"))
@@ -153,7 +153,7 @@ def _mlflow_run(run: Path, files: list[Path]) -> Mapping[str, Any] | Unreadable:
             text = _text(file)
             values[f"{part}.{'/'.join(name)}"] = _last(text) if part == "metrics" else text.strip()
     except OSError as error:
-        return Unreadable(0, str(error.strerror or error), str(run))
+        return UnreadableLine(0, str(error.strerror or error), str(run))
     missing = ("", "null", "None")
     return {name: None if value in missing else value for name, value in values.items()}
 

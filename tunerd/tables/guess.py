@@ -4,8 +4,9 @@ Three kinds of evidence, added up: what a column is called, what its values look
 hangs together with the others. Names say most; the data decides where they say nothing, or say
 two things. Steps, each using what the one before found:
 
-1. what is no part of a configuration: times, status, names of jobs, prose (:mod:`.oddities`);
-2. what was measured, and which of it people want better (:mod:`.measured`);
+1. what is no part of a configuration: times, status, names of jobs, prose
+   (:mod:`.metadata_columns`);
+2. what was measured, and which of it people want better (:mod:`.metric_columns`);
 3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
 """
 
@@ -15,23 +16,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tunerd.core.study.mapping import JobStatus
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.tables.column_names import ColumnName, read_name
 from tunerd.tables.hints import hinted, inputs_of, not_aside
-from tunerd.tables.impossible import Meaning, ObjectiveValues, objective_values
-from tunerd.tables.measured import (
+from tunerd.tables.metadata_columns import find_oddities
+from tunerd.tables.metric_columns import (
     find_measured,
     goal_of,
     pick_objective,
     refuse_second_best,
 )
-from tunerd.tables.oddities import find_oddities
-from tunerd.tables.profile import Column, Profile
-from tunerd.tables.relations import Bound, Product, bounds, products
-from tunerd.tables.roles import Goal, Guess, Role
+from tunerd.tables.profile import ColumnProfile, TableProfile
+from tunerd.tables.relations import BoundRelation, ProductRelation, bounds, products
+from tunerd.tables.roles import ColumnGuess, Goal, Role
+from tunerd.tables.sentinel_values import Meaning, ObjectiveValues, objective_values
 from tunerd.tables.tunable import can_be_tuned, find_inputs, followers
-from tunerd.tables.words import Name, read_name
 
-__all__ = ["Given", "Guesses", "guess"]
+__all__ = ["TableGuess", "UserAnswers", "guess"]
 
 MOST_COLUMNS = 1_000
 """Columns of a table; a study has no more context features, nor a mapping more metrics."""
@@ -42,7 +43,7 @@ DOUBTED = 0.4
 
 
 @dataclass(frozen=True)
-class Given:
+class UserAnswers:
     """What a person has said, so that it need not be guessed."""
 
     objective: str | None = None
@@ -56,30 +57,30 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Guesses:
+class TableGuess:
     """What a table is."""
 
-    profile: Profile
-    columns: tuple[Guess, ...]
+    profile: TableProfile
+    columns: tuple[ColumnGuess, ...]
     """In the order of the table."""
     goal: Goal
     goal_sure: float
     goal_why: str
-    products: tuple[Product, ...]
+    products: tuple[ProductRelation, ...]
     """Of inputs; held in every row looked at."""
-    bounds: tuple[Bound, ...]
+    bounds: tuple[BoundRelation, ...]
     """Of inputs too."""
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)
     """What words of the status column mean, as a person or the export says; others are guessed."""
     meaning: Meaning | None = None
     """What a person said of values that the objective cannot have."""
 
-    def having(self, *roles: Role) -> list[Guess]:
+    def having(self, *roles: Role) -> list[ColumnGuess]:
         """The columns with one of these roles, in the order of the table."""
         return [one for one in self.columns if one.role in roles]
 
     @property
-    def objective(self) -> Guess:
+    def objective(self) -> ColumnGuess:
         return self.having("objective")[0]
 
     @property
@@ -88,7 +89,7 @@ class Guesses:
         return objective_values(self.objective.column, self.objective.name, self.meaning)
 
 
-def guess(profile: Profile, given: Given = Given()) -> Guesses:
+def guess(profile: TableProfile, given: UserAnswers = UserAnswers()) -> TableGuess:
     """Guess what every column is.
 
     Raises MisconfiguredError when no study can be made of the table, and says what is missing.
@@ -97,16 +98,18 @@ def guess(profile: Profile, given: Given = Given()) -> Guesses:
         return _guess(profile, given)
 
 
-def _guess(profile: Profile, given: Given) -> Guesses:
+def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
     _check(profile, given)
     names = {column.name: _name(profile, column) for column in profile.columns}
     found = {
-        name: Guess(profile.column(name), names[name], role, 1.0, "you said so")
+        name: ColumnGuess(profile.column(name), names[name], role, 1.0, "you said so")
         for name, role in given.roles.items()
     }
     if given.objective is not None:
         column = profile.column(given.objective)
-        found[column.name] = Guess(column, names[column.name], "objective", 1.0, "you said so")
+        found[column.name] = ColumnGuess(
+            column, names[column.name], "objective", 1.0, "you said so"
+        )
     found |= hinted(profile, names, found)
     inputs_hinted = inputs_of(profile, names, found)
     found |= find_oddities(profile, names, found | inputs_hinted)
@@ -131,7 +134,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     held = bounds(
         [column for column in inputs if found[column.name].role != "derived"], tuned, equal
     )
-    return Guesses(
+    return TableGuess(
         profile,
         ordered,
         goal,
@@ -144,7 +147,7 @@ def _guess(profile: Profile, given: Given) -> Guesses:
     )
 
 
-def _as_written(one: Guess) -> Guess:
+def _as_written(one: ColumnGuess) -> ColumnGuess:
     """A parameter as it is launched, with its unit; and what is doubtful about how it is read."""
     if one.role == "parameter":
         one = replace(one, column=one.column.as_texts())
@@ -154,7 +157,7 @@ def _as_written(one: Guess) -> Guess:
     return replace(one, sure=min(one.sure, DOUBTED), why=f"{one.why}; {doubt}")
 
 
-def _name(profile: Profile, column: Column) -> Name:
+def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
     """What a column's name says; of a known export, without its prefix."""
     hint = None if profile.export is None else profile.export.hints.get(column.name)
     if hint is None or hint.name is None:
@@ -163,7 +166,10 @@ def _name(profile: Profile, column: Column) -> Name:
 
 
 def _goal(
-    profile: Profile, objective: Guess, found: Mapping[str, Guess], given: Given
+    profile: TableProfile,
+    objective: ColumnGuess,
+    found: Mapping[str, ColumnGuess],
+    given: UserAnswers,
 ) -> tuple[Goal, float, str]:
     hint = None if profile.export is None else profile.export.hints.get(objective.column.name)
     if hint is None or hint.goal is None or given.goal is not None:
@@ -173,45 +179,51 @@ def _goal(
     return goal_of(objective, list(found.values()), given.goal)
 
 
-def _check(profile: Profile, given: Given) -> None:
+def _check(profile: TableProfile, given: UserAnswers) -> None:
     problems = list(_table_problems(profile))
     known = {column.name for column in profile.columns}
     if len(known) > MOST_COLUMNS:
         message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"
-        problems.append(Problem("table", message))
+        problems.append(ValidationProblem("table", message))
     for name in [*given.roles, *([given.objective] if given.objective is not None else [])]:
         if name not in known:
             there = ", ".join(sorted(known)[:20])
-            problems.append(Problem("table", f"has no column {name!r}; there are {there}"))
+            problems.append(
+                ValidationProblem("table", f"has no column {name!r}; there are {there}")
+            )
     if given.objective in known:
         column = profile.column(str(given.objective))
         if not column.numeric:
-            problems.append(Problem(column.name, "holds no numbers, so it cannot be the objective"))
+            problems.append(
+                ValidationProblem(column.name, "holds no numbers, so it cannot be the objective")
+            )
         if column.name in given.roles:
             role = given.roles[column.name]
-            problems.append(Problem(column.name, f"cannot be the objective and {role} too"))
+            problems.append(
+                ValidationProblem(column.name, f"cannot be the objective and {role} too")
+            )
     for name, role in given.roles.items():
         if name in known and (why := _unfit(profile.column(name), role)):
-            problems.append(Problem(name, why))
+            problems.append(ValidationProblem(name, why))
     if problems:
         raise MisconfiguredError(problems)
 
 
-def _table_problems(profile: Profile) -> Iterator[Problem]:
+def _table_problems(profile: TableProfile) -> Iterator[ValidationProblem]:
     """Why no study can be made of a table, whatever its columns are."""
     if not profile.rows:
         message = "has no rows to learn from"
         if profile.unreadable:
             header = ", ".join(column.name for column in profile.columns[:5])
             message += f": none of {profile.unreadable:,} lines fits the header ({header})"
-        yield Problem("table", message)
+        yield ValidationProblem("table", message)
     if profile.rows == 1 and profile.export is not None and profile.export.reported:
         thing = profile.export.reported
         message = f"has one {thing} alone; a study needs several: name the folder of all of them"
-        yield Problem("table", message)
+        yield ValidationProblem("table", message)
 
 
-def _unfit(column: Column, role: Role) -> str:
+def _unfit(column: ColumnProfile, role: Role) -> str:
     """Why a column cannot be what a person says; "" when it can."""
     if role == "metric" and not column.numeric:
         return "holds no numbers, so it was not measured"
@@ -223,7 +235,7 @@ def _unfit(column: Column, role: Role) -> str:
     return ""
 
 
-def _last_resort(found: Mapping[str, Guess]) -> dict[str, Guess]:
+def _last_resort(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
     """Take for a parameter what is least a context, where nothing else is there to tune."""
     among = [one for one in found.values() if one.role == "context" and can_be_tuned(one.column)]
     if not among:
@@ -231,7 +243,7 @@ def _last_resort(found: Mapping[str, Guess]) -> dict[str, Guess]:
             "has no column that could be tuned: each is constant, measured, a time or a name."
             " A study needs one that varies; name it with --parameter COLUMN"
         )
-        raise MisconfiguredError([Problem("table", message)])
+        raise MisconfiguredError([ValidationProblem("table", message)])
     best = min(among, key=lambda one: (one.sure, -one.column.place))
     why = f"nothing else could be tuned; else it would be context: {best.why}"
     return {best.column.name: replace(best, role="parameter", sure=0.2, why=why)}

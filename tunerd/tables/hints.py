@@ -3,41 +3,41 @@
 from collections.abc import Mapping
 from typing import cast
 
-from tunerd.tables.exports import INPUT, Hint
-from tunerd.tables.profile import Column, Profile
-from tunerd.tables.roles import Guess, Role
+from tunerd.tables.column_names import ColumnName
+from tunerd.tables.exports import INPUT, ColumnHint
+from tunerd.tables.profile import ColumnProfile, TableProfile
+from tunerd.tables.roles import ColumnGuess, Role
 from tunerd.tables.tunable import can_be_tuned
-from tunerd.tables.words import Name
 
 __all__ = ["hinted", "inputs_of", "not_aside"]
 
 
 def hinted(
-    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
-) -> dict[str, Guess]:
+    profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
+) -> dict[str, ColumnGuess]:
     """What the columns are whose export says it; columns in ``known`` are left as they are."""
     taken = {one.role for one in known.values()}
-    found: dict[str, Guess] = {}
+    found: dict[str, ColumnGuess] = {}
     for column, hint in _hints(profile, known):
         role = _role(column, hint, taken)
         if role is not None:
-            found[column.name] = Guess(column, names[column.name], role, hint.sure, hint.why)
+            found[column.name] = ColumnGuess(column, names[column.name], role, hint.sure, hint.why)
     return found
 
 
 def inputs_of(
-    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
-) -> dict[str, Guess]:
+    profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
+) -> dict[str, ColumnGuess]:
     """The columns that went into a run, as its export says: they were not measured, and are
     tuned or context by what they are called and hold."""
     return {
-        column.name: Guess(column, names[column.name], "context", 0.5, hint.why)
+        column.name: ColumnGuess(column, names[column.name], "context", 0.5, hint.why)
         for column, hint in _hints(profile, known)
         if hint.role in (INPUT, "parameter") and column.kind not in ("empty", "datetime")
     }
 
 
-def not_aside(profile: Profile, found: Mapping[str, Guess]) -> Mapping[str, Guess]:
+def not_aside(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> Mapping[str, ColumnGuess]:
     """The guesses without what a tool measured of itself, if anything else was measured."""
     aside = {
         name for name, hint in _all_hints(profile).items() if hint.aside and hint.role == "metric"
@@ -47,11 +47,13 @@ def not_aside(profile: Profile, found: Mapping[str, Guess]) -> Mapping[str, Gues
     return rest if measured else found
 
 
-def _all_hints(profile: Profile) -> Mapping[str, Hint]:
+def _all_hints(profile: TableProfile) -> Mapping[str, ColumnHint]:
     return {} if profile.export is None else profile.export.hints
 
 
-def _hints(profile: Profile, known: Mapping[str, Guess]) -> list[tuple[Column, Hint]]:
+def _hints(
+    profile: TableProfile, known: Mapping[str, ColumnGuess]
+) -> list[tuple[ColumnProfile, ColumnHint]]:
     hints = _all_hints(profile)
     return [
         (column, hints[column.name])
@@ -63,7 +65,7 @@ def _hints(profile: Profile, known: Mapping[str, Guess]) -> list[tuple[Column, H
 _ONE_EACH = ("objective", "status", "finished_at", "job_id", "user")
 
 
-def _role(column: Column, hint: Hint, taken: set[Role]) -> Role | None:
+def _role(column: ColumnProfile, hint: ColumnHint, taken: set[Role]) -> Role | None:
     """The role of a column; ``None`` where its values do not bear it out, or say more."""
     role = cast("Role", hint.role)
     if not hint.role or hint.role == INPUT:

@@ -9,12 +9,12 @@ from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study import MappingTable, Study
 from tunerd.core.study.context_key import ValueType
 from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.quantities import PLAIN, Notation
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.tables.quantities import PLAIN, NumberNotation
 from tunerd.tables.times import read_time, time_zone, zone_problem
 from tunerd.tables.values import gist, is_nan, listed, status_in, typed, value_name
 
-__all__ = ["Field", "Layout", "StatusField", "TimeField", "lay_out"]
+__all__ = ["EventField", "StatusField", "TableLayout", "TimeField", "lay_out"]
 
 MOST_KNOWN = 4_096
 MOST_SHOWN = 40
@@ -22,7 +22,7 @@ MOST_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class EventField:
     """A value of an event, and where the table has it."""
 
     name: str
@@ -36,7 +36,7 @@ class Field:
     values: Mapping[str, Scalar] = field(default_factory=dict)
     default: Value = None
     repeated: bool = False
-    notation: Notation = PLAIN
+    notation: NumberNotation = PLAIN
     known: dict[tuple[type, Scalar], Scalar] = field(default_factory=dict, repr=False)
     """Values that were converted before: tables repeat themselves."""
 
@@ -109,16 +109,16 @@ class StatusField:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Everything that is read of a row."""
 
     finished_at: TimeField
     status: StatusField
-    context: tuple[Field, ...]
-    config: tuple[Field, ...]
-    metrics: tuple[Field, ...]
-    labels: tuple[Field, ...]
-    job: tuple[Field, ...]
+    context: tuple[EventField, ...]
+    config: tuple[EventField, ...]
+    metrics: tuple[EventField, ...]
+    labels: tuple[EventField, ...]
+    job: tuple[EventField, ...]
     """``measured_s``, ``gpus`` and the like: fields of the event itself."""
     notes: tuple[str, ...]
     """What a person should know: names of the study that the table does not have."""
@@ -131,27 +131,27 @@ class Layout:
 
 def lay_out(
     study: Study, mapping: MappingTable, columns: Sequence[str], table: str, where: str
-) -> Layout:
+) -> TableLayout:
     """Find the columns of everything; ``table`` names the table, ``where`` the mapping.
 
     Raises:
         MisconfiguredError: with every mistake: columns that the table does not have, a table
             without the objective or without any parameter.
     """
-    plan = _Plan(study, mapping, tuple(columns), table, where)
+    plan = _LayoutBuilder(study, mapping, tuple(columns), table, where)
     layout = plan.layout()
     if plan.problems:
         raise MisconfiguredError(plan.problems)
     return layout
 
 
-class _Plan:
+class _LayoutBuilder:
     def __init__(
         self, study: Study, mapping: MappingTable, columns: Sequence[str], table: str, where: str
     ) -> None:
         self.study, self.mapping, self.columns = study, mapping, columns
         self.table, self.where = table, where
-        self.problems: list[Problem] = []
+        self.problems: list[ValidationProblem] = []
         self.missing: list[str] = []
         """Context features and parameters without a column or a default."""
         self.unmeasured = False
@@ -159,7 +159,7 @@ class _Plan:
         self.said = False
         """Whether the columns that there are have been listed."""
 
-    def layout(self) -> Layout:
+    def layout(self) -> TableLayout:
         study = self.study
         context = [self.given("context", f.name, f.type) for f in study.context]
         config = [self.given("config", p.name, p.type, p.repeated) for p in study.parameters]
@@ -167,13 +167,13 @@ class _Plan:
         if not config_is_there and not self.problems:
             names = ", ".join(p.name for p in study.parameters)
             self.mistake(("columns",), f"{self.table} has no column for any parameter: {names}")
-        return Layout(
+        return TableLayout(
             self.finished_at(),
             self.status(),
             (*context, *self.kept("context")),
             (*config, *self.kept("config")),
             (*self.measured(), *self.kept("metrics")),
-            tuple(Field(c, f"labels.{c}", (c,), None) for c in self.there("labels")),
+            tuple(EventField(c, f"labels.{c}", (c,), None) for c in self.there("labels")),
             tuple(self.job()),
             tuple(self.notes()),
         )
@@ -182,14 +182,14 @@ class _Plan:
 
     def given(
         self, section: str, name: str, kind: ValueType | None, repeated: bool = False
-    ) -> Field:
+    ) -> EventField:
         """A context feature or parameter."""
         found = self.column(section, name, kind, repeated)
         if not found.columns and found.default is None:
             self.missing.append(name)
         return found
 
-    def measured(self) -> Iterator[Field]:
+    def measured(self) -> Iterator[EventField]:
         """The objective and the guards."""
         objective = self.study.objective.metric
         for metric in dict.fromkeys([objective, *(g.metric for g in self.study.guards)]):
@@ -200,7 +200,9 @@ class _Plan:
                 continue  # it is a mistake, and said
             elif self.of_failures:
                 self.unmeasured |= metric == objective
-                yield Field(metric, found.where, (found.where,), "float")  # later rows may have it
+                yield EventField(
+                    metric, found.where, (found.where,), "float"
+                )  # later rows may have it
             elif metric == objective:
                 message = f"{self.table} has no column for the objective, {metric!r}"
                 self.mistake(("columns",), self.with_columns(message, metric))
@@ -214,37 +216,37 @@ class _Plan:
         metrics = {column for column in self.columns if column.startswith("metrics.")}
         return own and metrics <= guards and not self.mapping.metrics
 
-    def kept(self, section: str) -> Iterator[Field]:
+    def kept(self, section: str) -> Iterator[EventField]:
         """Further columns that are to be kept."""
         kind: ValueType | None = "float" if section == "metrics" else None
         for name in getattr(self.mapping, section):
             if name in self.mapping.columns:
                 yield self.column(section, name, kind)
             elif self.is_there((section,), name):
-                yield Field(name, f"{section}.{name}", (name,), kind)
+                yield EventField(name, f"{section}.{name}", (name,), kind)
 
     def column(
         self, section: str, name: str, kind: ValueType | None, repeated: bool = False
-    ) -> Field:
+    ) -> EventField:
         entry = self.mapping.columns.get(name)
         default = self.default(name, kind)
         where = f"{section}.{name}"
         path = ("columns", name)
         if isinstance(entry, list):
             found = tuple(column for column in entry if self.is_there(path, column))
-            return Field(name, where, found, kind, default=default, repeated=True)
+            return EventField(name, where, found, kind, default=default, repeated=True)
         if entry is None:
             named = (column for column in (name, where) if column in self.columns)
             found = tuple(named)[:1]
-            return Field(name, where, found, kind, default=default, repeated=repeated)
+            return EventField(name, where, found, kind, default=default, repeated=repeated)
         more = ColumnTable(column=entry) if isinstance(entry, str) else entry
         column = more.column or name
         found = (column,) if self.is_there(path, column) else ()
-        notation = Notation(more.format, more.unit)
+        notation = NumberNotation(more.format, more.unit)
         for key, said in (("factor", more.factor != 1.0), ("format", not notation.plain)):
             if said and kind not in ("int", "float"):
                 self.mistake((*path, key), f"{name!r} is no number")
-        return Field(
+        return EventField(
             name, where, found, kind, more.factor, more.values, default, repeated, notation
         )
 
@@ -279,7 +281,7 @@ class _Plan:
         needed = entry is not None and (more.column is not None or bool(more.values))
         return StatusField(self.event_column("status", needed, more.column), more)
 
-    def job(self) -> Iterator[Field]:
+    def job(self) -> Iterator[EventField]:
         kinds: dict[str, ValueType] = {"attempt": "int", "measured_s": "float", "gpus": "int"}
         for name in ("job_id", "event_id", "attempt", "measured_s", "gpus", "user"):
             entry = getattr(self.mapping, name)
@@ -290,8 +292,8 @@ class _Plan:
                 column = self.event_column(name, entry is not None, more.column)
             if column is not None:
                 kind = kinds.get(name, "category")
-                notation = Notation(more.format, more.unit)
-                yield Field(
+                notation = NumberNotation(more.format, more.unit)
+                yield EventField(
                     name, name, (column,), kind, more.factor, more.values, notation=notation
                 )
 
@@ -327,7 +329,7 @@ class _Plan:
 
     def mistake(self, path: tuple[str, ...], message: str) -> None:
         where = self.where + ".".join(path)
-        if (problem := Problem(where, message)) not in self.problems:
+        if (problem := ValidationProblem(where, message)) not in self.problems:
             self.problems.append(problem)
 
     def notes(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Rows of a table of old jobs as job events: what its columns mean for a study.
 
 The mapping is the ``[mapping]`` of the study file, or a file with the same keys beside it. A row
-that cannot be used comes out as :class:`Unusable`, and is counted; a mapping that does not fit
+that cannot be used comes out as :class:`UnusableRow`, and is counted; a mapping that does not fit
 the table is a mistake, and all mistakes are said at once.
 """
 
@@ -20,21 +20,21 @@ from tunerd.core.study import MappingTable, Study
 from tunerd.core.study.mapping import ColumnTable
 from tunerd.core.study_file import with_mapping
 from tunerd.core.toml import MOST_BYTES, load_toml
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.events import Limits, Rejection
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.events import Rejection, TimeLimits
 from tunerd.events.job import JOB_SCHEMA, read_content
 from tunerd.events.values import describe, first_unstorable
 from tunerd.files import read_text
-from tunerd.tables.files import Reading, Row, TableFile, Unreadable
-from tunerd.tables.layout import Field, lay_out
+from tunerd.tables.files import ReadOptions, TableFile, TableRow, UnreadableLine
+from tunerd.tables.layout import EventField, lay_out
 from tunerd.tables.times import UNDATED
 from tunerd.tables.values import is_nan, is_no_number
 
 __all__ = [
-    "History",
-    "Reasons",
+    "TableJobs",
     "TableReader",
-    "Unusable",
+    "UnusableCounts",
+    "UnusableRow",
     "read_mapping",
     "read_observations",
     "readers_of",
@@ -42,14 +42,14 @@ __all__ = [
     "told_apart",
 ]
 
-LIMITS = Limits(max_age=None)
+LIMITS = TimeLimits(max_age=None)
 """History may be as old as it is; a time ahead of now is a mistake of the table."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class UnusableRow:
     """Why a row cannot be used."""
 
     field: str
@@ -73,22 +73,24 @@ def read_mapping(file: Path, study: Study) -> MappingTable:
         data = load_toml(read_text(file, MOST_BYTES))
     except OSError as error:
         raise MisconfiguredError(
-            [Problem(str(file), f"cannot be read: {error.strerror}")]
+            [ValidationProblem(str(file), f"cannot be read: {error.strerror}")]
         ) from None
     except ValueError as error:
-        raise MisconfiguredError([Problem(str(file), f"this is not TOML: {error}")]) from None
+        raise MisconfiguredError(
+            [ValidationProblem(str(file), f"this is not TOML: {error}")]
+        ) from None
     if set(data) == {"mapping"}:
         data = data["mapping"]
     return with_mapping(study, data, str(file)).mapping
 
 
-def reading_of(study: Study, mapping: MappingTable) -> Reading:
+def reading_of(study: Study, mapping: MappingTable) -> ReadOptions:
     """How the tables of a study are to be read, before their columns are looked at."""
     objective = study.objective
     entry = mapping.columns.get(objective.metric)
     column = entry.column if isinstance(entry, ColumnTable) else entry
     metric = column if isinstance(column, str) else objective.metric
-    return Reading(mapping.export, mapping.reports, metric, objective.goal)
+    return ReadOptions(mapping.export, mapping.reports, metric, objective.goal)
 
 
 class TableReader:
@@ -110,31 +112,33 @@ class TableReader:
         """Whether rows have ids of their own: then rows with the same one are the same event."""
         self._now = datetime.now(UTC)
 
-    def event(self, row: Row | Unreadable) -> dict[str, Any] | Unusable:
+    def event(self, row: TableRow | UnreadableLine) -> dict[str, Any] | UnusableRow:
         """The job event of the contract in a row, marked as history, or why there is none.
 
         The same row gives the same event wherever it stands: ``event_id`` is made from what is
         in it. Rows that are exactly alike get the same id, see :func:`told_apart`.
         """
         made = self.read(row)
-        return made if isinstance(made, Unusable) else made[0]
+        return made if isinstance(made, UnusableRow) else made[0]
 
-    def observation(self, row: Row | Unreadable) -> Observation | Unusable:
+    def observation(self, row: TableRow | UnreadableLine) -> Observation | UnusableRow:
         """What tunerd would keep of the row."""
         made = self.read(row)
-        return made if isinstance(made, Unusable) else made[1]
+        return made if isinstance(made, UnusableRow) else made[1]
 
-    def read(self, row: Row | Unreadable) -> tuple[dict[str, Any], Observation] | Unusable:
+    def read(
+        self, row: TableRow | UnreadableLine
+    ) -> tuple[dict[str, Any], Observation] | UnusableRow:
         """Both of them."""
-        if isinstance(row, Unreadable):
-            return Unusable("row", row.reason)
+        if isinstance(row, UnreadableLine):
+            return UnusableRow("row", row.reason)
         try:
             event = self._event(row.values)
-        except _UnusableError as error:
+        except _UnusableRowError as error:
             return error.why
         read = _unstorable(event) or read_content(event, self._now, LIMITS)
         if isinstance(read, Rejection):
-            return Unusable(read.field, read.problem)
+            return UnusableRow(read.field, read.problem)
         return event, read
 
     def _event(self, row: Mapping[str, Value]) -> dict[str, Any]:
@@ -143,7 +147,7 @@ class TableReader:
         job = {f.name: _read(f, row) for f in layout.job}
         finished = _guarded("finished_at", layout.finished_at, row, layout.finished_at.column)
         if finished is None and layout.dated:
-            raise _UnusableError(Unusable("finished_at", "is missing"))
+            raise _UnusableRowError(UnusableRow("finished_at", "is missing"))
         there = {k: v for k, v in row.items() if v is not None and v not in ("NaN", "nan")}
         name = hashlib.sha256(_encode(there))
         event_id = job.get("event_id") or name.hexdigest()[:32]
@@ -180,7 +184,9 @@ class TableReader:
         metric = self.study.objective.metric
         value = metrics.get(metric)
         if value is None and not self._diverged(row):
-            raise _UnusableError(Unusable(f"metrics.{metric}", "is missing, and so is a status"))
+            raise _UnusableRowError(
+                UnusableRow(f"metrics.{metric}", "is missing, and so is a status")
+            )
         return Status.SUCCEEDED
 
     def _diverged(self, row: Mapping[str, Value]) -> bool:
@@ -197,21 +203,21 @@ def _unstorable(event: Mapping[str, Any]) -> Rejection | None:
     return first_unstorable(event) if b"\\u0000" in msgspec.json.encode(event) else None
 
 
-class _UnusableError(Exception):
-    def __init__(self, why: Unusable) -> None:
+class _UnusableRowError(Exception):
+    def __init__(self, why: UnusableRow) -> None:
         super().__init__(str(why))
         self.why = why
 
 
-def _read(one: Field, row: Mapping[str, Value]) -> Value:
+def _read(one: EventField, row: Mapping[str, Value]) -> Value:
     try:
         return one.read(row)
     except ValueError as error:
         found = describe(one.raw(row)) if len(one.columns) == 1 else ""
-        raise _UnusableError(Unusable(one.where, str(error), found)) from None
+        raise _UnusableRowError(UnusableRow(one.where, str(error), found)) from None
 
 
-def _measured(one: Field, row: Mapping[str, Value]) -> Value:
+def _measured(one: EventField, row: Mapping[str, Value]) -> Value:
     """A metric; NaN and infinite ones are missing, as in events."""
     if len(one.columns) == 1 and is_no_number(one.raw(row)):
         return None
@@ -223,21 +229,21 @@ def _guarded(name: str, one: Any, row: Mapping[str, Value], column: str | None) 
         return one.read(row)
     except ValueError as error:
         found = "" if column is None or name == "status" else describe(row.get(column))
-        raise _UnusableError(Unusable(name, str(error), found)) from None
+        raise _UnusableRowError(UnusableRow(name, str(error), found)) from None
 
 
 # ── many rows ────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
-class Reasons:
+class UnusableCounts:
     """How many rows could not be used, by reason; what is rare beyond a bound goes together."""
 
     MOST = 100
 
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, why: Unusable) -> None:
+    def add(self, why: UnusableRow) -> None:
         """Count one row."""
         reason = f"{why.field}: {why.reason}"
         if reason not in self.counts and len(self.counts) >= self.MOST:
@@ -258,7 +264,7 @@ def told_apart(event: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class History:
+class TableJobs:
     """The jobs in some tables."""
 
     observations: tuple[Observation, ...]
@@ -275,7 +281,7 @@ def read_observations(
     mapping: MappingTable | None,
     files: Sequence[TableFile],
     progress: Callable[[int, int], None] | None = None,
-) -> History:
+) -> TableJobs:
     """Every job in some tables that can be used, in memory: what backtest and simulate judge by.
 
     Args:
@@ -289,12 +295,12 @@ def read_observations(
     """
     readers = readers_of(study, study.mapping if mapping is None else mapping, files)
     total = sum(file.progress()[1] for file in files)
-    reasons, found, before = Reasons(), dict[str, Observation](), 0
+    reasons, found, before = UnusableCounts(), dict[str, Observation](), 0
     for file, reader in zip(files, readers, strict=True):
         seen: Counter[str] = Counter()
         for row in file.rows():
             read = reader.observation(row)
-            if isinstance(read, Unusable):
+            if isinstance(read, UnusableRow):
                 reasons.add(read)
             else:
                 seen[read.event_id] += 1
@@ -315,7 +321,7 @@ def read_observations(
         msgspec.structs.replace(one, sequence=place) for place, one in enumerate(jobs, 1)
     )
     notes = dict.fromkeys(note for reader in readers for note in reader.notes)
-    return History(observations, dict(reasons.counts.most_common()), dated, tuple(notes))
+    return TableJobs(observations, dict(reasons.counts.most_common()), dated, tuple(notes))
 
 
 def readers_of(
@@ -323,7 +329,7 @@ def readers_of(
 ) -> list[TableReader]:
     """A reader for each table; raises MisconfiguredError with what is wrong for any of them."""
     readers: list[TableReader] = []
-    problems: dict[Problem, None] = {}
+    problems: dict[ValidationProblem, None] = {}
     for file in files:
         try:
             readers.append(TableReader(study, mapping, file, where))

@@ -8,24 +8,24 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tunerd.tables.quantities import PLAIN, Notation, read_duration, read_quantity, read_size
+from tunerd.tables.column_names import words
+from tunerd.tables.quantities import PLAIN, NumberNotation, read_duration, read_quantity, read_size
 from tunerd.tables.values import is_nothing
 from tunerd.tables.vocabulary import word_set
-from tunerd.tables.words import words
 
-__all__ = ["AS_IT_STANDS", "Written", "notations"]
+__all__ = ["AS_IT_STANDS", "ColumnNotation", "notations"]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ColumnNotation:
     """How a column writes its numbers."""
 
-    notation: Notation = PLAIN
+    notation: NumberNotation = PLAIN
     doubt: str = ""
     """What else it could mean; "" where nothing else."""
 
 
-AS_IT_STANDS = Written()
+AS_IT_STANDS = ColumnNotation()
 RARE_WORDS = 8
 """Different words that may stand among numbers: OOM, UNLIMITED."""
 LOOKED_AT = 2_000
@@ -47,7 +47,9 @@ _UNITS = word_set("""
 _PER = re.compile(r"[A-Za-zµ°%]{1,12}( per |/)[A-Za-z0-9/ ]{1,20}|p\.?m\.?")
 
 
-def notations(columns: Sequence[tuple[str, Collection[object]]], delimiter: str) -> list[Written]:
+def notations(
+    columns: Sequence[tuple[str, Collection[object]]], delimiter: str
+) -> list[ColumnNotation]:
     """The notation of each column, by its name and its values.
 
     Args:
@@ -85,7 +87,7 @@ def _most(fitting: Collection[str], texts: Sequence[str]) -> bool:
 # ── units, durations, sizes ──────────────────────────────────────────────────────────────────
 
 
-def _found(name: str, texts: Sequence[str]) -> Written:
+def _found(name: str, texts: Sequence[str]) -> ColumnNotation:
     if not texts or all(_is_plain(text) for text in texts):
         return AS_IT_STANDS
     for look in (_with_unit, _durations, _sizes):
@@ -102,7 +104,7 @@ def _is_plain(text: str) -> bool:
     return True
 
 
-def _with_unit(_: str, texts: Sequence[str]) -> Written | None:
+def _with_unit(_: str, texts: Sequence[str]) -> ColumnNotation | None:
     """A column whose numbers all have the same unit: 12.5 ms, 45 %, 80GB."""
     split = {text: found for text in texts if (found := _NUMBER.fullmatch(text))}
     if not _most(split, texts):
@@ -121,7 +123,7 @@ def _with_unit(_: str, texts: Sequence[str]) -> Written | None:
         return None
     if unit in ("B", "d", "s", "h", "x", "A", "V") and not spaced and len(texts) < 3:
         return None  # 7B and 70B are names of models
-    return None if unit == "B" and not spaced else Written(Notation("number", unit))
+    return None if unit == "B" and not spaced else ColumnNotation(NumberNotation("number", unit))
 
 
 _SPANS = word_set("""
@@ -135,7 +137,7 @@ _MOMENTS = word_set(
 )
 
 
-def _durations(name: str, texts: Sequence[str]) -> Written | None:
+def _durations(name: str, texts: Sequence[str]) -> ColumnNotation | None:
     fitting = [text for text in texts if _reads(read_duration, text)]
     written = [text for text in fitting if not _is_plain(text)]
     if not _most(fitting, texts) or 2 * len(written) < len(fitting):
@@ -152,7 +154,7 @@ def _durations(name: str, texts: Sequence[str]) -> Written | None:
     doubt = ""
     if clocks and all(re.fullmatch(r"[0-9]+:[0-9]{2}", text) for text in written):
         doubt = f"{clocks[0]} is read as minutes and seconds; it may be hours and minutes"
-    return Written(Notation("duration"), doubt)
+    return ColumnNotation(NumberNotation("duration"), doubt)
 
 
 _BIG = re.compile(
@@ -167,7 +169,7 @@ _COUNTED = re.compile(
 """What people count in thousands and millions: 350M parameters."""
 
 
-def _sizes(name: str, texts: Sequence[str]) -> Written | None:
+def _sizes(name: str, texts: Sequence[str]) -> ColumnNotation | None:
     fitting = [text for text in texts if _reads(read_size, text)]
     written = [text for text in fitting if not _is_plain(text)]
     if not _most(fitting, texts) or 2 * len(written) < len(fitting) - 1:
@@ -176,7 +178,7 @@ def _sizes(name: str, texts: Sequence[str]) -> Written | None:
         return None  # 7B and 350M: sizes of models
     told = any(re.search(r"[KMGTP]i|[kKMGTP][Bb]|[mg]b|byte|[KMGT][nc]$", text) for text in written)
     named = bool(_BIG.fullmatch(name)) and not _COUNTED.fullmatch(name)
-    return Written(Notation("size")) if told or named else None
+    return ColumnNotation(NumberNotation("size")) if told or named else None
 
 
 def _reads(read: object, text: str) -> bool:
@@ -192,7 +194,7 @@ def _reads(read: object, text: str) -> bool:
 _ONE_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
 
-def _marks(notation: Notation, texts: Sequence[str]) -> str | None:
+def _marks(notation: NumberNotation, texts: Sequence[str]) -> str | None:
     """What a column says about commas: "comma" and "point" are decimal signs for certain,
     "either" could be both, "groups" could be points between thousands; None says nothing."""
     if notation.format != "number" or not texts:
@@ -218,32 +220,32 @@ def _marks(notation: Notation, texts: Sequence[str]) -> str | None:
 
 
 def _decided(
-    one: Written, mark: str, texts: Sequence[str], delimiter: str, comma: bool, point: bool
-) -> Written:
+    one: ColumnNotation, mark: str, texts: Sequence[str], delimiter: str, comma: bool, point: bool
+) -> ColumnNotation:
     """The notation of a column, given what some columns of the table say for certain."""
     unit = one.notation.unit
-    by_comma, by_point = Notation("1.234,5", unit), Notation("1,234.5", unit)
+    by_comma, by_point = NumberNotation("1.234,5", unit), NumberNotation("1,234.5", unit)
     if mark == "comma":
         alone = delimiter not in (";", "\t") and not _convincing(texts)
         example = next((text for text in texts if "," in text), "")
-        return Written(by_comma, f"{example} is read as a decimal comma" if alone else "")
+        return ColumnNotation(by_comma, f"{example} is read as a decimal comma" if alone else "")
     if mark == "groups":  # 1.234, where other columns have decimal commas
         if not comma:
             return one
         shown = next(text for text in texts if "." in text)
-        return Written(by_comma, f"{shown} is read with a point between thousands")
+        return ColumnNotation(by_comma, f"{shown} is read with a point between thousands")
     if mark in ("point", "spaced"):
         numbers = [text for text in texts if _reads(lambda t: read_quantity(t, by_point), text)]
         plain = all(_reads(lambda t: read_quantity(t, one.notation), text) for text in numbers)
-        return one if plain else Written(by_point)
+        return one if plain else ColumnNotation(by_point)
     shown = next(text for text in texts if "," in text)
     decimal = comma or not (point or delimiter == ",")
     if comma == point:  # nothing else decides: what stands beside it does
         decimal = decimal and not _grouping(texts)
         told = "a decimal comma" if decimal else "a comma between thousands"
         doubt = f"{shown} is read with {told}; it could be the other"
-        return Written(by_comma if decimal else by_point, doubt)
-    return Written(by_comma if decimal else by_point)
+        return ColumnNotation(by_comma if decimal else by_point, doubt)
+    return ColumnNotation(by_comma if decimal else by_point)
 
 
 def _convincing(texts: Sequence[str]) -> bool:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tunerd.core.observation import Value
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.tables.rows import Row, Unreadable, flattened
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.tables.rows import TableRow, UnreadableLine, flattened
 
 __all__ = ["parquet_columns", "parquet_rows"]
 
@@ -45,7 +45,7 @@ def parquet_columns(path: Path) -> list[str]:
         raise _broken(path, error) from error
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[Row | Unreadable, float]]:
+def parquet_rows(path: Path) -> Iterator[tuple[TableRow | UnreadableLine, float]]:
     """The rows, each with the share of the file that has been read."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
@@ -92,7 +92,7 @@ def _plan(path: Path, metadata: Any) -> tuple[list[str], int]:
 
 
 def _too_large(path: Path, what: str) -> MisconfiguredError:
-    return MisconfiguredError([Problem(str(path), f"{what}; leave that column out")])
+    return MisconfiguredError([ValidationProblem(str(path), f"{what}; leave that column out")])
 
 
 def _records(batch: Any) -> Iterator[dict[str, Any] | str]:
@@ -137,14 +137,14 @@ def _records_one_by_one(batch: Any) -> Iterator[dict[str, Any] | str]:
         yield mistake or record
 
 
-def _row(number: int, record: dict[str, Any] | str) -> Row | Unreadable:
+def _row(number: int, record: dict[str, Any] | str) -> TableRow | UnreadableLine:
     if isinstance(record, str):
-        return Unreadable(number, record, "")
+        return UnreadableLine(number, record, "")
     try:
         values: dict[str, Value] = flattened(record)
     except (ValueError, RecursionError) as error:
-        return Unreadable(number, str(error), "")
-    return Row(number, values)
+        return UnreadableLine(number, str(error), "")
+    return TableRow(number, values)
 
 
 def _plain(batch: Any) -> Any:
@@ -178,4 +178,4 @@ def _held(kind: Any) -> Any:
 
 def _broken(path: Path, error: Exception) -> MisconfiguredError:
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return MisconfiguredError([Problem(str(path), f"cannot be read as Parquet: {why}")])
+    return MisconfiguredError([ValidationProblem(str(path), f"cannot be read as Parquet: {why}")])

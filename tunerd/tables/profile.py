@@ -14,14 +14,14 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import INT64, clean_value
-from tunerd.tables.exports import Export, Reading
-from tunerd.tables.files import Row, TableFile
-from tunerd.tables.notations import AS_IT_STANDS, Written, notations
-from tunerd.tables.quantities import Notation, read_quantity
+from tunerd.tables.exports import DetectedExport, ReadOptions
+from tunerd.tables.files import TableFile, TableRow
+from tunerd.tables.notations import AS_IT_STANDS, ColumnNotation, notations
+from tunerd.tables.quantities import NumberNotation, read_quantity
 from tunerd.tables.times import read_time
 from tunerd.tables.values import is_nothing, number_in, truth_in, value_name
 
-__all__ = ["Column", "Kind", "Profile", "profile"]
+__all__ = ["ColumnProfile", "Kind", "TableProfile", "profile"]
 
 SAMPLE = 20_000
 """Rows whose relations are looked at."""
@@ -45,7 +45,7 @@ Raw = str | int | float | tuple[Scalar, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ColumnProfile:
     """One column."""
 
     name: str
@@ -62,14 +62,14 @@ class Column:
     """In the sample, NaN where there is none; empty when these are no numbers."""
     words: Mapping[str, int] = field(default_factory=dict)
     """Words that stand where numbers belong, and in how many rows."""
-    written: Written = AS_IT_STANDS
+    written: ColumnNotation = AS_IT_STANDS
     """How its numbers are written."""
     spelled: Mapping[str, Scalar] = field(default_factory=dict)
     """Its values by how the file spells them, when these are at most ``SPELLED``."""
     form: str = "auto"
     """Of times, as :func:`tunerd.tables.times.read_time` wants it."""
 
-    def as_texts(self) -> "Column":
+    def as_texts(self) -> "ColumnProfile":
         """The column as it is spelled, ``16G`` and ``01:00:00``: that is what can be launched.
 
         As it is where two spellings mean the same number, or there are many.
@@ -112,26 +112,26 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class TableProfile:
     """A table."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnProfile, ...]
     rows: int
     unreadable: int
     sampled: int
-    export: Export | None = None
+    export: DetectedExport | None = None
     """What the table was recognised as."""
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     """How it was read."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Units of columns, where a row of the table has them."""
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnProfile:
         """By name; raises KeyError."""
         return {column.name: column for column in self.columns}[name]
 
 
-def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) -> Profile:
+def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) -> TableProfile:
     """Look at a whole table; ``tick`` is told now and then how many of its bytes have been read.
 
     Raises MisconfiguredError when it cannot be read to its end.
@@ -141,7 +141,7 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
     sample: dict[int, tuple[Raw | None, ...]] = {}
     rows = unreadable = 0
     for row in table.rows():
-        if not isinstance(row, Row):
+        if not isinstance(row, TableRow):
             unreadable += 1
             continue
         raws = tuple(_raw(row.values.get(name)) for name in table.columns)
@@ -172,7 +172,7 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
         )
         for place, (name, seen) in enumerate(named)
     ]
-    return Profile(
+    return TableProfile(
         tuple(columns), rows, unreadable, len(kept), table.export, table.reading, table.units
     )
 
@@ -194,8 +194,8 @@ def _column(
     sample: Sequence[Raw | None],
     rows: int,
     missing: int,
-    written: Written,
-) -> Column:
+    written: ColumnNotation,
+) -> ColumnProfile:
     numbers_of = _numbers(seen, written.notation)
     kind, read, form = _kind(seen, numbers_of, rows)
     if kind not in ("int", "float"):
@@ -222,7 +222,7 @@ def _column(
     if len(seen) <= SPELLED:
         plain = ((raw, value) for raw, value in typed.items() if not isinstance(value, tuple))
         spelled = {value_name(raw): value for raw, value in plain if not isinstance(raw, tuple)}
-    return Column(
+    return ColumnProfile(
         name, place, kind, ordered, rows, gone, codes, numbers, words, written, spelled, form
     )
 
@@ -309,7 +309,7 @@ def _is_gap(raw: Raw, seen: Mapping[Raw, int]) -> bool:
     return lower not in ("none", "nil") or seen[raw] < GAP * sum(seen.values())
 
 
-def _numbers(seen: Mapping[Raw, int], notation: Notation) -> dict[Raw, int | float]:
+def _numbers(seen: Mapping[Raw, int], notation: NumberNotation) -> dict[Raw, int | float]:
     """The numbers among some values."""
     found: dict[Raw, int | float] = {}
     for raw in seen:
@@ -319,7 +319,7 @@ def _numbers(seen: Mapping[Raw, int], notation: Notation) -> dict[Raw, int | flo
     return found
 
 
-def _noted(raw: Raw, notation: Notation) -> int | float | None:
+def _noted(raw: Raw, notation: NumberNotation) -> int | float | None:
     if not isinstance(raw, str):
         return _number(raw)
     try:

@@ -1,8 +1,8 @@
 """Numbers as people and programs write them: durations, sizes, decimal commas, units.
 
-A :class:`Notation` says how a column writes its numbers; :func:`read_quantity` reads one of them.
-Nothing is guessed here: what a notation does not allow is refused. Which notation a column has,
-:mod:`tunerd.tables.notations` finds out from the column as a whole.
+A :class:`NumberNotation` says how a column writes its numbers; :func:`read_quantity` reads one of
+them. Nothing is guessed here: what a notation does not allow is refused. Which notation a column
+has, :mod:`tunerd.tables.notations` finds out from the column as a whole.
 """
 
 import math
@@ -12,11 +12,11 @@ from decimal import Decimal
 
 from tunerd.core.study.mapping import NumberFormat
 
-__all__ = ["PLAIN", "Notation", "read_duration", "read_quantity", "read_size", "without_unit"]
+__all__ = ["PLAIN", "NumberNotation", "read_duration", "read_quantity", "read_size", "without_unit"]
 
 
 @dataclass(frozen=True, slots=True)
-class Notation:
+class NumberNotation:
     """How a column writes its numbers."""
 
     format: NumberFormat = "number"
@@ -29,12 +29,12 @@ class Notation:
         return self.format == "number" and not self.unit
 
 
-PLAIN = Notation()
+PLAIN = NumberNotation()
 MAX_LENGTH = 100
 """Characters of a number. What is longer is prose, and would take time."""
 
 
-def read_quantity(text: str, notation: Notation) -> int | float:
+def read_quantity(text: str, notation: NumberNotation) -> int | float:
     """The number that a text means in a notation: seconds of a duration, bytes of a size.
 
     Raises:

@@ -10,13 +10,13 @@ from typing import Literal
 
 from tunerd.tables.vocabulary import word_set
 
-__all__ = ["DOUBTFUL", "Rate", "plain_unit", "rate_of"]
+__all__ = ["DOUBTFUL", "RateMeaning", "plain_unit", "rate_of"]
 
 SURE, LIKELY, DOUBTFUL = 0.9, 0.6, 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateMeaning:
     """What a name says of work and time."""
 
     goal: Literal["maximize", "minimize"]
@@ -196,7 +196,7 @@ def _tokens(name: str) -> list[str]:
     return [one for one in re.split(r"[^a-z0-9]+", _CASE.sub(" ", text).lower()) if one]
 
 
-def rate_of(name: str) -> Rate | None:
+def rate_of(name: str) -> RateMeaning | None:
     """What a name says of work and time; ``None`` where it says nothing of both."""
     tokens = _tokens(plain_unit(name))
     if "per" in tokens[1:]:
@@ -207,7 +207,7 @@ def rate_of(name: str) -> Rate | None:
 # ── "per" between them ───────────────────────────────────────────────────────────────────────
 
 
-def _with_per(tokens: list[str]) -> Rate | None:
+def _with_per(tokens: list[str]) -> RateMeaning | None:
     place = tokens.index("per", 1)
     head, tail = tokens[:place], [one for one in tokens[place:] if one != "per"]
     if not tail:
@@ -215,14 +215,14 @@ def _with_per(tokens: list[str]) -> Rate | None:
     takes = head[-1] in _TIMES or bool(_TAKES & set(head))
     seconds = [one for one in tail if one in _TIMES]
     if not _COSTS.isdisjoint(head):
-        return Rate("minimize", SURE, None, f"{head[-1]} for each {tail[0]}")
+        return RateMeaning("minimize", SURE, None, f"{head[-1]} for each {tail[0]}")
     if head[-1] in _TIMES and seconds:
         return _simulated(head[-1], seconds[-1])
     if takes and not (seconds and head[-1] not in _TIMES and tail[0] in _TIMES):
         unit = None if head[-1] in _TIMES else _TIMES.get(tail[-1], "")
-        return Rate("minimize", SURE, unit, "a time for each piece of work")
+        return RateMeaning("minimize", SURE, unit, "a time for each piece of work")
     if tail[-1] in _SPENT:
-        return Rate("maximize", SURE, None, f"how much is done with each {tail[-1]}")
+        return RateMeaning("maximize", SURE, None, f"how much is done with each {tail[-1]}")
     if not seconds:
         return None
     if tail[0] in _TIMES or tail[0] in _HARDWARE:
@@ -232,11 +232,11 @@ def _with_per(tokens: list[str]) -> Rate | None:
         unit = _TIMES[tail[-1]]
         counted = head[-1] in _BYTES or head[-1] in _WORK or head[-1] in _SHORTENED
         sure = SURE if unit in _SHORT and not counted else DOUBTFUL
-        return Rate("minimize", sure, unit, f"a time for each {tail[0]}")
+        return RateMeaning("minimize", sure, unit, f"a time for each {tail[0]}")
     return None
 
 
-def _simulated(head: str, tail: str) -> Rate:
+def _simulated(head: str, tail: str) -> RateMeaning:
     """ns/day, as molecular dynamics counts its speed; hours per ns the other way round."""
     order = list(dict.fromkeys(_TIMES.values()))
     order.sort(key=["ns", "µs", "ms", "s", "min", "h", "day"].index)
@@ -244,15 +244,15 @@ def _simulated(head: str, tail: str) -> Rate:
     unit = f"{_TIMES[head]}/{_TIMES[tail]}"
     sure = SURE if {_TIMES[head], _TIMES[tail]} & {"ns", "day"} else DOUBTFUL
     goal: Literal["maximize", "minimize"] = "maximize" if faster else "minimize"
-    return Rate(goal, sure, unit, "simulated time and real time")
+    return RateMeaning(goal, sure, unit, "simulated time and real time")
 
 
-def _speed(head: list[str], second: str, per: list[str], sure: float, why: str = "") -> Rate:
+def _speed(head: list[str], second: str, per: list[str], sure: float, why: str = "") -> RateMeaning:
     noun = head[-1]
     shown = _BYTES.get(noun, _WORK.get(noun, _SHORTENED.get(noun, noun)))
     if len(head) > 1:
         shown = _PREFIXES.get(head[-2], "") + shown
-    return Rate(
+    return RateMeaning(
         "maximize", sure, "/".join([shown, second, *per]), why or f"{shown} in each {second}"
     )
 
@@ -260,7 +260,7 @@ def _speed(head: list[str], second: str, per: list[str], sure: float, why: str =
 # ── side by side: samples_sec ────────────────────────────────────────────────────────────────
 
 
-def _side_by_side(tokens: list[str]) -> Rate | None:
+def _side_by_side(tokens: list[str]) -> RateMeaning | None:
     after = len(tokens)
     while after and tokens[after - 1] in _HARDWARE and tokens[after - 1] not in _WORK:
         after -= 1
@@ -281,13 +281,13 @@ def _side_by_side(tokens: list[str]) -> Rate | None:
         return _speed(before, second, per, sure, both if sure == DOUBTFUL else "")
     if noun in _WORK:
         if second in _SHORT:
-            return Rate("minimize", SURE, second, f"how long one {noun} takes")
+            return RateMeaning("minimize", SURE, second, f"how long one {noun} takes")
         often = {"sample", "token", "image", "row", "record", "word", "example", "edge", "atom"}
         if noun in often:
             return _speed(before, second, per, DOUBTFUL, both)
-        return Rate("minimize", DOUBTFUL, second, both)
+        return RateMeaning("minimize", DOUBTFUL, second, both)
     if second in _SHORT or not _TAKES.isdisjoint(before):
-        return Rate("minimize", SURE, second, f"a time in {second}")
+        return RateMeaning("minimize", SURE, second, f"a time in {second}")
     if per or (noun.endswith("s") and len(noun) > 3 and not noun.endswith("ss")):
         return _speed(before, second, per, DOUBTFUL, both)
-    return Rate("minimize", LIKELY, second, f"a time in {second}")
+    return RateMeaning("minimize", LIKELY, second, f"a time in {second}")

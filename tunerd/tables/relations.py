@@ -11,11 +11,11 @@ from itertools import combinations
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.tables.profile import Column
+from tunerd.tables.profile import ColumnProfile
 
 __all__ = [
-    "Bound",
-    "Product",
+    "BoundRelation",
+    "ProductRelation",
     "bounds",
     "determines",
     "explained",
@@ -32,7 +32,7 @@ FACTORS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductRelation:
     """``total`` is the product of ``factors`` in every row."""
 
     total: str
@@ -40,7 +40,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundRelation:
     """The product of ``small`` is at most that of ``large`` in every row, or divides it."""
 
     small: tuple[str, ...]
@@ -52,7 +52,7 @@ class Bound:
         return (*self.small, *self.large)
 
 
-def grouped(columns: Sequence[Column], rows: int) -> IntArray:
+def grouped(columns: Sequence[ColumnProfile], rows: int) -> IntArray:
     """A number for each row of the sample; rows alike in all columns have the same."""
     groups = np.zeros(rows, dtype=np.int64)
     for column in columns:
@@ -61,7 +61,7 @@ def grouped(columns: Sequence[Column], rows: int) -> IntArray:
     return groups
 
 
-def varies_within(groups: IntArray, column: Column) -> float | None:
+def varies_within(groups: IntArray, column: ColumnProfile) -> float | None:
     """Share of the rows, of those in groups of several, whose group has several of its values.
 
     ``None`` when groups of several rows are too few to say anything.
@@ -76,7 +76,7 @@ def varies_within(groups: IntArray, column: Column) -> float | None:
     return float(sizes[several & (kinds > 1)].sum() / rows) if rows >= 20 else None
 
 
-def determines(groups: IntArray, column: Column) -> bool:
+def determines(groups: IntArray, column: ColumnProfile) -> bool:
     """Whether a grouping fixes a column's value, and rows enough say so for it to be a rule."""
     there = column.codes >= 0
     inside, codes = groups[there], column.codes[there]
@@ -87,7 +87,7 @@ def determines(groups: IntArray, column: Column) -> bool:
     return pairs == found and len(codes) >= 3 * found
 
 
-def nearly_decides(thing: Column, number: Column, factor: float) -> bool:
+def nearly_decides(thing: ColumnProfile, number: ColumnProfile, factor: float) -> bool:
     """Whether a category leaves a positive number within a factor, and separates its values."""
     there = np.isfinite(number.numbers) & (thing.codes >= 0)
     numbers, codes = number.numbers[there], thing.codes[there]
@@ -99,13 +99,13 @@ def nearly_decides(thing: Column, number: Column, factor: float) -> bool:
     return widest <= math.log(factor) < float(np.ptp(np.log(numbers)))
 
 
-def same_gaps(one: Column, other: Column) -> bool:
+def same_gaps(one: ColumnProfile, other: ColumnProfile) -> bool:
     """Whether two columns miss their values in the same rows, and some do."""
     gaps = one.codes < 0
     return bool(gaps.any() and (gaps == (other.codes < 0)).all())
 
 
-def explained(column: Column, by: Sequence[Column]) -> float:
+def explained(column: ColumnProfile, by: Sequence[ColumnProfile]) -> float:
     """The largest share of a number's variance that one other column explains, 0 to 1.
 
     Numbers by their rank correlation, few values by the means of their groups; corrected for
@@ -115,7 +115,7 @@ def explained(column: Column, by: Sequence[Column]) -> float:
     return max((_explained(column.numbers, there, other) for other in by), default=0.0)
 
 
-def _explained(numbers: FloatArray, there: BoolArray, other: Column) -> float:
+def _explained(numbers: FloatArray, there: BoolArray, other: ColumnProfile) -> float:
     both = there & (other.codes >= 0)
     count = int(both.sum())
     if count < 10:
@@ -144,7 +144,7 @@ def _ranks(numbers: FloatArray) -> FloatArray:
     return ranks
 
 
-def products(columns: Sequence[Column]) -> list[Product]:
+def products(columns: Sequence[ColumnProfile]) -> list[ProductRelation]:
     """The products that hold in every row: the shortest ones, each said once.
 
     Only integers; each factor has several values and is needed, and the rows tell the product
@@ -158,17 +158,17 @@ def products(columns: Sequence[Column]) -> list[Product]:
     if len(rows) < 8:
         return []
     logs = np.log(rows)
-    found: list[Product] = []
+    found: list[ProductRelation] = []
     for total, factors in _candidates(logs):
         names = tuple(among[place].name for place in factors)
-        held = Product(among[total].name, names)
+        held = ProductRelation(among[total].name, names)
         shorter = any(set(one.factors) <= set(names) and one.total == held.total for one in found)
         if not shorter and not _follows(held, found):
             found.append(held)
     return found
 
 
-def _whole_numbers(columns: Sequence[Column]) -> list[Column]:
+def _whole_numbers(columns: Sequence[ColumnProfile]) -> list[ColumnProfile]:
     """Columns of several positive integers, not too many of them."""
     return [
         column
@@ -177,7 +177,7 @@ def _whole_numbers(columns: Sequence[Column]) -> list[Column]:
     ][:MOST_COLUMNS]
 
 
-def _integers(column: Column) -> list[float]:
+def _integers(column: ColumnProfile) -> list[float]:
     return [float(value) for value in column.counts if isinstance(value, int)]
 
 
@@ -202,7 +202,7 @@ def _is_a_rule(logs: FloatArray, factors: tuple[int, ...]) -> bool:
     return len(np.unique(table, axis=0)) >= 6 and bool((np.ptp(table, axis=0) > 0).all())
 
 
-def _follows(product: Product, known: Sequence[Product]) -> bool:
+def _follows(product: ProductRelation, known: Sequence[ProductRelation]) -> bool:
     """Whether a product follows from two known ones: a * b == c and c * d == e give a * b * d."""
     for one in known:
         rest = set(product.factors) - set(one.factors)
@@ -221,8 +221,8 @@ MOST_BOUNDS = 6
 
 
 def bounds(
-    columns: Sequence[Column], tuned: Collection[str], known: Sequence[Product]
-) -> list[Bound]:
+    columns: Sequence[ColumnProfile], tuned: Collection[str], known: Sequence[ProductRelation]
+) -> list[BoundRelation]:
     """Bounds that hold in every row and would not hold by chance.
 
     Whole positive numbers only, one of them tuned: a <= b, a <= b * c, a * b <= c, and what
@@ -235,9 +235,9 @@ def bounds(
         return []
     shuffled = _shuffled(rows)
     names = [column.name for column in among]
-    found: list[Bound] = []
+    found: list[BoundRelation] = []
     for small, large in _sides(len(among)):
-        one = Bound(tuple(names[i] for i in small), tuple(names[i] for i in large))
+        one = BoundRelation(tuple(names[i] for i in small), tuple(names[i] for i in large))
         if set(one.names).isdisjoint(tuned) or _implied(one, found, known):
             continue
         if _divides(rows, shuffled, small, large):
@@ -291,7 +291,9 @@ def _shuffled(rows: FloatArray) -> FloatArray:
     return np.stack([rng.permutation(column) for column in rows.T], axis=1)
 
 
-def _implied(one: Bound, found: Sequence[Bound], known: Sequence[Product]) -> bool:
+def _implied(
+    one: BoundRelation, found: Sequence[BoundRelation], known: Sequence[ProductRelation]
+) -> bool:
     """Whether a bound follows from a product (a factor is no more than it) or another bound."""
     for product in known:
         if set(one.small) <= set(product.factors) and product.total in one.large:

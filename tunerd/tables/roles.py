@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tunerd.tables.derived import Rule
-from tunerd.tables.profile import Column
-from tunerd.tables.words import Name
+from tunerd.tables.column_names import ColumnName
+from tunerd.tables.derived_columns import DerivationRule
+from tunerd.tables.profile import ColumnProfile
 
-__all__ = ["Goal", "Guess", "Role", "sureness"]
+__all__ = ["ColumnGuess", "Goal", "Role", "sureness"]
 
 Role = Literal[
     "objective",
@@ -30,16 +30,16 @@ Goal = Literal["maximize", "minimize"]
 
 
 @dataclass(frozen=True)
-class Guess:
+class ColumnGuess:
     """What one column is."""
 
-    column: Column
-    name: Name
+    column: ColumnProfile
+    name: ColumnName
     role: Role
     sure: float
     """0 (nothing spoke for it) to 1."""
     why: str
-    rule: Rule | None = None
+    rule: DerivationRule | None = None
     """Of a derived column."""
 
     @property

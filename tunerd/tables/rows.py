@@ -10,7 +10,7 @@ from typing import Any
 
 from tunerd.core.observation import Scalar, Value
 
-__all__ = ["NotJobs", "Row", "Unreadable", "flattened", "renumbered", "shortened"]
+__all__ = ["SkippedRows", "TableRow", "UnreadableLine", "flattened", "renumbered", "shortened"]
 
 MAX_SHOWN = 4_096
 MOST_LINES = 5
@@ -18,7 +18,7 @@ MOST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row of a table."""
 
     number: int
@@ -29,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableLine:
     """A line that is no row."""
 
     number: int
@@ -39,7 +39,7 @@ class Unreadable:
 
 
 @dataclass
-class NotJobs:
+class SkippedRows:
     """Rows and lines of a table that are no jobs: how many of which kind, and where."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -73,13 +73,13 @@ class NotJobs:
         return f"{'line' if count == 1 else 'lines'} {shown} {several}: {what}"
 
 
-def renumbered(rows: Iterable[Row | Unreadable]) -> Iterator[Row | Unreadable]:
+def renumbered(rows: Iterable[TableRow | UnreadableLine]) -> Iterator[TableRow | UnreadableLine]:
     """The same with numbers from 1."""
     for number, row in enumerate(rows, 1):
-        if isinstance(row, Row):
-            yield Row(number, row.values)
+        if isinstance(row, TableRow):
+            yield TableRow(number, row.values)
         else:
-            yield Unreadable(number, row.reason, row.text)
+            yield UnreadableLine(number, row.reason, row.text)
 
 
 def shortened(text: str) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tunerd.core.arrays import IntArray
-from tunerd.tables.derived import following, rule_of
-from tunerd.tables.profile import Column, Profile
+from tunerd.tables.column_names import ColumnName
+from tunerd.tables.derived_columns import following, rule_of
+from tunerd.tables.profile import ColumnProfile, TableProfile
 from tunerd.tables.relations import grouped, varies_within
-from tunerd.tables.roles import Guess, Role, sureness
-from tunerd.tables.words import Name
+from tunerd.tables.roles import ColumnGuess, Role, sureness
 
 __all__ = ["MOST_CHOICES", "SAME", "can_be_tuned", "could_be_tried", "find_inputs", "followers"]
 
@@ -38,14 +38,14 @@ _THINGS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TunableEvidence:
     """For a parameter where positive, for context where negative."""
 
     margin: float
     why: str
 
 
-def can_be_tuned(column: Column) -> bool:
+def can_be_tuned(column: ColumnProfile) -> bool:
     """Whether a column has several values of which a study could offer each."""
     if column.kind == "category":
         return 2 <= column.distinct <= MOST_CHOICES
@@ -55,12 +55,12 @@ def can_be_tuned(column: Column) -> bool:
     return column.kind in ("int", "float", "bool") and column.distinct >= 2
 
 
-def could_be_tried(one: Guess) -> bool:
+def could_be_tried(one: ColumnGuess) -> bool:
     """Whether a column with one value is called like what people tune."""
     return one.why.startswith(SAME) and one.name.weight("parameter") >= 3
 
 
-def repeat_of(column: Column) -> int | None:
+def repeat_of(column: ColumnProfile) -> int | None:
     """How many values each list of a column has; ``None`` when they differ or are no choices."""
     lists = [value for value in column.counts if isinstance(value, tuple)]
     sizes = {len(value) for value in lists}
@@ -71,11 +71,11 @@ def repeat_of(column: Column) -> int | None:
 
 
 def find_inputs(
-    profile: Profile, names: Mapping[str, Name], known: Mapping[str, Guess]
-) -> dict[str, Guess]:
+    profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
+) -> dict[str, ColumnGuess]:
     """What is tuned, what is context, and what follows from other inputs."""
     inputs = [column for column in profile.columns if column.name not in known]
-    found: dict[str, Guess] = {}
+    found: dict[str, ColumnGuess] = {}
     varying = []
     for column in inputs:
         if (fixed := _fixed(column, names[column.name])) is not None:
@@ -101,35 +101,41 @@ def find_inputs(
         rule = rule_of(column, names[column.name], [*varying, *given], leading)
         rule = rule or follow.get(column.name)
         if rule is not None:
-            found[column.name] = Guess(column, names[column.name], "derived", 0.7, rule.why, rule)
+            found[column.name] = ColumnGuess(
+                column, names[column.name], "derived", 0.7, rule.why, rule
+            )
             continue
         tuned = one.margin > 0 and can_be_tuned(column)
         role: Role = "parameter" if tuned else "context"
         if role == "context" and column.kind in ("text", "list"):
             role = "label"
-        found[column.name] = Guess(column, names[column.name], role, sureness(one.margin), one.why)
+        found[column.name] = ColumnGuess(
+            column, names[column.name], role, sureness(one.margin), one.why
+        )
     return found
 
 
-def followers(found: Mapping[str, Guess], names: Mapping[str, Name]) -> dict[str, Guess]:
+def followers(
+    found: Mapping[str, ColumnGuess], names: Mapping[str, ColumnName]
+) -> dict[str, ColumnGuess]:
     """Context that follows from what is tuned, where that was settled last."""
     inputs = [one for one in found.values() if one.role in ("context", "parameter")]
     tuned = {one.column.name for one in inputs if one.role == "parameter"}
     rules = following([one.column for one in inputs], names, tuned)
     return {
-        name: Guess(found[name].column, names[name], "derived", 0.7, rule.why, rule)
+        name: ColumnGuess(found[name].column, names[name], "derived", 0.7, rule.why, rule)
         for name, rule in rules.items()
         if found[name].role == "context" and found[name].sure < 1
     }
 
 
-def _clear(name: Name) -> int:
+def _clear(name: ColumnName) -> int:
     """1 when a name is a parameter's, -1 when it is of the context, 0 when it does not say."""
     margin = name.weight("parameter") - name.weight("context")
     return 1 if margin >= 2 else -1 if margin <= -2 else 0
 
 
-def _fixed(column: Column, name: Name) -> Guess | None:
+def _fixed(column: ColumnProfile, name: ColumnName) -> ColumnGuess | None:
     """What a column with one value is: never a parameter, as nobody knows what else would do."""
     if column.distinct != 1:
         return None
@@ -140,23 +146,23 @@ def _fixed(column: Column, name: Name) -> Guess | None:
         and not set(name.words) & _PLAIN
         and column.kind not in ("list", "text")
     ):
-        return Guess(column, name, "context", 0.6, f"{_said(name)}; one value so far")
+        return ColumnGuess(column, name, "context", 0.6, f"{_said(name)}; one value so far")
     shown = str(column.values[0]).lower() if column.kind == "bool" else column.values[0]
-    return Guess(column, name, "ignored", 0.8, f"{SAME} ({str(shown)[:40]})")
+    return ColumnGuess(column, name, "ignored", 0.8, f"{SAME} ({str(shown)[:40]})")
 
 
-def _said(name: Name) -> str:
+def _said(name: ColumnName) -> str:
     return 'its name says so ("{}")'.format('", "'.join(name.said[:2]))
 
 
 def _evidence(
-    column: Column,
-    name: Name,
+    column: ColumnProfile,
+    name: ColumnName,
     clear: Mapping[str, int],
-    profile: Profile,
+    profile: TableProfile,
     groups: IntArray | None,
     chosen: tuple[bool, bool],
-) -> Evidence:
+) -> TunableEvidence:
     """Add up what speaks for a parameter and for context."""
     tuned, brought = name.weight("parameter"), name.weight("context")
     if column.kind in ("category", "text") and set(name.words[-1:]) & _COUNTED:
@@ -189,11 +195,11 @@ def _evidence(
     margin += 0.5 * _neighbours(column, clear, profile)
     if not why:
         why.append("its name says nothing, and most of what is written down was chosen")
-    return Evidence(margin, "; ".join(why))
+    return TunableEvidence(margin, "; ".join(why))
 
 
 def _silent(
-    column: Column, name: Name, clear: Mapping[str, int], profile: Profile
+    column: ColumnProfile, name: ColumnName, clear: Mapping[str, int], profile: TableProfile
 ) -> tuple[float, list[str]]:
     """What is left to go by for a text whose name nobody knows."""
     last = name.words[-1] if name.words else ""
@@ -205,7 +211,7 @@ def _silent(
     return 0.0, []
 
 
-def _looks(column: Column) -> tuple[float, str]:
+def _looks(column: ColumnProfile) -> tuple[float, str]:
     """What the values alone say."""
     if column.kind == "bool":
         return 1.0, "a switch"
@@ -239,7 +245,7 @@ def round_log(value: float) -> int:
     return int(value).bit_length() - 1
 
 
-def _neighbours(column: Column, clear: Mapping[str, int], profile: Profile) -> int:
+def _neighbours(column: ColumnProfile, clear: Mapping[str, int], profile: TableProfile) -> int:
     """Which kind the nearest clear columns on both sides are: people write like beside like."""
     sides = (profile.columns[: column.place][::-1], profile.columns[column.place + 1 :])
     near = (next((clear[c.name] for c in side if clear.get(c.name)), 0) for side in sides)

@@ -6,7 +6,7 @@ import re
 
 from tunerd.core.observation import Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, category_text, clean_value
-from tunerd.tables.quantities import PLAIN, Notation, read_quantity
+from tunerd.tables.quantities import PLAIN, NumberNotation, read_quantity
 
 __all__ = [
     "gist",
@@ -54,7 +54,7 @@ _STATUS = {status.value: status for status in Status} | {
 
 
 def typed(
-    value: Scalar, kind: ValueType, factor: float = 1.0, notation: Notation = PLAIN
+    value: Scalar, kind: ValueType, factor: float = 1.0, notation: NumberNotation = PLAIN
 ) -> Scalar:
     """One value of a table in a type of a study, times ``factor``; ``None`` if it is missing.
 
@@ -113,7 +113,7 @@ def _whole(value: Scalar, factor: float) -> int | None:
     return found
 
 
-def _noted(value: Scalar, notation: Notation) -> Scalar:
+def _noted(value: Scalar, notation: NumberNotation) -> Scalar:
     """A text as the number that it is in a notation; anything else as it is."""
     if not isinstance(value, str) or is_nothing(value):
         return value

@@ -1,9 +1,9 @@
 """What columns of old jobs tend to be called: training, serving, HPC, Spark, databases, compilers.
 
-Phrases are in the form that :func:`tunerd.tables.words.words` gives names: lower case, singular,
-without "number of". Weights are in the units in which :mod:`tunerd.tables.guess` weighs evidence:
-1 leans, 2 is likely, 3 and more is hard to overrule. Nothing here is about any one table; what
-the names leave open, the data decides.
+Phrases are in the form that :func:`tunerd.tables.column_names.words` gives names: lower case,
+singular, without "number of". Weights are in the units in which :mod:`tunerd.tables.guess` weighs
+evidence: 1 leans, 2 is likely, 3 and more is hard to overrule. Nothing here is about any one table;
+what the names leave open, the data decides.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ __all__ = [
     "TIMES",
     "USERS",
     "WISHES",
-    "Measure",
+    "MetricPhrase",
     "word_set",
 ]
 
@@ -151,7 +151,7 @@ PARAMETER = _weighed("""
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MetricPhrase:
     """Something that is measured."""
 
     weight: float
@@ -163,15 +163,15 @@ class Measure:
     """Whether people set bounds to it."""
 
 
-def _measures(text: str) -> dict[tuple[str, ...], Measure]:
+def _measures(text: str) -> dict[tuple[str, ...], MetricPhrase]:
     """``weight rank goal[!]: phrase, phrase`` a line; ! for what makes a guard."""
     goals: dict[str, Literal["maximize", "minimize"] | None]
     goals = {"max": "maximize", "min": "minimize", "any": None}
-    found: dict[tuple[str, ...], Measure] = {}
+    found: dict[tuple[str, ...], MetricPhrase] = {}
     for line in text.strip().splitlines():
         head, _, phrases = line.partition(":")
         weight, rank, goal = head.split()
-        measure = Measure(float(weight), float(rank), goals[goal.rstrip("!")], goal[-1] == "!")
+        measure = MetricPhrase(float(weight), float(rank), goals[goal.rstrip("!")], goal[-1] == "!")
         found |= {tuple(one.split()): measure for one in phrases.split(",")}
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.grid import PeerRun
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["BoTorch"]
 
@@ -25,7 +25,7 @@ AT_ONCE = 512
 class BoTorch:
     name = "botorch"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed)
 
 

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from benchmarks.peers.optimizers.surrogate import TREES, SurrogateRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["EIExtraTrees"]
 
@@ -21,7 +21,7 @@ OLD_ROWS = 2_000
 class EIExtraTrees:
     name = "ei_extra_trees"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed, OLD_ROWS)
 
 

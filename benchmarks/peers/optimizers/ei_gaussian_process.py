@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern, Whi
 
 from benchmarks.peers.optimizers.surrogate import SurrogateRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["EIGP"]
 
@@ -25,7 +25,7 @@ RESTARTS = 2
 class EIGP:
     name = "ei_gaussian_process"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed, OLD_ROWS)
 
 

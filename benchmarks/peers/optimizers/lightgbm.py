@@ -15,7 +15,7 @@ from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.matrix import Jobs, chance_to_run
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["GreedyLightGBM", "OnceLightGBM"]
 
@@ -27,14 +27,14 @@ SMALL = {"min_data_in_leaf": 3, "num_leaves": 7, "min_data_per_group": 5, "cat_s
 class GreedyLightGBM:
     name = "lightgbm_greedy"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Greedy(problem, seed)
 
 
 class OnceLightGBM:
     name = "lightgbm_once"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Once(problem, seed)
 
 
@@ -52,7 +52,7 @@ class _Greedy(PeerRun):
 
 
 class _Once(_Greedy):
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int) -> None:
         super().__init__(problem, seed)
         self._worth = _worth(problem, problem.history, seed)
 
@@ -60,7 +60,7 @@ class _Once(_Greedy):
         return self._best(self._worth, n)
 
 
-def _worth(problem: Problem, known: Sequence[Observation], seed: int) -> FloatArray:
+def _worth(problem: BenchmarkProblem, known: Sequence[Observation], seed: int) -> FloatArray:
     """(configurations,) predicted score, less what not to run costs."""
     jobs = Jobs.of(problem.study, known, as_jobs(problem))
     chance = np.log(np.maximum(chance_to_run(jobs, seed), 1e-3))

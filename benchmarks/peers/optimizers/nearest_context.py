@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.predictors.nearest_context import NearestContext
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["NearestContextsBest"]
 
@@ -17,12 +17,12 @@ __all__ = ["NearestContextsBest"]
 class NearestContextsBest:
     name = "nearest_context"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed)
 
 
 class _Run(PeerRun):
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int) -> None:
         super().__init__(problem, seed)
         told = NearestContext().foretell(problem.study, problem.history, as_jobs(problem), seed)
         assert told.runs is not None

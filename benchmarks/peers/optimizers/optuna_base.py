@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from benchmarks.peers.grid import PeerRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Problem
+from tunerd.evaluation.closed_loop import BenchmarkProblem
 
 __all__ = ["START", "OptunaRun", "distributions", "quiet"]
 
@@ -32,7 +32,7 @@ def quiet() -> None:
 class OptunaRun(PeerRun):
     """Asks a sampler that takes what exists and is left, (n,) by dimension, in ``there``."""
 
-    def __init__(self, problem: Problem, seed: int, sampler: Any) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int, sampler: Any) -> None:
         super().__init__(problem, seed)
         quiet()
         self.sampler = sampler

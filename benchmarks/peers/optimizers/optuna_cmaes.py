@@ -21,7 +21,7 @@ from optuna.samplers import CmaEsSampler
 from benchmarks.peers.grid import PeerRun
 from benchmarks.peers.optimizers.optuna_base import START, quiet
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Outcome, Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
 
 __all__ = ["OptunaCMAES"]
 
@@ -32,12 +32,12 @@ FREE = 200
 class OptunaCMAES:
     name = "optuna_cmaes"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed)
 
 
 class _Run(PeerRun):
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int) -> None:
         super().__init__(problem, seed)
         quiet()
         self.study: Any = None
@@ -72,7 +72,7 @@ class _Run(PeerRun):
                 self.waiting[index] = trial
         return picks
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         super().tell(jobs)
         scores = self.scores
         worst = float(np.nanmin(scores)) if np.isfinite(scores).any() else 0.0

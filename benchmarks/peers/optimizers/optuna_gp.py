@@ -13,7 +13,7 @@ from optuna.samplers import GPSampler
 
 from benchmarks.peers.optimizers.optuna_base import START, OptunaRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["OptunaGP"]
 
@@ -24,7 +24,7 @@ AT_ONCE = 1_000
 class OptunaGP:
     name = "optuna_gp"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return OptunaRun(problem, seed, _Sampler(seed))
 
 

@@ -15,7 +15,7 @@ from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
 
 from benchmarks.peers.optimizers.optuna_base import START, OptunaRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["OptunaTPE"]
 
@@ -23,7 +23,7 @@ __all__ = ["OptunaTPE"]
 class OptunaTPE:
     name = "optuna_tpe"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return OptunaRun(problem, seed, _Sampler(seed))
 
 

@@ -23,7 +23,7 @@ from smac.runhistory import StatusType, TrialInfo, TrialValue
 
 from benchmarks.peers.grid import PeerRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import Outcome, Problem, Run
+from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
 
 __all__ = ["SMAC"]
 
@@ -34,12 +34,12 @@ AT_RANDOM = 0.2
 class SMAC:
     name = "smac"
 
-    def begin(self, problem: Problem, seed: int) -> Run:
+    def begin(self, problem: BenchmarkProblem, seed: int) -> OptimizerRun:
         return _Run(problem, seed)
 
 
 class _Run(PeerRun):
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int) -> None:
         super().__init__(problem, seed)
         logging.getLogger("smac").setLevel(logging.ERROR)
         self.space = _space(self)
@@ -61,7 +61,7 @@ class _Run(PeerRun):
             self.waiting[picks[-1]] = trial
         return picks
 
-    def tell(self, jobs: Sequence[Outcome]) -> None:
+    def tell(self, jobs: Sequence[TrialResult]) -> None:
         first = not np.isfinite(self.scores).any()
         super().tell(jobs)
         if not np.isfinite(self.scores).any():

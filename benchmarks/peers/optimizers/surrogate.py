@@ -16,7 +16,7 @@ from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.matrix import MANY, Jobs, boosted_chance
 from benchmarks.peers.predictors.extra_trees import forest_chance
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.evaluation.closed_loop import Problem
+from tunerd.evaluation.closed_loop import BenchmarkProblem
 
 __all__ = ["SurrogateRun", "log_expected_improvement"]
 
@@ -27,7 +27,7 @@ LEAST_CHANCE = 1e-3
 class SurrogateRun(PeerRun):
     """Expected improvement × probability to run, under a model that subclasses bring."""
 
-    def __init__(self, problem: Problem, seed: int, old_rows: int) -> None:
+    def __init__(self, problem: BenchmarkProblem, seed: int, old_rows: int) -> None:
         super().__init__(problem, seed)
         jobs = Jobs.of(problem.study, problem.history, as_jobs(problem))
         old, self.here = jobs.plain()

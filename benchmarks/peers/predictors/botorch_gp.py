@@ -15,7 +15,7 @@ from benchmarks.peers.matrix import Jobs, chance_to_run
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["BoTorchGP"]
 
@@ -32,14 +32,14 @@ class BoTorchGP:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         runs = chance_to_run(jobs, seed)
         if jobs.scored.sum() < 3:
-            return Foretold(np.zeros(len(asked)), runs=runs)
+            return JobForecasts(np.zeros(len(asked)), runs=runs)
         X, X_asked = jobs.plain()
         mean, sd = _process(X[jobs.scored], jobs.known.score[jobs.scored], X_asked, seed)
-        return Foretold(mean, low=mean - Z80 * sd, high=mean + Z80 * sd, band=0.8, runs=runs)
+        return JobForecasts(mean, low=mean - Z80 * sd, high=mean + Z80 * sd, band=0.8, runs=runs)
 
 
 def _process(

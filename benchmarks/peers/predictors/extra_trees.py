@@ -13,7 +13,7 @@ from benchmarks.peers.matrix import Jobs
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["ExtraTrees", "forest_chance"]
 
@@ -25,7 +25,7 @@ class ExtraTrees:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         X, X_asked = jobs.plain()
         score = np.zeros(len(asked))
@@ -33,7 +33,7 @@ class ExtraTrees:
             forest = ExtraTreesRegressor(TREES, random_state=seed, n_jobs=1)
             forest.fit(X[jobs.scored], jobs.known.score[jobs.scored])
             score = np.asarray(forest.predict(X_asked), dtype=np.float64)
-        return Foretold(score, runs=forest_chance(X, jobs.known.ran, X_asked, seed))
+        return JobForecasts(score, runs=forest_chance(X, jobs.known.ran, X_asked, seed))
 
 
 def forest_chance(

@@ -16,7 +16,7 @@ from benchmarks.peers.matrix import Jobs, chance_to_run, for_few
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["DefaultLightGBM", "LogLightGBM", "boosted"]
 
@@ -28,10 +28,10 @@ class LogLightGBM:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         score = boosted(jobs, jobs.known.score, seed, careful=True)
-        return Foretold(score, runs=chance_to_run(jobs, seed))
+        return JobForecasts(score, runs=chance_to_run(jobs, seed))
 
 
 class DefaultLightGBM:
@@ -41,7 +41,7 @@ class DefaultLightGBM:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         metric = study.objective.metric
         raw = np.array([o.metrics.get(metric, np.nan) for o in known], dtype=np.float64)
@@ -52,7 +52,7 @@ class DefaultLightGBM:
             least = float(np.nanmin(label)) / 2 if jobs.scored.any() else 1.0
             told = np.maximum(told, least)
         score = np.array([study.score({metric: float(value)}) for value in told])
-        return Foretold(score.astype(np.float64), runs=chance_to_run(jobs, seed))
+        return JobForecasts(score.astype(np.float64), runs=chance_to_run(jobs, seed))
 
 
 def boosted(jobs: Jobs, label: FloatArray, seed: int, *, careful: bool = False) -> FloatArray:

@@ -18,7 +18,7 @@ from benchmarks.peers.predictors.lightgbm import boosted
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["LightGBMWithMLP"]
 
@@ -32,7 +32,7 @@ class LightGBMWithMLP:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         trees = boosted(jobs, jobs.known.score, seed, careful=True)
         score = trees
@@ -40,7 +40,7 @@ class LightGBMWithMLP:
             X, X_asked = jobs.plain()
             networks = _networks(X[jobs.scored], jobs.known.score[jobs.scored], X_asked, seed)
             score = (trees + networks) / 2
-        return Foretold(score, runs=chance_to_run(jobs, seed))
+        return JobForecasts(score, runs=chance_to_run(jobs, seed))
 
 
 def _networks(X: FloatArray, score: FloatArray, X_asked: FloatArray, seed: int) -> FloatArray:

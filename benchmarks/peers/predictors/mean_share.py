@@ -13,7 +13,7 @@ from benchmarks.peers.matrix import Jobs, chance_to_run
 from benchmarks.peers.predictors.nearest_context import by_context, similar
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["MeanShare"]
 
@@ -26,7 +26,7 @@ class MeanShare:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         jobs = Jobs.of(study, known, asked)
         configs, configs_asked = jobs.plain("configuration")
         groups = by_context(jobs.known.context_key, np.flatnonzero(jobs.scored))
@@ -40,4 +40,4 @@ class MeanShare:
             shares += weight * similar(configs[rows], share, configs_asked, neighbours=1)
             weights += weight
         worth = np.log(np.maximum(shares / weights, 1e-3))  # as scores are, for P(run) to weigh
-        return Foretold(worth, runs=chance_to_run(jobs, seed), only_ranks=True)
+        return JobForecasts(worth, runs=chance_to_run(jobs, seed), only_ranks=True)

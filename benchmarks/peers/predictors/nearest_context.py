@@ -15,7 +15,7 @@ from benchmarks.peers.matrix import Jobs
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.predicting import Foretold
+from tunerd.evaluation.forecaster import JobForecasts
 
 __all__ = ["NearestContext", "by_context", "nearest_first", "similar"]
 
@@ -31,7 +31,7 @@ class NearestContext:
 
     def foretell(
         self, study: Study, known: Sequence[Observation], asked: Sequence[Observation], seed: int
-    ) -> Foretold:
+    ) -> JobForecasts:
         del seed
         jobs = Jobs.of(study, known, asked)
         score, runs = np.zeros(len(asked)), np.ones(len(asked))
@@ -53,7 +53,7 @@ class NearestContext:
                     told[places] = similar(
                         configs[near], worth[near], configs_asked[places], NEIGHBOURS
                     )
-        return Foretold(score, runs=runs, only_ranks=True)
+        return JobForecasts(score, runs=runs, only_ranks=True)
 
 
 def by_context(keys: Sequence[str], rows: IntArray) -> list[IntArray]:

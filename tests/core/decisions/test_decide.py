@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import decide
 from tunerd.core.decisions.lifecycle import compose, is_news, worth_saying
-from tunerd.core.evidence.evidence import Estimate, Evidence
-from tunerd.core.evidence.introduction import Introduction
-from tunerd.core.evidence.prospects import Prospect, Rival, Wanted
-from tunerd.core.observation import Ran
+from tunerd.core.evidence.config_stats import ConfigStatsTable, ScoreEstimate
+from tunerd.core.evidence.decision_inputs import MeasuredConfig, RoundRequest, SearchCandidate
+from tunerd.core.evidence.rollout import Rollout
+from tunerd.core.observation import FeasibilityLabel
 from tunerd.core.recommendation import Advice, Kind, MadeFrom, Recommendation, candidate_id
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -50,8 +50,8 @@ def config(x: int, y: int = 1) -> dict[str, int]:
 
 def prospect(
     x: int, y: int = 1, mean: float | None = 0.0, feasible: float | None = 1.0
-) -> Prospect:
-    return Prospect(
+) -> SearchCandidate:
+    return SearchCandidate(
         candidate_id=candidate_id("s", KEY, config(x, y)),
         config=config(x, y),
         mean=mean,
@@ -60,13 +60,17 @@ def prospect(
     )
 
 
-def tried(evidence: Evidence, x: int, *scores: float, belief: Estimate | None = None) -> Rival:
+def tried(
+    evidence: ConfigStatsTable, x: int, *scores: float, belief: ScoreEstimate | None = None
+) -> MeasuredConfig:
     cid = candidate_id("s", KEY, config(x))
     for score in scores:
-        evidence.add(cid, config(x), score, Ran.YES, unasked=True, sequence=evidence.jobs + 1)
+        evidence.add(
+            cid, config(x), score, FeasibilityLabel.YES, unasked=True, sequence=evidence.jobs + 1
+        )
     trial = evidence.trials[cid]
     sd = 0.05 / math.sqrt(trial.runs)
-    return Rival(cid, trial, belief or Estimate(trial.mean, sd), 1.0)
+    return MeasuredConfig(cid, trial, belief or ScoreEstimate(trial.mean, sd), 1.0)
 
 
 def message(advice: Advice, now: datetime = NOW) -> Recommendation:
@@ -85,7 +89,7 @@ def message(advice: Advice, now: datetime = NOW) -> Recommendation:
 
 def test_with_nothing_known_it_starts_at_random_within_the_explore_share() -> None:
     starts = [prospect(x, mean=None, feasible=None) for x in range(1, 9)]
-    advice = decide(STUDY, Evidence(), [], starts, None)
+    advice = decide(STUDY, ConfigStatsTable(), [], starts, None)
     assert len(advice.candidates) == 5
     assert {c.kind for c in advice.candidates} == {Kind.EXPLORE}
     assert all(c.predicted is None and c.gain is None for c in advice.candidates)
@@ -98,17 +102,17 @@ def test_with_nothing_known_it_starts_at_random_within_the_explore_share() -> No
 def test_where_most_jobs_explore_no_candidate_gets_many(explore: float, most: int) -> None:
     study: Study = replace(STUDY, explore_share=explore)
     starts = [prospect(x, y, mean=None, feasible=None) for x in range(1, 9) for y in (1, 2)]
-    advice = decide(study, Evidence(), [], starts, None)
+    advice = decide(study, ConfigStatsTable(), [], starts, None)
     assert len(advice.candidates) == most
     assert max(c.share for c in advice.candidates) <= 0.08
 
 
 def test_the_incumbent_is_the_best_estimate_and_not_the_luckiest_run() -> None:
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     proven = tried(evidence, 1, *[1.00] * 9)
     lucky = tried(evidence, 2, 1.08)
     advice = decide(
-        STUDY, evidence, [proven, replace(lucky, estimate=Estimate(1.03, 0.05))], [], None
+        STUDY, evidence, [proven, replace(lucky, estimate=ScoreEstimate(1.03, 0.05))], [], None
     )
     assert advice.incumbent is not None
     assert advice.incumbent.config == config(1)
@@ -124,11 +128,11 @@ def test_nothing_is_a_share_of_an_incumbent_that_always_gave_0(
     """Its estimate is a hair's breadth off; on a linear scale a gain over that was 3,908 %."""
     objective = replace(STUDY.objective, scale="linear", goal=goal)
     study: Study = replace(STUDY, objective=objective)
-    evidence = Evidence()
-    nothing = tried(evidence, 1, *[0.0] * 9, belief=Estimate(-6e-10, 1e-3))
-    maybe = tried(evidence, 2, 0.02, belief=Estimate(0.02, 0.05))
+    evidence = ConfigStatsTable()
+    nothing = tried(evidence, 1, *[0.0] * 9, belief=ScoreEstimate(-6e-10, 1e-3))
+    maybe = tried(evidence, 2, 0.02, belief=ScoreEstimate(0.02, 0.05))
     found = [prospect(3, mean=0.5), prospect(4, mean=-0.5)]
-    introduction = Introduction(incumbent=nothing.candidate_id, established=True)
+    introduction = Rollout(incumbent=nothing.candidate_id, established=True)
     advice = decide(study, evidence, [nothing, maybe], found, None, introduction=introduction)
     assert advice.incumbent is not None
     assert str(advice.incumbent.median) == "0.0"
@@ -137,14 +141,14 @@ def test_nothing_is_a_share_of_an_incumbent_that_always_gave_0(
     assert kinds == {2: (Kind.CONFIRM, None), 3: (Kind.EXPLOIT, None), 4: (Kind.EXPLORE, None)}
     assert "%" not in advice.reason
     assert "may as well give 0" in advice.reason
-    some = replace(nothing, estimate=Estimate(0.1, 1e-3))
+    some = replace(nothing, estimate=ScoreEstimate(0.1, 1e-3))
     told = decide(study, evidence, [some, maybe], found, None, introduction=introduction)
     assert all(c.gain is not None for c in told.candidates)
     assert "%" in told.reason
 
 
 def test_better_predictions_are_exploited_and_worse_ones_only_explored() -> None:
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     incumbent = tried(evidence, 1, *[1.0] * 5)
     better, worse = prospect(5, 1, mean=1.2), prospect(2, 3, mean=0.9)
     advice = decide(STUDY, evidence, [incumbent], [better, worse], None)
@@ -160,7 +164,7 @@ def test_better_predictions_are_exploited_and_worse_ones_only_explored() -> None
 
 
 def test_what_was_tried_is_no_news_and_what_may_not_run_is_not_recommended() -> None:
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     incumbent = tried(evidence, 1, *[1.0] * 5)
     advice = decide(
         STUDY,
@@ -174,7 +178,7 @@ def test_what_was_tried_is_no_news_and_what_may_not_run_is_not_recommended() -> 
 
 
 def test_a_configuration_that_often_fails_is_no_incumbent() -> None:
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     safe = tried(evidence, 1, *[1.0] * 5)
     fast = tried(evidence, 2, *[2.0] * 5)
     fast.trial.failures = 5
@@ -186,16 +190,16 @@ def test_a_configuration_that_often_fails_is_no_incumbent() -> None:
 def test_what_was_drawn_at_random_is_not_what_was_found_as_well() -> None:
     found = [prospect(x, mean=1.0 - x / 10) for x in (1, 2)]
     drawn = [replace(prospect(x, mean=0.5), at_random=True) for x in (1, 1, 3, 3)]
-    advice = decide(STUDY, Evidence(), [], [*found, *drawn], None)
+    advice = decide(STUDY, ConfigStatsTable(), [], [*found, *drawn], None)
     assert [c.config for c in advice.candidates] == [config(1), config(2), config(3)]
-    advice = decide(STUDY, Evidence(), [], drawn, None)
+    advice = decide(STUDY, ConfigStatsTable(), [], drawn, None)
     assert [c.config for c in advice.candidates] == [config(1), config(3)]
 
 
 def test_a_profiling_round_asks_by_runs_and_not_by_share() -> None:
-    wanted = Wanted(2, ((prospect(1, mean=1.0), 3), (prospect(2, mean=0.5), 1)))
+    wanted = RoundRequest(2, ((prospect(1, mean=1.0), 3), (prospect(2, mean=0.5), 1)))
     advice = decide(
-        STUDY, Evidence(), [], [prospect(1, mean=1.0), prospect(7, mean=0.9)], None, wanted
+        STUDY, ConfigStatsTable(), [], [prospect(1, mean=1.0), prospect(7, mean=0.9)], None, wanted
     )
     asked = [c for c in advice.candidates if c.wanted]
     assert [(c.config["x"], c.wanted, c.share, c.rank) for c in asked] == [
@@ -207,14 +211,14 @@ def test_a_profiling_round_asks_by_runs_and_not_by_share() -> None:
 
 
 def test_after_a_withdrawal_all_that_is_worth_saying_is_news() -> None:
-    advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
+    advice = decide(STUDY, ConfigStatsTable(), [], [prospect(1)], None)
     gone = message(advice).withdrawn(revision=2, issued_at=NOW, reason="over")
     assert is_news(STUDY, advice, gone)
     assert not worth_saying(replace(advice, candidates=(), incumbent=None))
 
 
 def test_the_same_of_another_objective_is_news() -> None:
-    advice = decide(STUDY, Evidence(), [], [prospect(1)], None)
+    advice = decide(STUDY, ConfigStatsTable(), [], [prospect(1)], None)
     other = replace(STUDY, objective=replace(STUDY.objective, metric="pace"))
     assert not is_news(STUDY, advice, message(advice))
     assert is_news(other, advice, message(advice))
@@ -224,7 +228,7 @@ def test_the_same_of_another_objective_is_news() -> None:
 def test_whatever_is_believed_is_published_in_numbers(
     mean: float, spread: float, rival: float
 ) -> None:
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     incumbent = tried(evidence, 8, rival, rival)
     guess = replace(prospect(1, mean=mean), spread=spread)
     advice = decide(STUDY, evidence, [incumbent], [guess], None)
@@ -242,7 +246,7 @@ def test_shares_never_pass_the_explore_share_and_bands_are_in_order(
 ) -> None:
     objective = replace(STUDY.objective, goal=goal)  # type: ignore[arg-type]
     study: Study = replace(STUDY, explore_share=share, objective=objective)
-    evidence = Evidence()
+    evidence = ConfigStatsTable()
     incumbent = tried(evidence, 8, 0.0, 0.1)
     prospects = [prospect(x + 1, mean=m) for x, m in enumerate(means[:7])]
     advice = decide(study, evidence, [incumbent], prospects, None)
@@ -257,9 +261,9 @@ def test_shares_never_pass_the_explore_share_and_bands_are_in_order(
         assert (c.gain.median > 0) == (mean > incumbent.estimate.mean)
 
 
-def served(*tested: float) -> tuple[Evidence, list[Rival], Introduction]:
+def served(*tested: float) -> tuple[ConfigStatsTable, list[MeasuredConfig], Rollout]:
     """A context with an incumbent that is at 1.0, and challengers with these leads in a duel."""
-    evidence, introduction = Evidence(), Introduction()
+    evidence, introduction = ConfigStatsTable(), Rollout()
     rivals = [tried(evidence, 8, *[1.0] * 5)]
     rivals += [tried(evidence, x + 1, 1.0 + lead) for x, lead in enumerate(tested)]
     introduction.incumbent, introduction.established = rivals[0].candidate_id, True
@@ -364,7 +368,7 @@ def test_a_better_looking_run_makes_no_incumbent_where_one_is_established() -> N
 
 def test_where_nothing_has_run_and_nothing_is_likely_to_the_likeliest_is_tried() -> None:
     unlikely = [prospect(x, mean=1.0, feasible=x / 20) for x in range(1, 9)]
-    advice = decide(STUDY, Evidence(), [], unlikely, None)
+    advice = decide(STUDY, ConfigStatsTable(), [], unlikely, None)
     assert [c.config["x"] for c in advice.candidates] == [8, 7, 6, 5, 4]
     assert "Nothing is known that runs here" in advice.reason
     assert "at best with a probability of 40%" in advice.reason

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import study
-from tunerd.core.decisions.fallback import HARM, Seen, entry
+from tunerd.core.decisions.fallback import HARM, PoolEstimates, entry
 from tunerd.core.observation import Value
 from tunerd.errors import NothingFeasibleError
 
 CONFIGS: list[dict[str, Value]] = [{"x": x, "y": "a", "z": False} for x in (1, 2, 3)]
 
 
-def seen(gains: list[float], *, runs: list[float] | None = None, jobs: float = 2.0) -> Seen:
+def seen(
+    gains: list[float], *, runs: list[float] | None = None, jobs: float = 2.0
+) -> PoolEstimates:
     """One context: gains of the configurations over what people launch, in scores."""
     count = len(gains)
-    return Seen(
+    return PoolEstimates(
         reference=4.0,
         mean=np.array(gains) + 4.0,
         spread=np.full(count, 0.01),
@@ -25,14 +27,14 @@ def seen(gains: list[float], *, runs: list[float] | None = None, jobs: float = 2
     )
 
 
-def chosen(places: list[Seen]) -> int:
+def chosen(places: list[PoolEstimates]) -> int:
     advice = entry(study(), CONFIGS, places)
     assert advice.candidates == ()
     assert advice.incumbent is not None
     return int(str(advice.incumbent.config["x"])) - 1
 
 
-def why(places: list[Seen]) -> str:
+def why(places: list[PoolEstimates]) -> str:
     with pytest.raises(NothingFeasibleError) as caught:
         entry(study(), CONFIGS, places)
     return str(caught.value)
@@ -93,7 +95,7 @@ def test_half_of_what_should_be_small_is_half_better_on_any_scale(scale: str) ->
         return found
 
     means = np.array([score(seconds) for seconds in (8.0, 5.0, 12.0)])
-    places = [Seen(score(10.0), means, np.full(3, 0.1), np.ones(3), np.ones(3))] * 5
+    places = [PoolEstimates(score(10.0), means, np.full(3, 0.1), np.ones(3), np.ones(3))] * 5
     advice = entry(minimize, CONFIGS, places)
     assert advice.reason.count("+50.0%") == 2  # on average, and in the worst
 
@@ -101,7 +103,7 @@ def test_half_of_what_should_be_small_is_half_better_on_any_scale(scale: str) ->
 def test_a_smaller_objective_is_better_where_the_study_says_so() -> None:
     minimize = study(goal='"minimize"', scale='"linear"')
     places = [
-        Seen(-10.0, np.array([-9.0, -8.0, -12.0]), np.full(3, 0.1), np.ones(3), np.ones(3))
+        PoolEstimates(-10.0, np.array([-9.0, -8.0, -12.0]), np.full(3, 0.1), np.ones(3), np.ones(3))
     ] * 5
     advice = entry(minimize, CONFIGS, places)
     assert advice.incumbent is not None

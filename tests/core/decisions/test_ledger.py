@@ -9,10 +9,10 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import study
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.ledger import entered, ledger, realised
-from tunerd.core.evidence.judged import Entry, Judged, Outcome
-from tunerd.core.evidence.promises import MOST_GAIN, Promise, promises_of
+from tunerd.core.evidence.gain_calibration import MOST_GAIN, PredictedGain, promises_of
+from tunerd.core.evidence.prequential import LedgerEntry, PrequentialOutcome, PrequentialRecord
 from tunerd.core.observation import Status
 from tunerd.core.recommendation import Advice, Candidate, Incumbent, Kind
 from tunerd.core.study import Study
@@ -21,16 +21,18 @@ STUDY = study()
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def judged(sequence: int = 1, *, history: bool = False, **outcome: Any) -> Judged:
+def judged(sequence: int = 1, *, history: bool = False, **outcome: Any) -> PrequentialRecord:
     made: dict[str, Any] = {"config_id": "c-1", "status": Status.SUCCEEDED, "score": 1.0}
-    return Judged(sequence, AT, history, "toy|n=4", Outcome(**(made | outcome)))
+    return PrequentialRecord(
+        sequence, AT, history, "toy|n=4", PrequentialOutcome(**(made | outcome))
+    )
 
 
 def context() -> ContextState:
     state = ContextState({"n": 4})
     state.introduction.incumbent = "c-0"
     state.introduction.level, state.introduction.leads.ahead = 0.9, 0.2
-    state.promise({"c-1": Promise(0.3, 0.8, Kind.CONFIRM, "c-0")})
+    state.promise({"c-1": PredictedGain(0.3, 0.8, Kind.CONFIRM, "c-0")})
     return state
 
 
@@ -44,9 +46,9 @@ def test_a_job_is_entered_with_its_lead_and_with_what_was_promised_of_it() -> No
         ],
     )
     entry = one.outcome.entry
-    assert entry == Entry(lead=0.1, promised=0.3, kind="confirm")
+    assert entry == LedgerEntry(lead=0.1, promised=0.3, kind="confirm")
     assert realised(STUDY, one) == pytest.approx(math.expm1(0.1))
-    assert plain.outcome.entry == Entry(lead=0.1, ahead=0.2)
+    assert plain.outcome.entry == LedgerEntry(lead=0.1, ahead=0.2)
     assert old.outcome.entry is None
 
 
@@ -97,11 +99,11 @@ def test_sums() -> None:
     kept: dict[str, Any] = {"following": "followed", "gpu_hours": 10.0, "recommendation_id": "r-1"}
     tried = kept | {"told_to_try": True}
     jobs = [
-        judged(1, **kept, entry=Entry(lead=0.0, ahead=0.2)),
-        judged(2, **tried, entry=Entry(lead=-0.1, ahead=0.2, promised=0.3, kind="explore")),
-        judged(3, **tried, score=None, ran=False, entry=Entry(kind="exploit", promised=0.1)),
-        judged(4, following="ignored", gpu_hours=5.0, entry=Entry(ahead=0.2)),
-        judged(5, following="unasked", entry=Entry()),
+        judged(1, **kept, entry=LedgerEntry(lead=0.0, ahead=0.2)),
+        judged(2, **tried, entry=LedgerEntry(lead=-0.1, ahead=0.2, promised=0.3, kind="explore")),
+        judged(3, **tried, score=None, ran=False, entry=LedgerEntry(kind="exploit", promised=0.1)),
+        judged(4, following="ignored", gpu_hours=5.0, entry=LedgerEntry(ahead=0.2)),
+        judged(5, following="unasked", entry=LedgerEntry()),
         judged(6, history=True),
     ]
     made = ledger(STUDY, jobs)
@@ -121,7 +123,7 @@ def test_sums() -> None:
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
 def test_who_carries_an_id_and_runs_something_else_saves_nothing(scale: str) -> None:
-    kept: dict[str, Any] = {"gpu_hours": 10.0, "entry": Entry(lead=0.0, ahead=0.2)}
+    kept: dict[str, Any] = {"gpu_hours": 10.0, "entry": LedgerEntry(lead=0.0, ahead=0.2)}
     jobs = [judged(1, following="followed", **kept), judged(2, following="changed", **kept)]
     total = ledger(study(scale=f'"{scale}"'), jobs).study
     alone = ledger(study(scale=f'"{scale}"'), jobs[:1]).study
@@ -145,7 +147,7 @@ def test_the_same_jobs_on_a_linear_scale_come_to_the_same(goal: str) -> None:
         jobs = []
         for number, (own, other) in enumerate([(4e3, 5e3), (5e3, 4e3)], 1):
             lead = score(own) - score(other)
-            entry = Entry(lead=lead, ahead=lead, promised=0.1, kind="exploit")
+            entry = LedgerEntry(lead=lead, ahead=lead, promised=0.1, kind="exploit")
             kept: dict[str, Any] = {"following": "followed", "gpu_hours": 10.0, "entry": entry}
             jobs += [
                 judged(2 * number - 1, **kept, score=score(own)),
@@ -163,7 +165,7 @@ def test_nothing_tried_says_nothing_of_predictions() -> None:
 
 @pytest.mark.parametrize("told_to_try", [True, False])
 def test_what_broke_a_guard_gains_nothing_however_fast(told_to_try: bool) -> None:
-    entry = Entry(lead=0.3, ahead=0.2, promised=0.1, kind="confirm")
+    entry = LedgerEntry(lead=0.3, ahead=0.2, promised=0.1, kind="confirm")
     job = judged(following="followed", told_to_try=told_to_try, ran=False, gpu_hours=10.0)
     job = structs.replace(job, outcome=structs.replace(job.outcome, entry=entry))
     total = ledger(STUDY, [job]).study
@@ -175,5 +177,5 @@ def test_what_broke_a_guard_gains_nothing_however_fast(told_to_try: bool) -> Non
 def test_one_broken_metric_does_not_drown_what_all_others_gained(scale: str, lead: float) -> None:
     of = study(scale=f'"{scale}"')
     tried: dict[str, Any] = {"following": "followed", "told_to_try": True, "score": lead + 1.0}
-    job = judged(1, **tried, entry=Entry(lead=lead, promised=0.1, kind="confirm"))
+    job = judged(1, **tried, entry=LedgerEntry(lead=lead, promised=0.1, kind="confirm"))
     assert ledger(of, [job]).study.realised == MOST_GAIN

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.decisions.campaign import Campaign
-from tunerd.core.decisions.limits import Influence, near, reachable
-from tunerd.core.decisions.orders import Order, Orders
+from tunerd.core.decisions.limits import ContributionCaps, near, reachable
+from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.observation import Observation, Scalar, Status, Value
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study.parts import LimitOptions
 from tunerd.core.study_file import parse_study
@@ -56,7 +56,7 @@ batch = {{ type = "int", values = [4, 1, 2, 16, 8]{repeat} }}
 max_steps = {{ batch = 1 }}
 """
     )
-    space = Space(made, {})
+    space = SearchSpace(made, {})
     assert (space.table(100_000) is None) == bool(repeat)
     for start, beside in ((4, {2, 4, 8}), (1, {1, 2}), (16, {8, 16})):
         serves: dict[str, Value] = {"batch": start}
@@ -74,7 +74,7 @@ max_steps = {{ batch = 1 }}
 def test_all_that_is_near_is_reachable_and_nothing_else(
     changes: int | None, x: int | None, start: int
 ) -> None:
-    space = Space(study(), {"n": 8})
+    space = SearchSpace(study(), {"n": 8})
     limits = LimitOptions(changes, {} if x is None else {"x": x})
     serves: dict[str, Value] = {"x": start, "y": "b", "z": True}
     found = reachable(space, limits, serves, [], np.random.default_rng(0))
@@ -94,7 +94,9 @@ def test_of_what_is_drawn_no_value_is_left_out() -> None:
     """More is within the limits than a limited context has: every single change is there all the
     same, and each value of each parameter beside others."""
     parameters = "\n".join(f'p{i} = {{ type = "int", low = 0, high = 7 }}' for i in range(8))
-    space = Space(parse_study(f"{WIDE.partition('[parameters]')[0]}[parameters]\n{parameters}"), {})
+    space = SearchSpace(
+        parse_study(f"{WIDE.partition('[parameters]')[0]}[parameters]\n{parameters}"), {}
+    )
     serves: dict[str, Value] = {f"p{i}": 4 for i in range(8)}
     found = reachable(space, LimitOptions(6, {}), serves, [], np.random.default_rng(0))
     assert found is not None
@@ -114,7 +116,7 @@ def test_of_what_is_drawn_no_value_is_left_out() -> None:
 
 def test_steps_go_from_what_is_nearest_to_a_configuration_that_is_ruled_out() -> None:
     """As where a pin rules out what serves."""
-    space = Space(parse_study(TEXT.replace("x <= n", "x >= 5")), {"n": 8})
+    space = SearchSpace(parse_study(TEXT.replace("x <= n", "x >= 5")), {"n": 8})
     serves: dict[str, Value] = {"x": 1, "y": "b", "z": True}
     assert space.encode(serves) is None
     limits = LimitOptions(1, {"x": 1, "y": 0})
@@ -128,7 +130,7 @@ def test_steps_go_from_what_is_nearest_to_a_configuration_that_is_ruled_out() ->
 
 
 def test_of_a_space_that_nobody_can_list_what_is_near_is_drawn() -> None:
-    space = Space(parse_study(WIDE), {})
+    space = SearchSpace(parse_study(WIDE), {})
     limits = LimitOptions(2, {"reserved": 3})
     serves: dict[str, Any] = {"kind": ["a"] * 24, "reserved": 0.8}
     tried: list[dict[str, Any]] = [
@@ -175,7 +177,7 @@ def test_a_study_says_what_is_wrong_with_its_limits() -> None:
 
 
 def test_one_user_among_many_counts_at_most_his_share() -> None:
-    influence, limits = Influence(), LimitOptions(max_user_share=0.5)
+    influence, limits = ContributionCaps(), LimitOptions(max_user_share=0.5)
     counted: Counter[str] = Counter()
     for i in range(400):
         user = "eager" if i % 2 else f"user-{i % 8}"
@@ -188,15 +190,15 @@ def test_one_user_among_many_counts_at_most_his_share() -> None:
 
 
 def test_who_runs_everything_alone_counts_in_full() -> None:
-    influence, limits = Influence(), LimitOptions()
+    influence, limits = ContributionCaps(), LimitOptions()
     one = msgspec.structs.replace(job(1, {"n": 8}, {}), user="only", extra={"nodes": ["n1", "n2"]})
     assert all(influence.counts("c-1", one, limits) for _ in range(50))
     nobody = job(1, {"n": 8}, {})
-    assert all(Influence().counts("c-1", nobody, limits) for _ in range(50))
+    assert all(ContributionCaps().counts("c-1", nobody, limits) for _ in range(50))
 
 
 def test_one_slow_node_counts_at_most_its_share() -> None:
-    influence, limits = Influence(), LimitOptions(max_node_share=0.25)
+    influence, limits = ContributionCaps(), LimitOptions(max_node_share=0.25)
     plain = job(1, {"n": 8}, {})
     for i in range(100):  # what others run elsewhere
         other = msgspec.structs.replace(plain, extra={"nodes": [f"n{i % 20}"]})
@@ -204,7 +206,7 @@ def test_one_slow_node_counts_at_most_its_share() -> None:
     slow = msgspec.structs.replace(plain, extra={"nodes": ["n3"]})
     counted = [influence.counts("c-1", slow, limits) for _ in range(20)]
     assert sum(counted) == 1
-    again = Influence.load(json.loads(json.dumps(influence.dump())))
+    again = ContributionCaps.load(json.loads(json.dumps(influence.dump())))
     assert again == influence
 
 
@@ -230,7 +232,7 @@ def test_nobody_is_a_job_above_his_share_and_somebody_always_counts(
     rng = np.random.default_rng(seed)
     names = [f"u{i}" for i in range(len(often))]
     limits = LimitOptions(max_user_share=share, max_node_share=share)
-    influence, jobs, counted, ran = Influence(), Counter[str](), Counter[str](), 0
+    influence, jobs, counted, ran = ContributionCaps(), Counter[str](), Counter[str](), 0
     after_half = 0
 
     def one(name: str) -> Observation:
@@ -248,7 +250,7 @@ def test_nobody_is_a_job_above_his_share_and_somebody_always_counts(
             assert counted[who] <= max(1.0, fair * counted.total() + (1.0 if users else 2.0))
         if i % 20 == 19:
             state = influence.dump()
-            again = [Influence.load(json.loads(json.dumps(state))) for _ in names]
+            again = [ContributionCaps.load(json.loads(json.dumps(state))) for _ in names]
             assert any(
                 copy.counts("new", one(name), limits)
                 for copy, name in zip(again, names, strict=True)
@@ -267,7 +269,7 @@ def test_jobs_of_several_nodes_go_on_counting_on_a_small_cluster(
     """Every job has a node that has all that is its share: refused for each, none would count."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        influence, limits = Influence(), LimitOptions()
+        influence, limits = ContributionCaps(), LimitOptions()
         jobs, counted, ran, total = Counter[str](), Counter[str](), 0, 0
         for _ in range(1500):
             user = [f"u{rng.integers(users)}"] if users else []
@@ -287,7 +289,7 @@ def test_jobs_of_several_nodes_go_on_counting_on_a_small_cluster(
 def test_a_node_that_is_in_all_jobs_of_a_configuration_counts_at_most_its_share() -> None:
     """However many others are beside it, which have had their share as well."""
     rng = np.random.default_rng(0)
-    influence, limits = Influence(), LimitOptions()
+    influence, limits = ContributionCaps(), LimitOptions()
     total, slow = 0, 0
     for i in range(3000):
         others = [f"n{k}" for k in rng.permutation(12)[:8].tolist()]
@@ -305,7 +307,7 @@ def test_a_node_that_is_in_all_jobs_of_a_configuration_counts_at_most_its_share(
 @pytest.mark.parametrize("between", [0, 1, 3])
 def test_who_comes_new_to_what_many_nodes_have_run_counts_at_most_his_share(between: int) -> None:
     """Of all that ran it only so many are remembered; the new one is, also with others between."""
-    influence, limits, count = Influence(), LimitOptions(max_user_share=0.25), 0
+    influence, limits, count = ContributionCaps(), LimitOptions(max_user_share=0.25), 0
 
     def others(name: str) -> bool:
         nonlocal count
@@ -324,7 +326,7 @@ def test_who_comes_new_to_what_many_nodes_have_run_counts_at_most_his_share(betw
 
 
 def test_all_nodes_of_a_large_job_are_remembered_beside_others() -> None:
-    influence, limits = Influence(), LimitOptions()
+    influence, limits = ContributionCaps(), LimitOptions()
     for i in range(200):
         influence.counts("new", ran_by([], [f"n{i % 100}"]), limits)
         influence.counts("old", ran_by([], [f"n{i % 100}"]), limits)
@@ -453,10 +455,10 @@ def test_the_first_incumbent_is_what_people_run_however_far_from_the_baseline() 
 
 
 @pytest.mark.parametrize(
-    "order", [Order(1, "forbid", {}, BASE), Order(1, "pin", {}, {"y": "c"}), None]
+    "order", [Override(1, "forbid", {}, BASE), Override(1, "pin", {}, {"y": "c"}), None]
 )
 def test_where_the_incumbent_is_ruled_out_and_nothing_is_near_the_best_of_all_takes_over(
-    order: Order | None,
+    order: Override | None,
 ) -> None:
     """By an order, or by its failures."""
     tuner = Tuner(limited(STEPS), Inline())
@@ -467,7 +469,7 @@ def test_where_the_incumbent_is_ruled_out_and_nothing_is_near_the_best_of_all_ta
             failing = job(tuner.sequence + 1, {"n": 8}, BASE, status=Status.OUT_OF_MEMORY)
             tuner.learn([failing])
     else:
-        tuner.impose(Orders(tuner.study, [order]))
+        tuner.impose(OverrideSet(tuner.study, [order]))
     advice = tuner.advise(tuner.study.context_key({"n": 8}), None)
     assert advice.incumbent is not None
     assert advice.incumbent.config == FAR

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from tunerd.core.drift import Change, Here, Watch
-from tunerd.core.drift.watch import Ran
-from tunerd.core.evidence.judged import Judged, Outcome
+from tunerd.core.drift import ContextMonitor, DriftMonitor, DriftUpdate
+from tunerd.core.drift.monitor import MonitoredJob
+from tunerd.core.evidence.prequential import PrequentialOutcome, PrequentialRecord
 from tunerd.core.observation import Status
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -40,13 +40,13 @@ def study(extra: str = "") -> Study:
 
 @dataclass(slots=True)
 class Place:
-    watched: Here = field(default_factory=Here)
+    watched: ContextMonitor = field(default_factory=ContextMonitor)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    judged: Judged
-    ran: Ran
+    judged: PrequentialRecord
+    ran: MonitoredJob
 
 
 Effect = Callable[[int, int, int, int], float]
@@ -85,12 +85,12 @@ def jobs(
         predicted, spread = base + 0.5 * known, max(2 * noise, 0.05)
         followed = following(number) if following else False
         yield Job(
-            Judged(
+            PrequentialRecord(
                 sequence=number + 1,
                 finished_at=START + timedelta(minutes=5 * number),
                 history=False,
                 context_key=f"watched|model=m{context}",
-                outcome=Outcome(
+                outcome=PrequentialOutcome(
                     config_id=f"c-{tp}{precision}00000000000",
                     status=Status.OUT_OF_MEMORY if failed else Status.SUCCEEDED,
                     score=None if failed else scale * score + shift,
@@ -103,7 +103,7 @@ def jobs(
                     told_to_try=followed,
                 ),
             ),
-            Ran(
+            MonitoredJob(
                 {"model": f"m{context}"},
                 {"tp": (1, 2, 4, 8)[tp], "precision": ("bf16", "fp8")[precision]},
             ),
@@ -111,14 +111,14 @@ def jobs(
 
 
 def feed(
-    watch: Watch, places: dict[str, Place], stream: Sequence[Job] | Iterator[Job]
-) -> list[Change]:
-    found: list[Change] = []
+    watch: DriftMonitor, places: dict[str, Place], stream: Sequence[Job] | Iterator[Job]
+) -> list[DriftUpdate]:
+    found: list[DriftUpdate] = []
     for job in stream:
         places.setdefault(job.judged.context_key, Place())
         found += watch.see([job.judged], [job.ran], places)
     return found
 
 
-def dumped(watch: Watch, places: dict[str, Place]) -> object:
+def dumped(watch: DriftMonitor, places: dict[str, Place]) -> object:
     return [watch.dump(), {key: place.watched.dump() for key, place in places.items()}]

@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from tests.core.tuning import START, Inline, random_jobs, study
-from tunerd.core.drift import Change
-from tunerd.core.evidence.duels import Probation
+from tunerd.core.drift import DriftUpdate
+from tunerd.core.evidence.paired_tests import PromotionGuard
 from tunerd.core.observation import Observation, Status
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -43,7 +43,7 @@ def acting(act: bool = True) -> Study:
 
 def test_a_drift_makes_a_new_model_and_says_when_it_is_over() -> None:
     tuner, due = Tuner(acting(), Inline()), False
-    found: list[Change] = []
+    found: list[DriftUpdate] = []
     key = tuner.study.context_key({"n": 8})
     for step in steps(slowed(600)):
         learned = tuner.learn(step)
@@ -78,7 +78,7 @@ def test_a_second_change_before_the_first_is_over_is_learned_from_where_it_began
             )
         jobs.append(job)
     tuner = Tuner(acting(), Inline())
-    found: list[Change] = []
+    found: list[DriftUpdate] = []
     for step in steps(jobs):
         found += tuner.learn(step).drift
     assert [one.phase for one in found if one.drift.of_speed] == ["began", "grew"]
@@ -138,7 +138,7 @@ def test_a_former_incumbent_that_a_drift_brings_back_keeps_what_it_was_known_for
     cell = next(name for name in state.watched.cells if former.startswith(name))
     del state.watched.cells[cell]
     state.introduction.incumbent, state.introduction.established = serving, True
-    state.introduction.probation = Probation(former, level=serves, noise=0.02)
+    state.introduction.probation = PromotionGuard(former, level=serves, noise=0.02)
     for step in steps(jobs[CHANGE:]):
         tuner.learn(step)
     assert state.introduction.incumbent == former
@@ -149,7 +149,7 @@ def test_a_former_incumbent_that_a_drift_brings_back_keeps_what_it_was_known_for
 
 def test_who_only_wants_to_be_told_is_only_told() -> None:
     tuner = Tuner(acting(act=False), Inline())
-    found: list[Change] = []
+    found: list[DriftUpdate] = []
     for step in steps(slowed(450)):
         found += tuner.learn(step).drift
     assert [one.drift.kind for one in found if one.phase == "began"] == ["speed"]

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.core.tuning import random_jobs, renamed, study, true_speed
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.features import FeatureMap
-from tunerd.core.model.model import Model
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -22,11 +22,11 @@ JOBS = random_jobs(200)
 
 def fitted(
     predictor: str, jobs: Sequence[Observation] = JOBS, of: Study | None = None
-) -> tuple[FeatureMap, Model]:
+) -> tuple[FeatureMap, StudyModel]:
     plain = of or study()
     chosen = replace(plain, predictor=replace(plain.predictor, name=predictor))
     features = FeatureMap(chosen)
-    return features, Model.fit(chosen, features, features.rows(jobs), len(jobs))
+    return features, StudyModel.fit(chosen, features, features.rows(jobs), len(jobs))
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tunerd.core.features.pooling import FEW, STAND_INS, held, location, pooled
-from tunerd.core.features.rows import Rows
+from tunerd.core.features.rows import FeatureRows
 
 
-def rows_of(scores: list[float], x: list[float], weight: float = 1.0) -> Rows:
+def rows_of(scores: list[float], x: list[float], weight: float = 1.0) -> FeatureRows:
     n = len(scores)
-    return Rows(
+    return FeatureRows(
         X=np.array(x)[:, None],
         score=np.array(scores),
         ran=np.ones(n),
@@ -80,4 +80,8 @@ def test_runs_count_by_their_weight() -> None:
 
 
 def test_no_rows_are_no_rows() -> None:
-    assert len(pooled(Rows.empty(3))) == len(held(Rows.empty(3), Rows.empty(3))[0]) == 0
+    assert (
+        len(pooled(FeatureRows.empty(3)))
+        == len(held(FeatureRows.empty(3), FeatureRows.empty(3))[0])
+        == 0
+    )

@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.features.replay import LATEST, SAMPLED, Replay, Sample, sequences_at
-from tunerd.core.features.rows import Rows
+from tunerd.core.features.replay import LATEST, SAMPLED, ReplayBuffer, ReplaySample, sequences_at
+from tunerd.core.features.rows import FeatureRows
 
 
-def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:
+def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> FeatureRows:
     """Rows that can be told apart: everything in them follows from the sequence."""
     values = sequences.astype(np.float64)
-    return Rows(
+    return FeatureRows(
         X=np.stack([values, -values], axis=1),
         score=values * 2,
         ran=np.ones(len(values)),
@@ -22,7 +22,9 @@ def rows_of(sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Rows:
     )
 
 
-def assert_holds(sample: Sample, sequences: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+def assert_holds(
+    sample: ReplaySample, sequences: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
     rows, wanted = sample.rows, rows_of(sequences)
     np.testing.assert_array_equal(sample.sequences, sequences)
     np.testing.assert_array_equal(sample.finished, sequences / 10)
@@ -42,7 +44,7 @@ def assert_holds(sample: Sample, sequences: np.ndarray[tuple[int], np.dtype[np.i
 def test_what_is_kept_depends_on_the_last_sequence_alone(
     batches: list[int], latest: int, sampled: int
 ) -> None:
-    replay = Replay(latest, sampled)
+    replay = ReplayBuffer(latest, sampled)
     last = 0
     for size in batches:
         sequences = np.arange(last + 1, last + size + 1)
@@ -58,7 +60,7 @@ def test_what_is_kept_depends_on_the_last_sequence_alone(
 
 def test_recovery_may_add_the_sample_at_once() -> None:
     """A replay filled from ``sequences_at`` goes on as the one that saw everything."""
-    seen, recovered = Replay(10, 15), Replay(10, 15)
+    seen, recovered = ReplayBuffer(10, 15), ReplayBuffer(10, 15)
     everything = np.arange(1, 101)
     seen.add(rows_of(everything), everything, everything / 10)
     sample = sequences_at(80, 10, 15)
@@ -79,14 +81,14 @@ def test_older_observations_are_kept_evenly() -> None:
 
 
 def test_nothing_added_is_no_rows() -> None:
-    assert len(Replay().sample().rows) == 0
-    assert len(Replay().recent(5).rows) == 0
-    assert len(Replay().since(3).rows) == 0
+    assert len(ReplayBuffer().sample().rows) == 0
+    assert len(ReplayBuffer().recent(5).rows) == 0
+    assert len(ReplayBuffer().since(3).rows) == 0
     assert len(sequences_at(0)) == 0
 
 
 def test_what_is_recent_goes_by_when_jobs_ended() -> None:
-    replay = Replay(latest=20, sampled=5)
+    replay = ReplayBuffer(latest=20, sampled=5)
     new, old = np.arange(1, 11), np.arange(11, 21)
     replay.add(rows_of(new), new, (new + 100).astype(np.float64))
     replay.add(rows_of(old), old, old.astype(np.float64))
@@ -100,7 +102,7 @@ def test_what_is_recent_goes_by_when_jobs_ended() -> None:
 def test_now_is_when_the_newest_job_ended_that_is_kept() -> None:
     """Whether it was asked for in between or not: recovery asks once."""
     for asked in (True, False):
-        replay = Replay(latest=5, sampled=5)
+        replay = ReplayBuffer(latest=5, sampled=5)
         assert not asked or replay.now == 0.0
         for last in range(1, 41):
             one = np.array([last])

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tests.core.tuning import job, study
 from tunerd.core.features import FeatureMap
-from tunerd.core.model.model import Model
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.study_file import parse_study
@@ -46,7 +46,7 @@ def test_any_jobs_are_learned(name: str, contexts: list[list[Observation]], shar
         for one in there
     ]
     rows, known = FEATURES.rows(jobs), int(share * len(jobs))
-    model = Model.fit(toy, FEATURES, rows.take(np.arange(known)), known)
+    model = StudyModel.fit(toy, FEATURES, rows.take(np.arange(known)), known)
     for _ in range(2):
         seen = model.outlook(rows)
         assert np.isfinite(seen.mean).all()
@@ -76,7 +76,7 @@ def test_lookups_carry_to_hardware_that_nobody_has_run(predictor: str) -> None:
         tp = int(rng.choice([1, 2, 4, 8]))
         speed = SPEEDS["ABCD"[i % 4]] * (1.0 - 0.1 * abs(tp - 2)) * np.exp(0.03 * rng.normal())
         jobs.append(job(i + 1, {"gpu": "ABCD"[i % 4]}, {"tp": tp}, speed=float(speed)))
-    model = Model.fit(gpus, features, features.rows(jobs), len(jobs))
+    model = StudyModel.fit(gpus, features, features.rows(jobs), len(jobs))
     asked = [job(1, {"gpu": name}, {"tp": 2}) for name in ("between", "beyond")]
     between, beyond = np.exp(model.outlook(features.rows(asked)).mean)
     assert between == pytest.approx(SPEEDS["between"], rel=0.1)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
-from tunerd.core.model.history import Regime
-from tunerd.core.model.model import Model
-from tunerd.core.model.training import SOON, SWAP_AFTER, Built
+from tunerd.core.model.history_weights import Regime
+from tunerd.core.model.model import StudyModel
+from tunerd.core.model.training import SOON, SWAP_AFTER, ModelBuild
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -21,14 +21,14 @@ from tunerd.core.tuner import Tuner
 JOBS = random_jobs(560)
 
 
-def learn(tuner: Tuner, jobs: Sequence[Observation], size: int = 10) -> list[Built]:
+def learn(tuner: Tuner, jobs: Sequence[Observation], size: int = 10) -> list[ModelBuild]:
     """Learn in steps; returns what became of models."""
     for i in range(0, len(jobs), size):
         tuner.learn(jobs[i : i + size])
     return drained(tuner)
 
 
-def drained(tuner: Tuner) -> list[Built]:
+def drained(tuner: Tuner) -> list[ModelBuild]:
     found = list(tuner.training.built)
     tuner.training.built.clear()
     return found
@@ -58,7 +58,7 @@ def restored(
     )
 
 
-def model_of(tuner: Tuner) -> Model:
+def model_of(tuner: Tuner) -> StudyModel:
     assert tuner.model is not None
     return tuner.model
 
@@ -167,12 +167,12 @@ def test_a_rebuild_that_fails_leaves_the_model_that_serves(
         learn(tuner, JOBS[tuner.sequence : tuner.sequence + 10])
     serving = model_of(tuner)
 
-    def broken(*_: object) -> Model:
+    def broken(*_: object) -> StudyModel:
         raise np.linalg.LinAlgError("not positive definite")
 
     with monkeypatch.context() as trouble:
-        trouble.setattr(Model, "fit", broken)
-        failed: list[Built] = []
+        trouble.setattr(StudyModel, "fit", broken)
+        failed: list[ModelBuild] = []
         while not failed and tuner.sequence < len(JOBS):
             failed = learn(tuner, JOBS[tuner.sequence : tuner.sequence + 10])
     assert [one.took_over for one in failed] == [False]
@@ -190,10 +190,10 @@ def test_a_rebuild_that_fails_leaves_the_model_that_serves(
 def test_without_a_model_a_fit_that_fails_is_not_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(*_: object) -> Model:
+    def broken(*_: object) -> StudyModel:
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setattr(Model, "fit", broken)
+    monkeypatch.setattr(StudyModel, "fit", broken)
     with pytest.raises(np.linalg.LinAlgError):
         learn(Tuner(study(), Inline()), JOBS[:40])
 
@@ -240,7 +240,7 @@ def test_a_pinned_model_learns_on_and_is_not_replaced() -> None:
     learn(tuner, JOBS[:100])
     early = model_of(tuner).dump()
     learn(tuner, JOBS[100:310])
-    old = Model.load(tuner.study, tuner.features, early)
+    old = StudyModel.load(tuner.study, tuner.features, early)
     tuner.training.take_up(old, "back", tuner.sequence, pinned=True)
     (back,) = drained(tuner)
     assert (back.why, back.fitted_at, back.decided_at) == ("back", old.fitted_at, 310)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.core.contract import CONTRACT, METRICS, job
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.observation import Observation, Value
 from tunerd.core.predictors.boosted_trees import BoostedTrees
 from tunerd.core.scores import kendall, within_contexts
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 
 CLUSTERS = (64, 128, 256, 512)
 
@@ -22,7 +22,7 @@ def context(n_gpus: int) -> dict[str, Value]:
     return {"model_params": 7e9, "gpu": "H100", "n_gpus": n_gpus, "global_batch": 4096}
 
 
-SPACES = {n: Space(CONTRACT, context(n)) for n in (*CLUSTERS, 1024, 2048)}
+SPACES = {n: SearchSpace(CONTRACT, context(n)) for n in (*CLUSTERS, 1024, 2048)}
 
 
 def true_score(n_gpus: int, config: dict[str, Value], fp8: float = 0.4) -> float:
@@ -57,16 +57,16 @@ ROWS = FEATURES.rows(jobs(600, seed=0))
 PROBE = FEATURES.rows(jobs(400, seed=1))
 
 
-def fit(rows: Rows, members: int = 4) -> BoostedTrees:
+def fit(rows: FeatureRows, members: int = 4) -> BoostedTrees:
     changed = replace(CONTRACT, predictor=replace(CONTRACT.predictor, members=members))
     return BoostedTrees.fit(changed, FEATURES, rows, seed=0)
 
 
-def first(count: int) -> Rows:
+def first(count: int) -> FeatureRows:
     return ROWS.take(np.arange(count))
 
 
-def tau(mean: FloatArray, rows: Rows) -> float:
+def tau(mean: FloatArray, rows: FeatureRows) -> float:
     return within_contexts(kendall, mean, rows.score, rows.context_key)
 
 

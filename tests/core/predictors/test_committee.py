@@ -8,13 +8,13 @@ from safetensors.numpy import load, save
 
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
-from tunerd.core.learners.own_trees import OwnTrees
-from tunerd.core.predictors.committee import ALONE, Committee
-from tunerd.core.predictors.weighing import KINDS
+from tunerd.core.estimators.codec import seal, seal_json, unseal, unseal_json
+from tunerd.core.estimators.local_trees import LocalTrees
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.committee import ALONE, CommitteePredictor
+from tunerd.core.predictors.stacking import KINDS
 from tunerd.core.scores import kendall
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 TOY = study()
@@ -32,8 +32,8 @@ d = { type = "int", low = 0, high = 19 }
 """)
 
 
-def every(features: FeatureMap, n: int) -> tuple[Rows, FloatArray]:
-    space = Space(TOY, {"n": n})
+def every(features: FeatureMap, n: int) -> tuple[FeatureRows, FloatArray]:
+    space = SearchSpace(TOY, {"n": n})
     codes = space.table(1_000)
     assert codes is not None
     speed = [true_speed({"n": n}, space.decode(code)) for code in codes]
@@ -46,7 +46,7 @@ def test_one_context_with_few_jobs_is_a_matter_of_its_own_process() -> None:
     key = rows.context_key[0]
     mine = [i for i, k in enumerate(rows.context_key) if k == key and np.isfinite(rows.score[i])]
     few = rows.take(np.array(mine[: min(len(mine), ALONE - 1)]))
-    committee = Committee.fit(TOY, features, few, seed=1)
+    committee = CommitteePredictor.fit(TOY, features, few, seed=1)
     assert not any(name.startswith("0.") for name in committee.dump())
     n = int(float(key.rpartition("=")[2]))
     asked, true = every(features, n)
@@ -60,29 +60,29 @@ def test_one_context_with_few_jobs_is_a_matter_of_its_own_process() -> None:
 def test_where_nothing_else_is_known_trees_speak_beside_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    space = Space(STEPS, {})
+    space = SearchSpace(STEPS, {})
     features, codes = FeatureMap(STEPS), space.sample(240, np.random.default_rng(0))
     asked = features.candidates(space, codes)
     steps = (codes > 9) @ np.array([2.0, 1.0, 0.5, 0.0])
     ran = replace(asked, score=steps).take(np.arange(40))
-    committee = Committee.fit(STEPS, features, ran, seed=1)
+    committee = CommitteePredictor.fit(STEPS, features, ran, seed=1)
     both = committee.predict(asked).mean
-    again = Committee.load(STEPS, features, committee.dump())
+    again = CommitteePredictor.load(STEPS, features, committee.dump())
     assert (again.predict(asked).mean == both).all()
-    monkeypatch.setattr(OwnTrees, "fit", lambda *_: None)
-    alone = Committee.fit(STEPS, features, ran, seed=1).predict(asked).mean
+    monkeypatch.setattr(LocalTrees, "fit", lambda *_: None)
+    alone = CommitteePredictor.fit(STEPS, features, ran, seed=1).predict(asked).mean
     assert np.abs(both - steps).mean() < 0.8 * np.abs(alone - steps).mean()
 
 
 def test_a_few_jobs_of_a_new_context_correct_what_others_say() -> None:
     features = FeatureMap(TOY)
-    committee = Committee.fit(TOY, features, features.rows(random_jobs(200, 0)), seed=1)
+    committee = CommitteePredictor.fit(TOY, features, features.rows(random_jobs(200, 0)), seed=1)
     asked, true = every(features, 512)
     before = np.abs(committee.predict(asked).mean - (true - 1.5)).mean()
     rng = np.random.default_rng(0)
     for i in rng.permutation(len(true))[:5].tolist():
         one = asked.take(np.array([i]))
-        ran = Rows(
+        ran = FeatureRows(
             one.X, true[[i]] - 1.5, one.ran, one.ran_weight, one.context_key, one.weight, one.margin
         )
         committee.update(ran, ran)
@@ -100,7 +100,7 @@ def test_two_jobs_of_a_second_context_do_not_silence_what_the_first_one_says() -
         for end in ("=8", "=16")
     )
     known = rows.take(np.array([*first, *second[:2]]))
-    committee = Committee.fit(TOY, features, known, seed=1)
+    committee = CommitteePredictor.fit(TOY, features, known, seed=1)
     asked, true = every(features, 16)
     assert len(first) >= 100
     assert kendall(committee.predict(asked).mean, true) > 0.9
@@ -108,7 +108,7 @@ def test_two_jobs_of_a_second_context_do_not_silence_what_the_first_one_says() -
 
 def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> None:
     features = FeatureMap(TOY)
-    committee = Committee.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)
+    committee = CommitteePredictor.fit(TOY, features, features.rows(random_jobs(60, 0)), seed=1)
     asked, _ = every(features, 512)  # nobody has run it
     together = committee.correlations(asked)(0)
     np.testing.assert_allclose(together[0], 1.0)
@@ -121,13 +121,13 @@ def test_what_is_uncertain_goes_together_where_configurations_are_alike() -> Non
 def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> None:
     features = FeatureMap(TOY)
     rows = features.rows(random_jobs(200, 0))
-    blobs = dict(Committee.fit(TOY, features, rows, seed=1).dump())
+    blobs = dict(CommitteePredictor.fit(TOY, features, rows, seed=1).dump())
     state, live = unseal_json(blobs["committee"]), unseal_json(blobs["live"])
 
     def spread(n: int, noise: float) -> FloatArray:
         told = blobs | {"live": seal_json(live | {"noise": noise})}
         told["committee"] = seal_json(state)
-        return Committee.load(TOY, features, told).predict(every(features, n)[0]).spread
+        return CommitteePredictor.load(TOY, features, told).predict(every(features, n)[0]).spread
 
     known, far = (spread(n, 0.1) / spread(n, 1.0) for n in (8, 512))
     assert np.median(known) < 0.35  # √.1
@@ -139,7 +139,7 @@ def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> No
 
 def test_members_that_do_not_help_are_not_asked() -> None:
     features = FeatureMap(TOY)
-    committee = Committee.fit(TOY, features, features.rows(random_jobs(400, 0)), seed=1)
+    committee = CommitteePredictor.fit(TOY, features, features.rows(random_jobs(400, 0)), seed=1)
     for kind in KINDS:
         shares = [weight[kind] for weight in committee.weights.named().values()]
         assert abs(sum(shares) - 1.0) < 1e-9
@@ -152,7 +152,7 @@ def test_who_was_right_where_few_jobs_were_left_counts_where_a_few_are_known() -
     place = {n: np.array([key.endswith(f"={n}") for key in rows.context_key]) for n in (8, 16)}
     few, many = np.flatnonzero(place[8])[:4], np.flatnonzero(place[16])
     known = rows.take(np.concatenate([few, many, np.flatnonzero(~place[8] & ~place[16])]))
-    blobs = dict(Committee.fit(TOY, features, known, seed=1).dump())
+    blobs = dict(CommitteePredictor.fit(TOY, features, known, seed=1).dump())
 
     def said(right: int, n: int) -> FloatArray:
         record = dict(load(unseal(blobs["left_out few"])))
@@ -160,7 +160,7 @@ def test_who_was_right_where_few_jobs_were_left_counts_where_a_few_are_known() -
         wrong = np.random.default_rng(0).normal(size=record["mean"].shape)
         record["mean"] = record["score"][:, None] + off * wrong
         told = blobs | {"left_out few": seal(save(record))}
-        return Committee.load(TOY, features, told).predict(every(features, n)[0]).mean
+        return CommitteePredictor.load(TOY, features, told).predict(every(features, n)[0]).mean
 
     few, many, new = (np.abs(said(0, n) - said(2, n)).max() for n in (8, 16, 512))
     assert few > 0.002
@@ -181,7 +181,7 @@ def test_the_more_jobs_a_context_has_the_better_it_is_predicted_and_the_surer() 
     spreads, off = [], []
     for jobs in (0, 2, 40):
         known = rows.take(np.concatenate([rest, own[:jobs]]))
-        said = Committee.fit(TOY, features, known, seed=1).predict(asked)
+        said = CommitteePredictor.fit(TOY, features, known, seed=1).predict(asked)
         spreads.append(float(said.spread.mean()))
         off.append(float(np.abs(said.mean - true).mean()))
     assert spreads[1] > spreads[2]  # what is known of none of it cannot tell how strange it is

@@ -14,12 +14,12 @@ from dataclasses import replace
 from tests.core.tuning import random_jobs, study
 from tunerd.core.features import FeatureMap
 from tunerd.core.predictors import PREDICTORS, predictor_class
-from tunerd.core.runs.model import RunsModel
+from tunerd.core.feasibility.model import FeasibilityModel
 
 features = FeatureMap(study())
 rows = features.rows(random_jobs(90, 0))
 rows = replace(rows, context_key=[f"{key} {i % 4}" for i, key in enumerate(rows.context_key)])
-for kind in (*map(predictor_class, PREDICTORS), RunsModel):
+for kind in (*map(predictor_class, PREDICTORS), FeasibilityModel):
     blobs = kind.fit(study(), features, rows, 1).dump()
     print(kind.__name__, [(n, hashlib.sha256(blobs[n]).hexdigest()) for n in sorted(blobs)])
 """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contracts.test_searcher import LAYERS, SPACES, separable
 from tests.needs import need_library
-from tunerd.core.searchers.base import Budget
+from tunerd.core.searchers.base import SearchBudget
 from tunerd.core.searchers.optuna import MOST_ASKED, OptunaSearcher
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
@@ -39,7 +39,7 @@ def test_a_study_chooses_its_sampler(sampler: str, evaluations: int) -> None:
     study = parse_study(text(f'sampler = "{sampler}"\nseeds = [1]'))
     space = SPACES["wide rule"]
     found = OptunaSearcher(study.search).search(
-        space, separable(space), np.random.default_rng(1), Budget(evaluations, 5)
+        space, separable(space), np.random.default_rng(1), SearchBudget(evaluations, 5)
     )
     assert 0 < len(found.codes) <= 5
     assert found.evaluations == evaluations
@@ -51,7 +51,9 @@ def test_cma_es_learns_what_is_good() -> None:
     space = SPACES["wide rule"]
     score = separable(space)
     options = replace(OPTIONS, sampler="CmaEsSampler", seeds=(1,))
-    found = OptunaSearcher(options).search(space, score, np.random.default_rng(1), Budget(300, 1))
+    found = OptunaSearcher(options).search(
+        space, score, np.random.default_rng(1), SearchBudget(300, 1)
+    )
     drawn = score(space.sample(2_000, np.random.default_rng(2)))
     assert found.scores[0] > drawn.mean() + 3 * drawn.std()
 
@@ -61,7 +63,7 @@ def test_a_slow_sampler_is_asked_so_often_and_no_more(monkeypatch: pytest.Monkey
     monkeypatch.setitem(MOST_ASKED, "RandomSampler", 20)
     space, options = SPACES["wide rule"], replace(OPTIONS, sampler="RandomSampler")
     found = OptunaSearcher(options).search(
-        space, separable(space), np.random.default_rng(1), Budget(200, 5)
+        space, separable(space), np.random.default_rng(1), SearchBudget(200, 5)
     )
     assert found.evaluations == 20
 

@@ -9,11 +9,11 @@ import pytest
 from tests.contracts.test_searcher import SPACES
 from tunerd.core.arrays import FloatArray
 from tunerd.core.searchers import policy
-from tunerd.core.searchers.policy import Policies
-from tunerd.core.space import Space
+from tunerd.core.searchers.policy import CategoricalPolicies
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
-TIED = Space(
+TIED = SearchSpace(
     parse_study("""
 schema = 1
 name = "tied"
@@ -37,8 +37,8 @@ assert FEASIBLE is not None
 LOGITS = np.random.default_rng(1).normal(size=(2, int(TIED.sizes.sum())))
 
 
-def policies(logits: FloatArray = LOGITS) -> Policies:
-    found = Policies(TIED, len(logits))
+def policies(logits: FloatArray = LOGITS) -> CategoricalPolicies:
+    found = CategoricalPolicies(TIED, len(logits))
     found.logits = logits.copy()
     return found
 
@@ -66,7 +66,7 @@ def numeric_gradient(function: Callable[[FloatArray], FloatArray], at: FloatArra
 def test_it_draws_only_what_is_feasible(table_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "TABLE_ROWS", table_rows)  # 0: drawn alone, then repaired
     for space in (TIED, *SPACES.values()):
-        found = Policies(space, 3)
+        found = CategoricalPolicies(space, 3)
         found.logits = np.random.default_rng(0).normal(scale=3.0, size=found.logits.shape)
         codes = found.draw(64, np.random.default_rng(0))
         assert codes.shape == (3, 64, len(space.sizes))

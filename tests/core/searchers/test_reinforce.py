@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.searchers.base import Budget
-from tunerd.core.searchers.reinforce import Reinforce
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import SearchBudget
+from tunerd.core.searchers.reinforce import ReinforceSearcher
+from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 
-def wide(*sizes: int) -> Space:
+def wide(*sizes: int) -> SearchSpace:
     """Categories of so many values."""
     parameters = "\n".join(
         f'p{i} = {{ type = "category", values = {[f"v{n}" for n in range(size)]} }}'
@@ -18,7 +18,7 @@ def wide(*sizes: int) -> Space:
     )
     text = 'schema = 1\nname = "wide"\nobjective = { metric = "speed", goal = "maximize" }\n'
     study = parse_study(f'{text}context.n = {{ type = "int" }}\n[parameters]\n{parameters}\n')
-    return Space(study, {"n": 1})
+    return SearchSpace(study, {"n": 1})
 
 
 @pytest.mark.parametrize("sizes", [(1600, 100, 400, 2), (100, 100, 100, 100), (1600, 1600, 40)])
@@ -33,8 +33,8 @@ def test_wide_categories_cost_few_calls_of_the_predictor(sizes: tuple[int, ...])
         total: FloatArray = np.sum([w[codes[:, i]] for i, w in enumerate(worth)], axis=0)
         return total
 
-    searcher = Reinforce(space.study.search)
-    found = searcher.search(space, score, np.random.default_rng(1), Budget(10_000, 128))
+    searcher = ReinforceSearcher(space.study.search)
+    found = searcher.search(space, score, np.random.default_rng(1), SearchBudget(10_000, 128))
     assert calls <= 130
     best = sum(float(w.max()) for w in worth)
     mean = sum(float(w.mean()) for w in worth)

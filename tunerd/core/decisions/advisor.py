@@ -8,23 +8,23 @@ from functools import partial
 
 import numpy as np
 
-from tunerd.core.bands import Bands
+from tunerd.core.conformal import ConformalBands
 from tunerd.core.decisions import fallback
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_search import ContextSearch
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import decide
 from tunerd.core.decisions.limits import reachable
-from tunerd.core.decisions.orders import Orders
-from tunerd.core.decisions.spaces import Spaces, why_not
-from tunerd.core.decisions.survey import Survey
-from tunerd.core.evidence.introduction import ESTABLISHED
-from tunerd.core.evidence.prospects import Held
+from tunerd.core.decisions.overrides import OverrideSet
+from tunerd.core.decisions.space_cache import SpaceCache, why_not
+from tunerd.core.evidence.decision_inputs import ExcludedConfigs
+from tunerd.core.evidence.rollout import ESTABLISHED
 from tunerd.core.features import FeatureMap
-from tunerd.core.model.model import Model
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.searchers import searcher_class
-from tunerd.core.searchers.base import Budget, ScoreFunction
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import ScoreFunction, SearchBudget
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
@@ -47,24 +47,24 @@ class Advisor:
     """Advises on the contexts of one study."""
 
     study: Study
-    spaces: Spaces
+    spaces: SpaceCache
     """As the study file leaves them."""
     only: Mapping[str, Sequence[Mapping[str, Value]]]
     """By context key, the configurations beside which nothing may be tried."""
-    orders: Orders = field(init=False)
+    orders: OverrideSet = field(init=False)
 
     def __post_init__(self) -> None:
         self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
-        self.impose(Orders(self.study))
+        self.impose(OverrideSet(self.study))
 
-    def impose(self, orders: Orders) -> None:
+    def impose(self, orders: OverrideSet) -> None:
         """Keep to these orders from now on."""
         self.orders = orders
-        self._limited = Spaces(self.study, orders, self.only)
-        self._reach: dict[str, tuple[object, Space]] = {}
-        self._with_best: dict[str, tuple[object, Space, Space]] = {}
+        self._limited = SpaceCache(self.study, orders, self.only)
+        self._reach: dict[str, tuple[object, SearchSpace]] = {}
+        self._with_best: dict[str, tuple[object, SearchSpace, SearchSpace]] = {}
 
-    def space(self, key: str, context: Mapping[str, Scalar]) -> Space:
+    def space(self, key: str, context: Mapping[str, Scalar]) -> SearchSpace:
         """The space of a context, as operators' limits leave it.
 
         Raises:
@@ -76,16 +76,16 @@ class Advisor:
         self,
         key: str,
         state: ContextState,
-        model: Model | None,
-        bands: Bands,
+        model: StudyModel | None,
+        bands: ConformalBands,
         features: FeatureMap,
-    ) -> Survey:
+    ) -> ContextSearch:
         space, whole = self._searched(key, state)
-        return Survey(
+        return ContextSearch(
             self.study, key, state, space, space, whole, self.orders, model, bands, features
         )
 
-    def _searched(self, key: str, state: ContextState) -> tuple[Space, Space]:
+    def _searched(self, key: str, state: ContextState) -> tuple[SearchSpace, SearchSpace]:
         """The space of a context as operators' limits leave it, and as the study file does.
 
         Both have the same choices: what is pinned and what the best so far uses are among those of
@@ -106,19 +106,19 @@ class Advisor:
         known = self._with_best.pop(key, None)
         if known is None or known[0] != made_of:
             only = self.only.get(key)
-            searched = Space(study, state.context, only)
+            searched = SearchSpace(study, state.context, only)
             file = replace(study, constraints=self.study.constraints)
-            both = searched if space is whole else Space(file, state.context, only)
+            both = searched if space is whole else SearchSpace(file, state.context, only)
             known = (made_of, searched, both)
         self._with_best[key] = known
-        if len(self._with_best) > Spaces.MOST:
+        if len(self._with_best) > SpaceCache.MOST:
             del self._with_best[next(iter(self._with_best))]
         return known[1], known[2]
 
     def _settle(
         self,
         state: ContextState,
-        survey: Survey,
+        survey: ContextSearch,
         sequence: int,
         *,
         profiling: bool,
@@ -137,7 +137,7 @@ class Advisor:
             changed=state.evidence.begun[-1][0] if state.evidence.begun else None,
         )
 
-    def _near(self, key: str, state: ContextState, space: Space) -> Space:
+    def _near(self, key: str, state: ContextState, space: SearchSpace) -> SearchSpace:
         """What of a space is within the study's limits on steps around what serves here; all of it
         where nothing does."""
         if not self.study.limits.of_steps:
@@ -154,14 +154,14 @@ class Advisor:
         rng = np.random.default_rng([*self.study.search.seeds, *made_of[0].encode()])
         tried = [trial.config for trial in state.evidence.trials.values()]
         only = reachable(space, self.study.limits, serves, tried, rng)
-        found = space if only is None else Space(space.study, state.context, only=only)
+        found = space if only is None else SearchSpace(space.study, state.context, only=only)
         self._reach.pop(key, None)
         self._reach[key] = (made_of, found)
-        if len(self._reach) > Spaces.MOST:
+        if len(self._reach) > SpaceCache.MOST:
             del self._reach[next(iter(self._reach))]
         return found
 
-    def _stepping(self, key: str, state: ContextState, survey: Survey) -> Survey:
+    def _stepping(self, key: str, state: ContextState, survey: ContextSearch) -> ContextSearch:
         """What of a context the next incumbent may come from: what the study's limits on steps
         leave around the present one. All of it where there is none, or nothing around it that runs
         and is established: the one that came first, or what an order rules out, must not keep
@@ -183,8 +183,8 @@ class Advisor:
         key: str,
         state: ContextState,
         sequence: int,
-        model: Model | None,
-        bands: Bands,
+        model: StudyModel | None,
+        bands: ConformalBands,
         features: FeatureMap,
         running: Recommendation | None,
         overrated: float = 0.0,
@@ -215,10 +215,10 @@ class Advisor:
         else:
             keep = max(self.study.search.keep, SHORTLIST)
             options, size = self.study.search, survey.space.size
-            budget, begin = Budget(options.evaluations, keep), survey.known_good(running)
+            budget, begin = SearchBudget(options.evaluations, keep), survey.known_good(running)
             score: ScoreFunction = survey.acquisition
             if size is not None and size <= options.listed:  # it is scored whole
-                budget = Budget(size, keep)
+                budget = SearchBudget(size, keep)
                 score = partial(survey.acquisition_of_best, count=keep)
             found = self._searcher.search(survey.space, score, rng, budget, begin)
             batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)
@@ -236,7 +236,7 @@ class Advisor:
             prospects,
             baseline,
             wanted,
-            Held(
+            ExcludedConfigs(
                 (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
                 barred,
                 given_up,
@@ -256,8 +256,8 @@ class Advisor:
     def everywhere(
         self,
         contexts: Mapping[str, ContextState],
-        model: Model,
-        bands: Bands,
+        model: StudyModel,
+        bands: ConformalBands,
         features: FeatureMap,
     ) -> Advice:
         """What to launch in contexts that have no entry of their own.

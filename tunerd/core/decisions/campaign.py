@@ -8,7 +8,7 @@ from typing import Any
 
 from tunerd.core.observation import Value
 
-__all__ = ["MIN_FEASIBLE", "PATIENCE_H", "Ask", "Campaign"]
+__all__ = ["MIN_FEASIBLE", "PATIENCE_H", "Campaign", "PendingRuns"]
 
 PATIENCE_H = 168.0
 """Hours that a round waits for its next run, unless said otherwise: as long as a recommendation is
@@ -21,7 +21,7 @@ the same with more failures, 0.8 less; with other contexts known 0.5 found it la
 
 
 @dataclass(slots=True)
-class Ask:
+class PendingRuns:
     """A configuration and the number of its runs that are still missing."""
 
     candidate_id: str
@@ -46,7 +46,7 @@ class Campaign:
     lost must not hold up the rest for ever."""
     min_feasible: float = MIN_FEASIBLE
     round: int = -1
-    asks: list[Ask] = field(default_factory=list)
+    asks: list[PendingRuns] = field(default_factory=list)
     waits_since: str | None = None
     """When the round was seen to wait for its next run, ISO 8601."""
 
@@ -83,7 +83,9 @@ class Campaign:
         """Ask for the next round's configurations, best predicted first."""
         self.round += 1
         distinct = dict(chosen)  # in a small space a spread-out start repeats itself
-        self.asks = [Ask(cid, dict(config), self.repeats) for cid, config in distinct.items()]
+        self.asks = [
+            PendingRuns(cid, dict(config), self.repeats) for cid, config in distinct.items()
+        ]
         self.waits_since = None
 
     def count(self, candidate_id: str) -> None:
@@ -115,4 +117,4 @@ class Campaign:
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "Campaign":
         """Build from what :meth:`dump` gave."""
-        return cls(**{**state, "asks": [Ask(**ask) for ask in state["asks"]]})
+        return cls(**{**state, "asks": [PendingRuns(**ask) for ask in state["asks"]]})

@@ -14,11 +14,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tunerd.core.bands import BAND
+from tunerd.core.conformal import BAND
 from tunerd.core.decisions.reasons import in_percent, reason_for
-from tunerd.core.evidence.evidence import Estimate, Evidence, Z
-from tunerd.core.evidence.introduction import Challenge, Introduction, elect
-from tunerd.core.evidence.prospects import UNHELD, Held, Prospect, Rival, Wanted
+from tunerd.core.evidence.config_stats import ConfigStatsTable, ScoreEstimate, Z
+from tunerd.core.evidence.decision_inputs import (
+    UNHELD,
+    ExcludedConfigs,
+    MeasuredConfig,
+    RoundRequest,
+    SearchCandidate,
+)
+from tunerd.core.evidence.rollout import ChallengerEstimate, Rollout, elect
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import (
     LARGEST,
@@ -84,13 +90,13 @@ def side_by_side(study: Study) -> int:
 
 def decide(
     study: Study,
-    evidence: Evidence,
-    rivals: Sequence[Rival],
-    prospects: Sequence[Prospect],
+    evidence: ConfigStatsTable,
+    rivals: Sequence[MeasuredConfig],
+    prospects: Sequence[SearchCandidate],
     baseline: Mapping[str, Value] | None,
-    wanted: Wanted | None = None,
-    held: Held = UNHELD,
-    introduction: Introduction | None = None,
+    wanted: RoundRequest | None = None,
+    held: ExcludedConfigs = UNHELD,
+    introduction: Rollout | None = None,
     overrated: float = 0.0,
 ) -> Advice:
     """Choose candidates, shares and incumbent for one context.
@@ -147,8 +153,11 @@ def decide(
 
 
 def _fresh(
-    study: Study, evidence: Evidence, prospects: Sequence[Prospect], incumbent: Rival | None
-) -> list[Prospect]:
+    study: Study,
+    evidence: ConfigStatsTable,
+    prospects: Sequence[SearchCandidate],
+    incumbent: MeasuredConfig | None,
+) -> list[SearchCandidate]:
     """What was not tried here and most likely runs. Where nothing has run yet and nothing is
     likely to, what is likeliest: something must be tried."""
     # Once each: what was drawn at random may have been found by the search as well.
@@ -176,15 +185,15 @@ def gist(said: Advice | Recommendation) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def _untried(evidence: Evidence, candidate_id: str) -> bool:
+def _untried(evidence: ConfigStatsTable, candidate_id: str) -> bool:
     """Whether nothing is known here of a configuration's speed."""
     trial = evidence.trials.get(candidate_id)
     return trial is None or (trial.ran > 0 and not trial.runs and trial.former is None)
 
 
 def _tested(
-    study: Study, usable: Sequence[Rival], introduction: Introduction
-) -> Sequence[tuple[Rival, Challenge | None]]:
+    study: Study, usable: Sequence[MeasuredConfig], introduction: Rollout
+) -> Sequence[tuple[MeasuredConfig, ChallengerEstimate | None]]:
     """What was run beside the incumbent and may well be better. Of what has not run since a change
     the likeliest to be better comes first."""
     by_id = {r.candidate_id: r for r in usable if r.feasible >= study.min_feasible}
@@ -202,8 +211,8 @@ def _tested(
 
 
 def _to_confirm(
-    study: Study, rivals: Sequence[Rival], incumbent: Rival | None
-) -> Sequence[tuple[Rival, Challenge | None]]:
+    study: Study, rivals: Sequence[MeasuredConfig], incumbent: MeasuredConfig | None
+) -> Sequence[tuple[MeasuredConfig, ChallengerEstimate | None]]:
     """What was hardly run and looks better than the incumbent."""
     if incumbent is None:
         return []
@@ -219,7 +228,7 @@ def _to_confirm(
     return [(r, None) for r in best]
 
 
-def _choose(prospects: Sequence[Prospect], count: int) -> list[Prospect]:
+def _choose(prospects: Sequence[SearchCandidate], count: int) -> list[SearchCandidate]:
     """The first that are to be tried, and last one that was drawn at random.
 
     A searcher goes where the predictor already knows something; without the random one a study
@@ -264,7 +273,10 @@ def _likely(candidate: Candidate) -> bool:
 
 
 def _with_wanted(
-    study: Study, candidates: Sequence[Candidate], wanted: Wanted, incumbent: Rival | None
+    study: Study,
+    candidates: Sequence[Candidate],
+    wanted: RoundRequest,
+    incumbent: MeasuredConfig | None,
 ) -> list[Candidate]:
     asked = [
         replace(_proposing(study, prospect, incumbent), wanted=missing)
@@ -276,11 +288,14 @@ def _with_wanted(
 
 
 def _proposing(
-    study: Study, prospect: Prospect, incumbent: Rival | None, overrated: float = 0.0
+    study: Study,
+    prospect: SearchCandidate,
+    incumbent: MeasuredConfig | None,
+    overrated: float = 0.0,
 ) -> Candidate:
     gain = None
     if prospect.mean is not None:
-        gain = _gain(study, Estimate(prospect.mean, prospect.spread), incumbent, overrated)
+        gain = _gain(study, ScoreEstimate(prospect.mean, prospect.spread), incumbent, overrated)
     sure = gain is not None and gain.low > 0.0 and (prospect.feasible or 0.0) >= SURE
     return Candidate(
         candidate_id=prospect.candidate_id,
@@ -290,7 +305,7 @@ def _proposing(
         config=prospect.config,
         predicted=None
         if prospect.mean is None
-        else _predicted(study, Estimate(prospect.mean, prospect.spread)),
+        else _predicted(study, ScoreEstimate(prospect.mean, prospect.spread)),
         feasible=None if prospect.feasible is None else round(prospect.feasible, 4),
         gain=gain,
     )
@@ -298,10 +313,10 @@ def _proposing(
 
 def _confirming(
     study: Study,
-    rival: Rival,
-    incumbent: Rival | None,
+    rival: MeasuredConfig,
+    incumbent: MeasuredConfig | None,
     overrated: float,
-    challenge: Challenge | None,
+    challenge: ChallengerEstimate | None,
 ) -> Candidate:
     gain = _gain(study, rival.estimate, incumbent, overrated)
     if challenge is not None and incumbent is not None:
@@ -321,7 +336,7 @@ def _confirming(
     )
 
 
-def _band(study: Study, belief: Estimate) -> tuple[float, float, float]:
+def _band(study: Study, belief: ScoreEstimate) -> tuple[float, float, float]:
     """Median, low and high in the objective's unit; low is the smaller number whatever the goal.
 
     Always finite: after a handful of jobs a spread can be such that e to its power is not.
@@ -333,12 +348,14 @@ def _band(study: Study, belief: Estimate) -> tuple[float, float, float]:
     return median, min(ends), max(ends)
 
 
-def _predicted(study: Study, belief: Estimate) -> Predicted:
+def _predicted(study: Study, belief: ScoreEstimate) -> Predicted:
     median, low, high = _band(study, belief)
     return Predicted(median=median, low=low, high=high, band=BAND)
 
 
-def _gain(study: Study, belief: Estimate, incumbent: Rival | None, overrated: float) -> Gain | None:
+def _gain(
+    study: Study, belief: ScoreEstimate, incumbent: MeasuredConfig | None, overrated: float
+) -> Gain | None:
     if incumbent is None:
         return None
     difference = belief.mean - incumbent.estimate.mean
@@ -353,7 +370,9 @@ def _gain_by(study: Study, difference: float, sd: float, against: float, overrat
     )
 
 
-def _no_surer(study: Study, gain: Gain, expected: Estimate | None, incumbent: Rival) -> Gain:
+def _no_surer(
+    study: Study, gain: Gain, expected: ScoreEstimate | None, incumbent: MeasuredConfig
+) -> Gain:
     """A gain whose low end is no better than that of what is predicted: hardly a run speaks
     against what lies there."""
     if expected is None:
@@ -362,7 +381,7 @@ def _no_surer(study: Study, gain: Gain, expected: Estimate | None, incumbent: Ri
     return replace(gain, low=min(gain.low, low))
 
 
-def _stated(study: Study, incumbent: Rival | None) -> Incumbent | None:
+def _stated(study: Study, incumbent: MeasuredConfig | None) -> Incumbent | None:
     if incumbent is None:
         return None
     median, low, high = _band(study, incumbent.estimate)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray
-from tunerd.core.decisions.survey import Survey
-from tunerd.core.evidence.evidence import Evidence, Z
+from tunerd.core.decisions.context_search import ContextSearch
+from tunerd.core.evidence.config_stats import ConfigStatsTable, Z
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Advice, Incumbent
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["MOST_CONTEXTS", "Seen", "entry", "look", "pool"]
+__all__ = ["MOST_CONTEXTS", "PoolEstimates", "entry", "look", "pool"]
 
 MOST_CONTEXTS = 32
 """Contexts looked at: those with the latest jobs."""
@@ -36,7 +36,7 @@ CLOSE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PoolEstimates:
     """One context, and what is believed of each configuration of the pool there."""
 
     reference: float
@@ -50,7 +50,7 @@ class Seen:
     """(Q,) jobs that measured it there."""
 
 
-def pool(contexts: Iterable[Evidence], min_feasible: float) -> list[dict[str, Value]]:
+def pool(contexts: Iterable[ConfigStatsTable], min_feasible: float) -> list[dict[str, Value]]:
     """Configurations that may be best everywhere: of those that were measured in several contexts,
     the ones that on average ranked best among what was measured there."""
     ranks: dict[str, list[float]] = {}
@@ -67,7 +67,7 @@ def pool(contexts: Iterable[Evidence], min_feasible: float) -> list[dict[str, Va
     return [configs[name] for name in best[:MOST_POOLED]]
 
 
-def look(survey: Survey, configs: Sequence[Mapping[str, Value]]) -> Seen:
+def look(survey: ContextSearch, configs: Sequence[Mapping[str, Value]]) -> PoolEstimates:
     """What one context says of each configuration: by its own jobs where there are any, by
     prediction elsewhere."""
     count = len(configs)
@@ -85,10 +85,10 @@ def look(survey: Survey, configs: Sequence[Mapping[str, Value]]) -> Seen:
         if own is not None and codes[i] is not None:
             mean[i], spread[i] = own.estimate.mean, own.estimate.sd
             runs[i], jobs[i] = min(own.feasible, own.trial.run_share), own.trial.runs
-    return Seen(_launched(survey), mean, spread, runs, jobs)
+    return PoolEstimates(_launched(survey), mean, spread, runs, jobs)
 
 
-def _launched(survey: Survey) -> float:
+def _launched(survey: ContextSearch) -> float:
     """Score of what people launch in a context: the baseline, where it is stated whole, else what
     the jobs reached that followed no recommendation."""
     rivals, _ = survey.rivals
@@ -107,7 +107,9 @@ def _name(config: Mapping[str, Value]) -> str:
     return json.dumps(config, sort_keys=True)
 
 
-def entry(study: Study, configs: Sequence[dict[str, Value]], seen: Sequence[Seen]) -> Advice:
+def entry(
+    study: Study, configs: Sequence[dict[str, Value]], seen: Sequence[PoolEstimates]
+) -> Advice:
     """Choose among the configurations (Q,) over the contexts seen (C,).
 
     Raises:

@@ -16,41 +16,43 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tunerd.core.decisions.contexts import ContextState
-from tunerd.core.evidence.introduction import Verdict
-from tunerd.core.evidence.judged import Entry, Judged
-from tunerd.core.evidence.promises import gained
+from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.evidence.gain_calibration import gained
+from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord
+from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
-__all__ = ["Account", "Known", "Ledger", "entered", "ledger"]
+__all__ = ["Ledger", "LedgerAccount", "LedgerContext", "entered", "ledger"]
 
 
-class _Introduced(msgspec.Struct, frozen=True, gc=False):
+class _LedgerRollout(msgspec.Struct, frozen=True, gc=False):
     incumbent: str | None
     ahead: float
-    """Of the incumbent, as :class:`~tunerd.core.evidence.leads.Leads` has it."""
-    verdicts: list[Verdict]
+    """Of the incumbent, as :class:`~tunerd.core.evidence.uplift.UpliftTracker` has it."""
+    verdicts: list[RolloutResult]
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class LedgerContext(msgspec.Struct, frozen=True, gc=False):
     """What the ledger tells of a context's saved state; the rest of that takes ten times as long to
     read."""
 
     context: dict[str, Any]
-    introduction: _Introduced
+    introduction: _LedgerRollout
 
 
 WHOLE = 20.0
 """A lead beyond this, in scores on a log scale, is a broken metric."""
 
 
-def entered(contexts: Mapping[str, ContextState], judged: Sequence[Judged]) -> list[Judged]:
+def entered(
+    contexts: Mapping[str, ContextState], judged: Sequence[PrequentialRecord]
+) -> list[PrequentialRecord]:
     """Jobs that are not learned yet, each with its entry; imported ones have none."""
     return [one if one.history else _entered(contexts[one.context_key], one) for one in judged]
 
 
-def _entered(state: ContextState, one: Judged) -> Judged:
+def _entered(state: ContextState, one: PrequentialRecord) -> PrequentialRecord:
     introduction, outcome = state.introduction, one.outcome
     promise = state.promised.get(outcome.config_id) if outcome.told_to_try else None
     promised = None
@@ -62,7 +64,7 @@ def _entered(state: ContextState, one: Judged) -> Judged:
     lead = None
     if introduction.level is not None and outcome.score is not None:
         lead = outcome.score - introduction.level
-    entry = Entry(
+    entry = LedgerEntry(
         lead=None if lead is None else _short(lead),
         ahead=_short(ahead),
         promised=promised,
@@ -72,7 +74,7 @@ def _entered(state: ContextState, one: Judged) -> Judged:
 
 
 @dataclass(slots=True)
-class Account:
+class LedgerAccount:
     """Sums over jobs."""
 
     jobs: int = 0
@@ -95,7 +97,7 @@ class Account:
     spent: float = 0.0
     """GPU-hours that trying took more than the incumbent would have, less what it took less."""
 
-    def add(self, study: Study, one: Judged) -> None:
+    def add(self, study: Study, one: PrequentialRecord) -> None:
         """Enter one job."""
         outcome, entry = one.outcome, one.outcome.entry
         self.jobs += 1
@@ -132,13 +134,15 @@ class Account:
 class Ledger:
     """Accounts of one study."""
 
-    study: Account = field(default_factory=Account)
-    contexts: dict[str, Account] = field(default_factory=dict)
-    recommendations: dict[str, Account] = field(default_factory=dict)
+    study: LedgerAccount = field(default_factory=LedgerAccount)
+    contexts: dict[str, LedgerAccount] = field(default_factory=dict)
+    recommendations: dict[str, LedgerAccount] = field(default_factory=dict)
     """Of the jobs that came while it was recommended."""
 
 
-def ledger(study: Study, judged: Iterable[Judged], *, recommendations: bool = True) -> Ledger:
+def ledger(
+    study: Study, judged: Iterable[PrequentialRecord], *, recommendations: bool = True
+) -> Ledger:
     """Sum up; imported jobs are left out. ``recommendations`` says whether each has an account."""
     made = Ledger()
     for one in judged:
@@ -152,14 +156,14 @@ def ledger(study: Study, judged: Iterable[Judged], *, recommendations: bool = Tr
     return made
 
 
-def _account(accounts: dict[str, Account], name: str) -> Account:
+def _account(accounts: dict[str, LedgerAccount], name: str) -> LedgerAccount:
     found = accounts.get(name)
     if found is None:
-        found = accounts[name] = Account()
+        found = accounts[name] = LedgerAccount()
     return found
 
 
-def realised(study: Study, one: Judged) -> float | None:
+def realised(study: Study, one: PrequentialRecord) -> float | None:
     """Gain of a job over the incumbent of its time, as a share; None where nobody knows, and of one
     that broke a guard, however fast."""
     entry, score = one.outcome.entry, one.outcome.score

@@ -3,7 +3,7 @@ when its context or study ends or the evidence no longer holds. Expiry needs no 
 
 from datetime import datetime, timedelta
 
-from tunerd.core.decisions.contexts import ContextState
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import says_the_same
 from tunerd.core.recommendation import Advice, MadeFrom, Recommendation, State, StatedObjective
 from tunerd.core.study import Study

@@ -17,10 +17,10 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, IntArray
 from tunerd.core.observation import Observation, Value
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study.parts import LimitOptions
 
-__all__ = ["Influence", "near", "reachable"]
+__all__ = ["ContributionCaps", "near", "reachable"]
 
 LISTED = 20_000
 """Configurations of a space that are looked at one by one; of larger ones a sample is."""
@@ -36,7 +36,7 @@ MOST_NODES = 16
 """Nodes of a job that are looked at."""
 
 
-def near(space: Space, limits: LimitOptions, origin: Codes, codes: Codes) -> BoolArray:
+def near(space: SearchSpace, limits: LimitOptions, origin: Codes, codes: Codes) -> BoolArray:
     """(n,) whether configurations (n, D) are within the limits around ``origin`` (D,)."""
     away = np.abs(_ranks(space, codes) - _ranks(space, origin))
     inside = np.ones(len(codes), dtype=bool)
@@ -47,7 +47,7 @@ def near(space: Space, limits: LimitOptions, origin: Codes, codes: Codes) -> Boo
 
 
 def reachable(
-    space: Space,
+    space: SearchSpace,
     limits: LimitOptions,
     serves: Mapping[str, Value],
     known: Iterable[Mapping[str, Value]],
@@ -76,7 +76,9 @@ def reachable(
     return [space.decode(code) for code in np.unique(np.concatenate([kept, found]), axis=0)]
 
 
-def _around(space: Space, limits: LimitOptions, origin: Codes, rng: np.random.Generator) -> Codes:
+def _around(
+    space: SearchSpace, limits: LimitOptions, origin: Codes, rng: np.random.Generator
+) -> Codes:
     """Every single change, and random ones of several values."""
     at = _ranks(space, origin)
     most = np.minimum(_most(space, limits), space.sizes - 1)
@@ -101,7 +103,7 @@ def _around(space: Space, limits: LimitOptions, origin: Codes, rng: np.random.Ge
     return ranks.astype(np.int32)
 
 
-def _ranks(space: Space, codes: Codes) -> IntArray:
+def _ranks(space: SearchSpace, codes: Codes) -> IntArray:
     """(…, D) codes, numbers by their place in ascending order, however they are listed: from 4 of
     ``values = [4, 1, 2, 8]`` it is one step to 2. A number between choices has the place of the
     nearest."""
@@ -111,7 +113,7 @@ def _ranks(space: Space, codes: Codes) -> IntArray:
     return ranks
 
 
-def _shuffled(space: Space) -> Iterator[tuple[int, IntArray]]:
+def _shuffled(space: SearchSpace) -> Iterator[tuple[int, IntArray]]:
     """Dimensions of numbers that are listed in another order than ascending, and the rank of each
     choice; of one that is missing the last."""
     choices = {one.name: one.choices for one in space.study.parameters if one.type in ORDERED}
@@ -122,7 +124,7 @@ def _shuffled(space: Space) -> Iterator[tuple[int, IntArray]]:
             yield column, np.append(rank, len(rank))[: one.size]
 
 
-def _most(space: Space, limits: LimitOptions) -> Codes:
+def _most(space: SearchSpace, limits: LimitOptions) -> Codes:
     """(D,) places by which each value may be away; any other category is one place away."""
     steps = [
         limits.max_steps.get(one.parameter, int(size))
@@ -132,13 +134,13 @@ def _most(space: Space, limits: LimitOptions) -> Codes:
     return np.where(_unordered(space) & (most > 0), space.sizes, most)
 
 
-def _unordered(space: Space) -> BoolArray:
+def _unordered(space: SearchSpace) -> BoolArray:
     kinds = {one.name: one.type for one in space.study.parameters}
     return np.array([kinds[one.parameter] not in ORDERED for one in space.dimensions])
 
 
 @dataclass(slots=True)
-class Influence:
+class ContributionCaps:
     """Who ran what in one context, in jobs that say something of their configuration: what was
     cancelled takes nobody's share, and adds to no one's."""
 
@@ -202,7 +204,7 @@ class Influence:
         return {"jobs": self.jobs, "who": self.who, "configs": self.configs}
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Influence":
+    def load(cls, state: Mapping[str, Any]) -> "ContributionCaps":
         """Build from what :meth:`dump` gave."""
         configs = {name: dict(ran) for name, ran in state["configs"].items()}
         return cls(state["jobs"], dict(state["who"]), configs)

@@ -4,9 +4,9 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
-from tunerd.core.evidence.evidence import FORGOTTEN, MAX_TRIALS, Evidence, Z
-from tunerd.core.evidence.introduction import ESTABLISHED, Introduction, Verdict, elect
-from tunerd.core.evidence.prospects import Held, Rival, Wanted
+from tunerd.core.evidence.config_stats import FORGOTTEN, MAX_TRIALS, ConfigStatsTable, Z
+from tunerd.core.evidence.decision_inputs import ExcludedConfigs, MeasuredConfig, RoundRequest
+from tunerd.core.evidence.rollout import ESTABLISHED, Rollout, RolloutResult, elect
 from tunerd.core.observation import Value
 from tunerd.core.percent import percent
 from tunerd.core.recommendation import Candidate, Gain, Kind
@@ -35,7 +35,7 @@ _OUTCOMES = {
 }
 
 
-def in_percent(study: Study, incumbent: Rival) -> bool:
+def in_percent(study: Study, incumbent: MeasuredConfig) -> bool:
     """Whether gains over the incumbent can be told as shares of what it gives."""
     estimate = incumbent.estimate
     return not study.may_be_zero(estimate.mean, Z * estimate.sd)
@@ -43,12 +43,12 @@ def in_percent(study: Study, incumbent: Rival) -> bool:
 
 def reason_for(
     study: Study,
-    evidence: Evidence,
-    incumbent: Rival | None,
+    evidence: ConfigStatsTable,
+    incumbent: MeasuredConfig | None,
     candidates: Sequence[Candidate],
-    wanted: Wanted | None,
-    held: Held,
-    introduction: Introduction | None,
+    wanted: RoundRequest | None,
+    held: ExcludedConfigs,
+    introduction: Rollout | None,
     overrated: float,
 ) -> str:
     """The reason of one recommendation."""
@@ -67,10 +67,10 @@ def reason_for(
 
 def _why(
     study: Study,
-    evidence: Evidence,
-    incumbent: Rival | None,
+    evidence: ConfigStatsTable,
+    incumbent: MeasuredConfig | None,
     candidates: Sequence[Candidate],
-    wanted: Wanted | None,
+    wanted: RoundRequest | None,
     overrated: float,
     fallen: Collection[str],
 ) -> str:
@@ -135,7 +135,7 @@ def _compared(gain: Gain, against: str) -> str:
 
 
 def _extrapolated(
-    study: Study, evidence: Evidence, candidates: Sequence[Candidate]
+    study: Study, evidence: ConfigStatsTable, candidates: Sequence[Candidate]
 ) -> Iterator[str]:
     """What to add where a candidate has a value that no job here ran."""
     trials = evidence.trials.values()
@@ -167,7 +167,7 @@ def _is_known(parameter: Parameter, value: object, ran: Sequence[object]) -> boo
     return bool(numbers) and min(numbers) <= value <= max(numbers)
 
 
-def _nothing(study: Study, evidence: Evidence, incumbent: Rival | None) -> str:
+def _nothing(study: Study, evidence: ConfigStatsTable, incumbent: MeasuredConfig | None) -> str:
     """Why nothing is to be tried."""
     if evidence.constant is not None:
         value, alike, _ = evidence.alike
@@ -198,7 +198,7 @@ def telling(candidates: Sequence[Candidate]) -> Candidate:
     return max(same, key=lambda c: c.gain.median if c.gain else -math.inf)
 
 
-def _verdict(study: Study, last: Verdict) -> str:
+def _verdict(study: Study, last: RolloutResult) -> str:
     gain = study.gain(last.gain, 0.0) if study.objective.scale == "log" else None
     text = _OUTCOMES[last.outcome]
     if gain is None:
@@ -209,7 +209,7 @@ def _verdict(study: Study, last: Verdict) -> str:
     return text.replace("{runs}", _many(last.runs, "run"))
 
 
-def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
+def _held_back(study: Study, held: ExcludedConfigs, incumbent: MeasuredConfig | None) -> list[str]:
     """What to add to a reason where limits are set."""
     if not held.limits:
         return []
@@ -229,7 +229,7 @@ def _held_back(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
     return said
 
 
-def _outside(study: Study, held: Held, incumbent: Rival | None) -> list[str]:
+def _outside(study: Study, held: ExcludedConfigs, incumbent: MeasuredConfig | None) -> list[str]:
     """What to add where people run something that cannot be recommended, and is better."""
     if held.outside is None:
         return []

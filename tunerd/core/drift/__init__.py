@@ -1,15 +1,16 @@
 """Drift: noticing that what was learned no longer holds, saying where and since when, and when it
 is over.
 
-- :mod:`.rise`: evidence that adds up from job to job
-- :mod:`.thresholds`: how much of it is an alarm
-- :mod:`.here`, :mod:`.residuals`: a job against what its configuration and context were before
-- :mod:`.order`, :mod:`.failures`, :mod:`.inputs`: what else may change than speed
-- :mod:`.watch`: all of it for one study
+- :mod:`.shiryaev_roberts`: evidence that adds up from job to job
+- :mod:`.calibration`: how much of it is an alarm
+- :mod:`.context_monitor`, :mod:`.residuals`: a job against what its configuration and context were
+  before
+- :mod:`.rank_shift`, :mod:`.failure_rate`, :mod:`.covariate_shift`: what else may change than speed
+- :mod:`.monitor`: all of it for one study
 """
 
-from tunerd.core.drift.found import Change, Drift
-from tunerd.core.drift.here import Here
-from tunerd.core.drift.watch import Watch
+from tunerd.core.drift.alarms import Drift, DriftUpdate
+from tunerd.core.drift.context_monitor import ContextMonitor
+from tunerd.core.drift.monitor import DriftMonitor
 
-__all__ = ["Change", "Drift", "Here", "Watch"]
+__all__ = ["ContextMonitor", "Drift", "DriftMonitor", "DriftUpdate"]

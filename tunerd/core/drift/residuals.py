@@ -1,10 +1,10 @@
 """A job's error in units of what errors are usually: near a standard normal while nothing changes.
 
 Two kinds of jobs say something about speed. A *repeat* is measured against its configuration's own
-level (:mod:`.here`); a *first* job of a configuration against what the predictor said, whose bias
-in this context and whose idea of its own spread are taken out. What tunerd itself chose for looking
-good is expected to fall short (a searcher hunts the predictor's errors, and luck), so such jobs say
-nothing before their configuration has been seen a few times.
+level (:mod:`.context_monitor`); a *first* job of a configuration against what the predictor said,
+whose bias in this context and whose idea of its own spread are taken out. What tunerd itself chose
+for looking good is expected to fall short (a searcher hunts the predictor's errors, and luck), so
+such jobs say nothing before their configuration has been seen a few times.
 
 Scales start by themselves and are held against outliers; nothing is said before they are known.
 """
@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tunerd.core.drift.here import Here
-from tunerd.core.drift.rise import Moment
+from tunerd.core.drift.context_monitor import ContextMonitor
+from tunerd.core.drift.shiryaev_roberts import Moment
 
-__all__ = ["CHOSEN", "CLIP", "Scales", "Vote"]
+__all__ = ["CHOSEN", "CLIP", "ResidualScaler", "StandardizedResidual"]
 
 CLIP = 3.0
 """No job says more than this: one that was measured wrongly is not a drift."""
@@ -39,7 +39,7 @@ NORMAL = math.sqrt(math.pi / 2)
 """Standard deviations in a normal's mean absolute error."""
 
 
-class Vote(NamedTuple):
+class StandardizedResidual(NamedTuple):
     """What one job says about speed."""
 
     u: float
@@ -50,7 +50,7 @@ class Vote(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Scale:
+class _RunningScale:
     """Mean absolute size, as a standard deviation."""
 
     jobs: float = 0.0
@@ -67,24 +67,24 @@ class _Scale:
         self.size += (error - self.size) / self.jobs
 
 
-class Scales:
+class ResidualScaler:
     """The study's scales. Bounded; part of the watch's state."""
 
     def __init__(self) -> None:
-        self._repeat = _Scale()
-        self._first = _Scale()
-        self._scores = _Scale()
+        self._repeat = _RunningScale()
+        self._first = _RunningScale()
+        self._scores = _RunningScale()
 
     def judge(
         self,
-        here: Here,
+        here: ContextMonitor,
         name: str,
         score: float,
         predicted: tuple[float, float] | None,
         at: Moment,
         *,
         chosen: bool,
-    ) -> Vote | None:
+    ) -> StandardizedResidual | None:
         """Measure a job against what was known before it, then learn it.
 
         Args:
@@ -115,9 +115,11 @@ class Scales:
         here.scored(name, score, at)
         if vote is None:
             return None
-        return Vote(vote[0], _leaning(here, vote[0]), vote[1])
+        return StandardizedResidual(vote[0], _leaning(here, vote[0]), vote[1])
 
-    def _repeated(self, here: Here, weight: float, error: float) -> tuple[float, bool] | None:
+    def _repeated(
+        self, here: ContextMonitor, weight: float, error: float
+    ) -> tuple[float, bool] | None:
         error /= math.sqrt(1.0 + 1.0 / weight)
         u = None
         if self._repeat.jobs >= ENOUGH_REPEATS:
@@ -131,7 +133,7 @@ class Scales:
         here.errors = [jobs + 1.0, squares + held * held]
         return None if u is None else (max(-CLIP, min(u, CLIP)), True)
 
-    def _seen_first(self, here: Here, z: float) -> tuple[float, bool] | None:
+    def _seen_first(self, here: ContextMonitor, z: float) -> tuple[float, bool] | None:
         u = None
         jobs, mean = here.fresh
         if self._first.jobs >= ENOUGH_FIRST and here.jobs >= ENOUGH_HERE:
@@ -145,7 +147,7 @@ class Scales:
         self._first.learn(abs(z), ENOUGH_FIRST)
         return None if u is None else (max(-CLIP_FIRST, min(u, CLIP_FIRST)), False)
 
-    def noise(self, here: Here) -> float:
+    def noise(self, here: ContextMonitor) -> float:
         """Standard deviation of a repeat in a context."""
         study = self._repeat.sd
         jobs, squares = here.errors
@@ -164,15 +166,19 @@ class Scales:
         return [value for one in scales for value in (one.jobs, one.size)]
 
     @classmethod
-    def load(cls, state: list[float]) -> "Scales":
+    def load(cls, state: list[float]) -> "ResidualScaler":
         """Build from what :meth:`dump` gave."""
         scales = cls()
         a, b, c, d, e, f = state
-        scales._repeat, scales._first, scales._scores = _Scale(a, b), _Scale(c, d), _Scale(e, f)
+        scales._repeat, scales._first, scales._scores = (
+            _RunningScale(a, b),
+            _RunningScale(c, d),
+            _RunningScale(e, f),
+        )
         return scales
 
 
-def _leaning(here: Here, u: float) -> float:
+def _leaning(here: ContextMonitor, u: float) -> float:
     """The vote less how the context leans, which it then tells."""
     jobs, mean = here.lean
     left = (u - mean * jobs / (jobs + 1.0)) * math.sqrt((jobs + 1.0) / (jobs + 2.0))

@@ -4,8 +4,8 @@ Values are changed, and one looks at what the model then says; so any predictor 
 ``boosted_trees`` LightGBM itself says what each value adds (SHAP).
 """
 
-from tunerd.core.explain.changes import explain_change
-from tunerd.core.explain.overall import explain_overall
+from tunerd.core.explain.contributions import explain_change
+from tunerd.core.explain.importance import explain_overall
 
 __all__ = [
     "explain_change",

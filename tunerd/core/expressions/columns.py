@@ -7,11 +7,20 @@ import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray
 
-__all__ = ["Column", "Lookup", "aligned", "constant", "either", "looked_up", "numeric", "somewhere"]
+__all__ = [
+    "Lookup",
+    "ValueColumn",
+    "aligned",
+    "constant",
+    "either",
+    "looked_up",
+    "numeric",
+    "somewhere",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class ValueColumn:
     """The values of a name or an expression in n configurations."""
 
     values: Array
@@ -21,7 +30,7 @@ class Column:
     """Broadcasts to the shape of ``values``; ``None`` when everything is defined."""
     texts: tuple[str, ...] | None = None
     """For texts: ``values`` are indices into this."""
-    attributes: Mapping[str, "Column"] | None = None
+    attributes: Mapping[str, "ValueColumn"] | None = None
     """For categories with a lookup: its numbers, by name."""
 
     def satisfied(self) -> BoolArray:
@@ -41,26 +50,26 @@ class Column:
             values = np.where(self.undefined, nothing, values)
         return np.broadcast_to(values, (n, *values.shape[1:]))
 
-    def take(self, values: Array, undefined: BoolArray | None) -> "Column":
+    def take(self, values: Array, undefined: BoolArray | None) -> "ValueColumn":
         """Return the same kind of column with other values."""
-        return Column(values, undefined, self.texts, self.attributes)
+        return ValueColumn(values, undefined, self.texts, self.attributes)
 
 
 Lookup = Mapping[str, Mapping[str, float]]
 """Text → attribute → number."""
 
 
-def constant(value: bool | int | float | str | None, lookup: Lookup | None = None) -> Column:
+def constant(value: bool | int | float | str | None, lookup: Lookup | None = None) -> ValueColumn:
     """Return a value that is the same in every configuration; ``None`` is undefined."""
     if value is None:
-        return looked_up(Column(np.zeros((), np.int64), np.ones((), bool), ("",)), lookup)
+        return looked_up(ValueColumn(np.zeros((), np.int64), np.ones((), bool), ("",)), lookup)
     if isinstance(value, str):
-        return looked_up(Column(np.zeros((), np.int64), None, (value,)), lookup)
+        return looked_up(ValueColumn(np.zeros((), np.int64), None, (value,)), lookup)
     kind = bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float64
-    return Column(np.asarray(value, dtype=kind))
+    return ValueColumn(np.asarray(value, dtype=kind))
 
 
-def looked_up(column: Column, lookup: Lookup | None) -> Column:
+def looked_up(column: ValueColumn, lookup: Lookup | None) -> ValueColumn:
     """Give a text column the numbers of a lookup; undefined for texts that it does not have."""
     if not lookup:
         return column
@@ -70,20 +79,20 @@ def looked_up(column: Column, lookup: Lookup | None) -> Column:
         whole = all(isinstance(n.get(name, 0), int) for n in lookup.values())
         table = np.array([n or 0 for n in known], dtype=np.int64 if whole else np.float64)
         unknown = np.array([n is None for n in known])[column.values]
-        attributes[name] = Column(
+        attributes[name] = ValueColumn(
             table[column.values], either(column.undefined, somewhere(unknown))
         )
-    return Column(column.values, column.undefined, column.texts, attributes)
+    return ValueColumn(column.values, column.undefined, column.texts, attributes)
 
 
-def aligned(*columns: Column) -> list[Column]:
+def aligned(*columns: ValueColumn) -> list[ValueColumn]:
     """Give plain values a second axis where another column has one, so that they broadcast."""
     if max(column.values.ndim for column in columns) < 2:
         return list(columns)
     return [_widened(column) if column.values.ndim == 1 else column for column in columns]
 
 
-def _widened(column: Column) -> Column:
+def _widened(column: ValueColumn) -> ValueColumn:
     undefined = column.undefined
     if undefined is not None and undefined.ndim:
         undefined = undefined[:, None]
@@ -104,7 +113,7 @@ def somewhere(mask: BoolArray) -> BoolArray | None:
     return mask if mask.any() else None
 
 
-def numeric(column: Column) -> Array:
+def numeric(column: ValueColumn) -> Array:
     """Return the values as numbers: true counts as 1."""
     values = column.values
     return values.astype(np.int64) if values.dtype == bool else values

@@ -11,9 +11,16 @@ from functools import reduce
 import numpy as np
 
 from tunerd.core.arrays import Array, FloatArray
-from tunerd.core.expressions.columns import Column, aligned, numeric
+from tunerd.core.expressions.columns import ValueColumn, aligned, numeric
 from tunerd.core.expressions.evaluation import compare, evaluate
-from tunerd.core.expressions.tree import Call, Compare, Conditional, Logic, Node, Not
+from tunerd.core.expressions.tree import (
+    CallNode,
+    CompareNode,
+    ConditionalNode,
+    LogicalNode,
+    Node,
+    NotNode,
+)
 
 __all__ = ["distance"]
 
@@ -25,20 +32,20 @@ BARELY = 1e-3
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def distance(node: Node, columns: Mapping[str, Column]) -> FloatArray:
+def distance(node: Node, columns: Mapping[str, ValueColumn]) -> FloatArray:
     """Return how far each configuration is from satisfying a truth value, (n,) or ()."""
     with np.errstate(all="ignore"):
         return _distance(node, columns, wanted=True)
 
 
-def _distance(node: Node, columns: Mapping[str, Column], *, wanted: bool) -> FloatArray:
+def _distance(node: Node, columns: Mapping[str, ValueColumn], *, wanted: bool) -> FloatArray:
     match node:
-        case Not():
+        case NotNode():
             return _distance(node.operand, columns, wanted=not wanted)
-        case Logic():
+        case LogicalNode():
             parts = [_distance(part, columns, wanted=wanted) for part in node.operands]
             return _joined(parts, every=(node.operator == "and") == wanted)
-        case Compare():
+        case CompareNode():
             sides = [evaluate(part, columns) for part in node.operands]
             pairs = zip(sides, sides[1:], node.operators, strict=False)
             gaps = [
@@ -46,11 +53,11 @@ def _distance(node: Node, columns: Mapping[str, Column], *, wanted: bool) -> Flo
                 for left, right, name in pairs
             ]
             return _joined(gaps, every=wanted)
-        case Call(function="any" | "all"):
+        case CallNode(function="any" | "all"):
             inner = _distance(node.arguments[0], columns, wanted=wanted)
             every = (node.function == "all") == wanted
             return np.asarray(inner.sum(axis=-1) if every else inner.min(axis=-1))
-        case Conditional():
+        case ConditionalNode():
             return _chosen(node, columns, wanted=wanted)
     return _plain(evaluate(node, columns), wanted=wanted)
 
@@ -62,7 +69,7 @@ def _joined(parts: list[FloatArray], *, every: bool) -> FloatArray:
     return reduce(combine, parts)
 
 
-def _gap(name: str, left: Column, right: Column) -> FloatArray:
+def _gap(name: str, left: ValueColumn, right: ValueColumn) -> FloatArray:
     if left.texts is not None or name == "!=" or left.values.dtype == bool:
         return _plain(compare(name, left, right), wanted=True)
     truth = compare(name, left, right)
@@ -73,12 +80,14 @@ def _gap(name: str, left: Column, right: Column) -> FloatArray:
     return gap if truth.undefined is None else np.where(truth.undefined, UNDEFINED, gap)
 
 
-def _plain(truth: Column, *, wanted: bool) -> FloatArray:
+def _plain(truth: ValueColumn, *, wanted: bool) -> FloatArray:
     far = np.where(truth.values == wanted, 0.0, FALSE)
     return far if truth.undefined is None else np.where(truth.undefined, UNDEFINED, far)
 
 
-def _chosen(node: Conditional, columns: Mapping[str, Column], *, wanted: bool) -> FloatArray:
+def _chosen(
+    node: ConditionalNode, columns: Mapping[str, ValueColumn], *, wanted: bool
+) -> FloatArray:
     condition = evaluate(node.condition, columns)
     sides = [_distance(part, columns, wanted=wanted) for part in (node.then, node.otherwise)]
     width = max(part.ndim for part in (condition.values, *sides))

@@ -12,82 +12,82 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tunerd.core.arrays import Array
+from tunerd.core.expressions.arithmetic import ARITHMETIC, extreme, mapped, reduced, signed
 from tunerd.core.expressions.columns import (
-    Column,
+    ValueColumn,
     aligned,
     constant,
     either,
     somewhere,
 )
-from tunerd.core.expressions.numbers import ARITHMETIC, extreme, mapped, reduced, signed
 from tunerd.core.expressions.tree import (
-    Attribute,
-    Binary,
-    Call,
-    Compare,
-    Conditional,
-    Index,
-    Literal,
-    Logic,
-    Membership,
-    Name,
+    AttributeNode,
+    BinaryNode,
+    CallNode,
+    CompareNode,
+    ConditionalNode,
+    IndexNode,
+    LiteralNode,
+    LogicalNode,
+    MembershipNode,
+    NameNode,
     Node,
-    Not,
-    Unary,
+    NotNode,
+    UnaryNode,
 )
 
 __all__ = ["compare", "evaluate"]
 
 
-def evaluate(node: Node, columns: Mapping[str, Column]) -> Column:
-    """Evaluate a tree that :func:`~tunerd.core.expressions.kinds.check` has accepted."""
+def evaluate(node: Node, columns: Mapping[str, ValueColumn]) -> ValueColumn:
+    """Evaluate a tree that :func:`~tunerd.core.expressions.type_check.check` has accepted."""
     with np.errstate(all="ignore"):
         return _evaluate(node, columns)
 
 
-def _evaluate(node: Node, columns: Mapping[str, Column]) -> Column:
+def _evaluate(node: Node, columns: Mapping[str, ValueColumn]) -> ValueColumn:
     match node:
-        case Literal():
+        case LiteralNode():
             return constant(node.value)
-        case Name():
+        case NameNode():
             return columns[node.name]
-        case Attribute():
+        case AttributeNode():
             return (columns[node.name].attributes or {})[node.attribute]
-        case Index():
+        case IndexNode():
             return _index(columns[node.name.name], _evaluate(node.index, columns))
-        case Unary():
+        case UnaryNode():
             return signed(node.operator, _evaluate(node.operand, columns))
-        case Not():
+        case NotNode():
             inner = _evaluate(node.operand, columns)
-            return Column(~inner.values, inner.undefined)
-        case Binary():
+            return ValueColumn(~inner.values, inner.undefined)
+        case BinaryNode():
             left, right = _evaluate(node.left, columns), _evaluate(node.right, columns)
             return ARITHMETIC[node.operator](*aligned(left, right))
         case _:
             return _compound(node, columns)
 
 
-def _compound(node: Node, columns: Mapping[str, Column]) -> Column:
+def _compound(node: Node, columns: Mapping[str, ValueColumn]) -> ValueColumn:
     match node:
-        case Compare():
+        case CompareNode():
             parts = [_evaluate(operand, columns) for operand in node.operands]
             pairs = zip(parts, parts[1:], node.operators, strict=False)
             return _fold(False, [compare(name, left, right) for left, right, name in pairs])
-        case Logic():
+        case LogicalNode():
             parts = [_evaluate(operand, columns) for operand in node.operands]
             return _fold(node.operator == "or", parts)
-        case Membership():
+        case MembershipNode():
             return _membership(_evaluate(node.item, columns), node)
-        case Conditional():
+        case ConditionalNode():
             condition = _evaluate(node.condition, columns)
             then, otherwise = _evaluate(node.then, columns), _evaluate(node.otherwise, columns)
             return _choose(condition, then, otherwise)
-        case Call():
+        case CallNode():
             return call(node.function, [_evaluate(part, columns) for part in node.arguments])
     raise AssertionError(node)
 
 
-def _index(column: Column, index: Column) -> Column:
+def _index(column: ValueColumn, index: ValueColumn) -> ValueColumn:
     """``sharding[i]``; negative positions count from the end, positions outside are undefined."""
     width = column.values.shape[-1]
     places = np.broadcast_to(index.values, column.values.shape[:-1])
@@ -113,16 +113,16 @@ _COMPARISON: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def compare(name: str, left: Column, right: Column) -> Column:
+def compare(name: str, left: ValueColumn, right: ValueColumn) -> ValueColumn:
     """Compare two columns; texts by what they say."""
     left, right = aligned(left, right)
     undefined = either(left.undefined, right.undefined)
     if left.texts is None or right.texts is None:
-        return Column(_COMPARISON[name](left.values, right.values), undefined)
-    return Column(_COMPARISON[name](left.values, translated(right, left.texts)), undefined)
+        return ValueColumn(_COMPARISON[name](left.values, right.values), undefined)
+    return ValueColumn(_COMPARISON[name](left.values, translated(right, left.texts)), undefined)
 
 
-def translated(column: Column, texts: Sequence[str]) -> Array:
+def translated(column: ValueColumn, texts: Sequence[str]) -> Array:
     """Return a text column's values as indices into other texts; -1 where there is none."""
     if column.texts == texts:
         return column.values
@@ -131,7 +131,7 @@ def translated(column: Column, texts: Sequence[str]) -> Array:
     return table[column.values]
 
 
-def _fold(decides: bool, parts: Sequence[Column]) -> Column:
+def _fold(decides: bool, parts: Sequence[ValueColumn]) -> ValueColumn:
     """``or`` (one true decides) or ``and`` (one false decides) over the parts."""
     parts = aligned(*parts)
     if all(part.undefined is None for part in parts):
@@ -139,17 +139,17 @@ def _fold(decides: bool, parts: Sequence[Column]) -> Column:
         values = parts[0].values
         for part in parts[1:]:
             values = combine(values, part.values)
-        return Column(values)
+        return ValueColumn(values)
     decided: Array = np.zeros((), bool)
     undefined: Array = np.zeros((), bool)
     for part in parts:
         unknown = np.zeros((), bool) if part.undefined is None else part.undefined
         decided = decided | ((part.values == decides) & ~unknown)
         undefined = undefined | unknown
-    return Column(decided if decides else ~decided, somewhere(undefined & ~decided))
+    return ValueColumn(decided if decides else ~decided, somewhere(undefined & ~decided))
 
 
-def _membership(item: Column, node: Membership) -> Column:
+def _membership(item: ValueColumn, node: MembershipNode) -> ValueColumn:
     wanted = [value.value for value in node.values]
     if item.texts is not None:
         inside = np.array([text in wanted for text in item.texts] or [False])[item.values]
@@ -157,29 +157,29 @@ def _membership(item: Column, node: Membership) -> Column:
         inside = np.zeros(item.values.shape, bool)
         for value in wanted:
             inside = inside | (item.values == value)
-    return Column(~inside if node.negated else inside, item.undefined)
+    return ValueColumn(~inside if node.negated else inside, item.undefined)
 
 
-def _choose(condition: Column, then: Column, otherwise: Column) -> Column:
+def _choose(condition: ValueColumn, then: ValueColumn, otherwise: ValueColumn) -> ValueColumn:
     texts = None
     if then.texts is not None and otherwise.texts is not None:
         texts = tuple(dict.fromkeys((*then.texts, *otherwise.texts)))
-        then = Column(translated(then, texts), then.undefined, texts)
-        otherwise = Column(translated(otherwise, texts), otherwise.undefined, texts)
+        then = ValueColumn(translated(then, texts), then.undefined, texts)
+        otherwise = ValueColumn(translated(otherwise, texts), otherwise.undefined, texts)
     condition, then, otherwise = aligned(condition, then, otherwise)
     values = np.where(condition.values, then.values, otherwise.values)
     if condition.undefined is None and then.undefined is None and otherwise.undefined is None:
-        return Column(values, None, texts)
+        return ValueColumn(values, None, texts)
     nowhere = np.zeros((), bool)
     parts = (nowhere if part.undefined is None else part.undefined for part in (then, otherwise))
     undefined = either(condition.undefined, np.where(condition.values, *parts))
-    return Column(values, undefined, texts)
+    return ValueColumn(values, undefined, texts)
 
 
 # ── functions ────────────────────────────────────────────────────────────────────────────────
 
 
-def call(function: str, arguments: Sequence[Column]) -> Column:
+def call(function: str, arguments: Sequence[ValueColumn]) -> ValueColumn:
     """Apply one of the language's functions."""
     if len(arguments) > 1:
         return extreme(function, aligned(*arguments))
@@ -191,11 +191,13 @@ def call(function: str, arguments: Sequence[Column]) -> Column:
     return mapped(function, column)
 
 
-def _quantified(decides: bool, column: Column) -> Column:
+def _quantified(decides: bool, column: ValueColumn) -> ValueColumn:
     """``any`` (one true decides) or ``all`` (one false decides) over the positions."""
     if column.undefined is None:
         reduce = np.any if decides else np.all
-        return Column(np.asarray(reduce(column.values, axis=-1)))
+        return ValueColumn(np.asarray(reduce(column.values, axis=-1)))
     undefined = np.broadcast_to(column.undefined, column.values.shape)
     decided = ((column.values == decides) & ~undefined).any(axis=-1)
-    return Column(decided if decides else ~decided, somewhere(undefined.any(axis=-1) & ~decided))
+    return ValueColumn(
+        decided if decides else ~decided, somewhere(undefined.any(axis=-1) & ~decided)
+    )

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tunerd.core.expressions.tree import (
-    Attribute,
-    Binary,
-    Call,
-    Compare,
-    Conditional,
-    Index,
-    Literal,
-    Logic,
-    Membership,
-    Name,
+    AttributeNode,
+    BinaryNode,
+    CallNode,
+    CompareNode,
+    ConditionalNode,
+    IndexNode,
+    LiteralNode,
+    LogicalNode,
+    MembershipNode,
+    NameNode,
     Node,
-    Not,
-    Unary,
+    NotNode,
+    UnaryNode,
     depth,
 )
 
@@ -123,10 +123,10 @@ def parse(text: str) -> Node:
     if len(text) > MAX_LENGTH:
         message = f"too long: {len(text):,} characters, at most {MAX_LENGTH:,}; use derived values"
         raise ExpressionError(message, text, MAX_LENGTH)
-    return _Parser(text).whole()
+    return _PrattParser(text).whole()
 
 
-class _Parser:
+class _PrattParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = list(_tokens(text))
@@ -183,9 +183,9 @@ class _Parser:
     def operand(self) -> Node:
         token = self.take()
         if token.kind == "number":
-            return Literal(self.number(token), token.at)
+            return LiteralNode(self.number(token), token.at)
         if token.kind == "text":
-            return Literal(token.text[1:-1], token.at)
+            return LiteralNode(token.text[1:-1], token.at)
         if token.kind == "name":
             return self.named(token)
         if token.text == "(":
@@ -195,7 +195,7 @@ class _Parser:
         if token.text in ("-", "+"):
             return self.signed(token)
         if token.text == "not":
-            return Not(self.expression(_NOT), token.at)
+            return NotNode(self.expression(_NOT), token.at)
         found = repr(token.text) if token.text else "the end"
         raise self.error(f"expected a value, found {found}", token)
 
@@ -212,27 +212,27 @@ class _Parser:
 
     def signed(self, token: Token) -> Node:
         operand = self.expression(_SIGN)
-        plain = isinstance(operand, Literal) and not isinstance(operand.value, bool | str)
+        plain = isinstance(operand, LiteralNode) and not isinstance(operand.value, bool | str)
         if plain and token.text == "-":
-            return Literal(-operand.value, token.at)  # type: ignore[union-attr, operator]
-        return Unary(token.text, operand, token.at)
+            return LiteralNode(-operand.value, token.at)  # type: ignore[union-attr, operator]
+        return UnaryNode(token.text, operand, token.at)
 
     def named(self, token: Token) -> Node:
         if token.text in ("true", "false"):
-            return Literal(token.text == "true", token.at)
+            return LiteralNode(token.text == "true", token.at)
         if self.accept("("):
-            return Call(token.text, self.arguments(), token.at)
+            return CallNode(token.text, self.arguments(), token.at)
         if self.accept("."):
             attribute = self.take()
             if attribute.kind != "name":
                 message = f"expected the name of a lookup's number after {token.text}."
                 raise self.error(message, attribute)
-            return Attribute(token.text, attribute.text, token.at)
-        name = Name(token.text, token.at)
+            return AttributeNode(token.text, attribute.text, token.at)
+        name = NameNode(token.text, token.at)
         if self.accept("["):
             index = self.expression(0)
             self.expect("]")
-            return Index(name, index, token.at)
+            return IndexNode(name, index, token.at)
         return name
 
     def arguments(self) -> tuple[Node, ...]:
@@ -250,7 +250,7 @@ class _Parser:
         if operator == "if":
             condition = self.expression(_STRENGTH["if"])
             self.expect("else")
-            return Conditional(left, condition, self.expression(0), token.at)
+            return ConditionalNode(left, condition, self.expression(0), token.at)
         if operator in ("and", "or"):
             return self.logic(left, token)
         if operator in ("in", "not"):
@@ -259,34 +259,34 @@ class _Parser:
             return self.comparison(left, token)
         # ** holds its right side less tightly than its left: 2 ** 3 ** 2 is 2 ** 9, 2 ** -1 works.
         strength = _STRENGTH[operator] - 2 if operator == "**" else _STRENGTH[operator]
-        return Binary(operator, left, self.expression(strength), token.at)
+        return BinaryNode(operator, left, self.expression(strength), token.at)
 
     def logic(self, left: Node, token: Token) -> Node:
         operands = [left]
         while True:
             operands.append(self.expression(_STRENGTH[token.text]))
             if not self.accept(token.text):
-                return Logic(token.text, tuple(operands), token.at)
+                return LogicalNode(token.text, tuple(operands), token.at)
 
     def comparison(self, left: Node, token: Token) -> Node:
         operands, operators = [left], [token.text]
         while True:
             operands.append(self.expression(_STRENGTH[token.text]))
             if self.peek().kind != "operator" or self.peek().text not in _COMPARISONS:
-                return Compare(tuple(operands), tuple(operators), token.at)
+                return CompareNode(tuple(operands), tuple(operators), token.at)
             operators.append(self.take().text)
 
     def membership(self, left: Node, token: Token) -> Node:
         if token.text == "not":
             self.expect("in")
         self.expect("[")
-        values: list[Literal] = []
+        values: list[LiteralNode] = []
         while not self.accept("]"):
             if values:
                 self.expect(",")
             at = self.peek()
             value = self.expression(_STRENGTH["in"])
-            if not isinstance(value, Literal):
+            if not isinstance(value, LiteralNode):
                 raise self.error("a list after `in` holds numbers or texts only", at)
             values.append(value)
-        return Membership(left, tuple(values), token.text == "not", token.at)
+        return MembershipNode(left, tuple(values), token.text == "not", token.at)

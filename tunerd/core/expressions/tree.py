@@ -3,38 +3,38 @@
 from dataclasses import dataclass
 
 __all__ = [
-    "Attribute",
-    "Binary",
-    "Call",
-    "Compare",
-    "Conditional",
-    "Index",
-    "Literal",
-    "Logic",
-    "Membership",
-    "Name",
+    "AttributeNode",
+    "BinaryNode",
+    "CallNode",
+    "CompareNode",
+    "ConditionalNode",
+    "IndexNode",
+    "LiteralNode",
+    "LogicalNode",
+    "MembershipNode",
+    "NameNode",
     "Node",
-    "Not",
-    "Unary",
+    "NotNode",
+    "UnaryNode",
     "children",
     "depth",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralNode:
     value: bool | int | float | str
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NameNode:
     name: str
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributeNode:
     """``gpu.hbm_gib``: a number that a lookup gives for a category."""
 
     name: str
@@ -43,27 +43,27 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    name: Name
+class IndexNode:
+    name: NameNode
     index: "Node"
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class UnaryNode:
     operator: str
     operand: "Node"
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class NotNode:
     operand: "Node"
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class BinaryNode:
     operator: str
     left: "Node"
     right: "Node"
@@ -71,7 +71,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class CompareNode:
     """``a < b <= c`` as operands and the operators between them."""
 
     operands: tuple["Node", ...]
@@ -80,29 +80,29 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class MembershipNode:
     item: "Node"
-    values: tuple[Literal, ...]
+    values: tuple[LiteralNode, ...]
     negated: bool
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Logic:
+class LogicalNode:
     operator: str
     operands: tuple["Node", ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallNode:
     function: str
     arguments: tuple["Node", ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
+class ConditionalNode:
     then: "Node"
     condition: "Node"
     otherwise: "Node"
@@ -110,37 +110,37 @@ class Conditional:
 
 
 Node = (
-    Literal
-    | Name
-    | Attribute
-    | Index
-    | Unary
-    | Not
-    | Binary
-    | Compare
-    | Membership
-    | Logic
-    | Call
-    | Conditional
+    LiteralNode
+    | NameNode
+    | AttributeNode
+    | IndexNode
+    | UnaryNode
+    | NotNode
+    | BinaryNode
+    | CompareNode
+    | MembershipNode
+    | LogicalNode
+    | CallNode
+    | ConditionalNode
 )
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes directly below a node."""
     match node:
-        case Index():
+        case IndexNode():
             return (node.name, node.index)
-        case Unary() | Not():
+        case UnaryNode() | NotNode():
             return (node.operand,)
-        case Binary():
+        case BinaryNode():
             return (node.left, node.right)
-        case Compare() | Logic():
+        case CompareNode() | LogicalNode():
             return node.operands
-        case Membership():
+        case MembershipNode():
             return (node.item, *node.values)
-        case Call():
+        case CallNode():
             return node.arguments
-        case Conditional():
+        case ConditionalNode():
             return (node.then, node.condition, node.otherwise)
         case _:
             return ()

@@ -7,7 +7,7 @@ from typing import Literal
 from tunerd.core.observation import Scalar
 from tunerd.core.study.context_key import ValueType
 
-__all__ = ["Column", "Group", "Source", "Vocabulary"]
+__all__ = ["CategoryEncoder", "ColumnSource", "FeatureColumn", "Group"]
 
 MAX_VALUES = 1_000
 """Values of one category that get a code; later ones are missing values, so that a feature fed
@@ -17,7 +17,7 @@ Group = Literal["context", "lookup", "parameter", "derived"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FeatureColumn:
     """One column of the matrix."""
 
     name: str
@@ -29,7 +29,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """A context feature, parameter or derived value, and where its columns begin."""
 
     name: str
@@ -45,7 +45,7 @@ class Source:
     start: int = 0
     """First column. A repeated source has one per position, then its totals."""
 
-    def starting(self, column: int) -> "Source":
+    def starting(self, column: int) -> "ColumnSource":
         """Return the same source with its columns beginning there."""
         return replace(self, start=column)
 
@@ -63,21 +63,21 @@ class Source:
             width = len(self.choices) if self.type == "category" else 1
         return slice(self.columns.stop, self.columns.stop + width)
 
-    def described(self) -> list[Column]:
+    def described(self) -> list[FeatureColumn]:
         """All its columns, in order."""
         categorical = self.type in ("category", "bool")
         if not self.repeat:
-            return [Column(self.name, self.group, categorical, self.log)]
+            return [FeatureColumn(self.name, self.group, categorical, self.log)]
         names = [f"{self.name}[{place}]" for place in range(self.repeat)]
         totals = [f"mean({self.name})"]
         if self.type == "category":
             totals = [f"count({self.name} == {choice!r})" for choice in self.choices]
-        return [Column(name, self.group, categorical, self.log) for name in names] + [
-            Column(name, self.group) for name in totals
+        return [FeatureColumn(name, self.group, categorical, self.log) for name in names] + [
+            FeatureColumn(name, self.group) for name in totals
         ]
 
 
-class Vocabulary:
+class CategoryEncoder:
     """Codes of categories: a parameter's choices first, then values as they are first seen."""
 
     def __init__(

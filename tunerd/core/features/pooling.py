@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features.rows import Rows
+from tunerd.core.features.rows import FeatureRows
 
 __all__ = ["CUT", "apart", "held", "location", "pooled"]
 
@@ -52,7 +52,7 @@ def location(scores: FloatArray, weight: FloatArray) -> tuple[float, FloatArray]
     return mean, counts
 
 
-def pooled(rows: Rows) -> Rows:
+def pooled(rows: FeatureRows) -> FeatureRows:
     """The rows with a score, in their order, at most :data:`STAND_INS` of one configuration in one
     context."""
     rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
@@ -72,7 +72,7 @@ def pooled(rows: Rows) -> Rows:
     return replace(rows, score=score, weight=weight).take(np.flatnonzero(kept))
 
 
-def held(rows: Rows, recent: Rows) -> tuple[Rows, Rows]:
+def held(rows: FeatureRows, recent: FeatureRows) -> tuple[FeatureRows, FeatureRows]:
     """New rows, and the window that includes them, as a model may learn them at once, before a fit
     pools them: a run that is far off all others of its configuration in the window is no farther
     off than :data:`WILD`."""
@@ -99,7 +99,7 @@ def _within(score: FloatArray, own: FloatArray, reach: float) -> FloatArray:
     return np.where(near > reach, np.clip(score, middle - reach, middle + reach), score)
 
 
-def _runs(rows: Rows) -> dict[tuple[str, bytes], list[int]]:
+def _runs(rows: FeatureRows) -> dict[tuple[str, bytes], list[int]]:
     """The places of the rows with a score, by context and configuration."""
     runs: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for i, name in enumerate(rows.names):

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray, stirred
-from tunerd.core.features.rows import Rows
+from tunerd.core.features.rows import FeatureRows
 
-__all__ = ["LATEST", "SAMPLED", "Replay", "Sample", "sequences_at"]
+__all__ = ["LATEST", "SAMPLED", "ReplayBuffer", "ReplaySample", "sequences_at"]
 
 LATEST = 2_000
 """Observations kept because they are new."""
@@ -28,20 +28,20 @@ background; prediction gains little from more."""
 
 
 @dataclass(frozen=True)
-class Sample:
+class ReplaySample:
     """Rows, and which observations they are."""
 
-    rows: Rows
+    rows: FeatureRows
     sequences: IntArray
     """(n,) ascending."""
     finished: FloatArray
     """(n,) when the jobs ended, in days of any one calendar."""
 
-    def take(self, where: IntArray) -> "Sample":
+    def take(self, where: IntArray) -> "ReplaySample":
         """Return the rows at these places, in this order."""
-        return Sample(self.rows.take(where), self.sequences[where], self.finished[where])
+        return ReplaySample(self.rows.take(where), self.sequences[where], self.finished[where])
 
-    def by_time(self) -> "Sample":
+    def by_time(self) -> "ReplaySample":
         """Return the rows in the order in which their jobs ended: what an import tells last may
         have been first."""
         if (np.diff(self.finished) >= 0.0).all():
@@ -61,7 +61,7 @@ def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) ->
     return np.concatenate([older, newest])
 
 
-class _Kept(NamedTuple):
+class _ReplayEntry(NamedTuple):
     sequence: int
     row: FloatArray
     """All that is a number, side by side."""
@@ -69,13 +69,13 @@ class _Kept(NamedTuple):
     finished: float
 
 
-class Replay:
+class ReplayBuffer:
     """The sample of :func:`sequences_at`, kept up to date in memory."""
 
     def __init__(self, latest: int = LATEST, sampled: int = SAMPLED) -> None:
         self._latest, self._sampled = latest, sampled
-        self._newest: deque[_Kept] = deque()
-        self._older: list[tuple[int, _Kept]] = []
+        self._newest: deque[_ReplayEntry] = deque()
+        self._older: list[tuple[int, _ReplayEntry]] = []
         """Heap by negative hash: what leaves the sample first is on top."""
         self._now: float | None = None
         """See :attr:`now`; None where it has to be looked for."""
@@ -83,7 +83,7 @@ class Replay:
     def __len__(self) -> int:
         return len(self._newest) + len(self._older)
 
-    def add(self, rows: Rows, sequences: IntArray, finished: FloatArray) -> None:
+    def add(self, rows: FeatureRows, sequences: IntArray, finished: FloatArray) -> None:
         """Add rows in the order of their sequences, which continue those added before."""
         packed = np.column_stack(
             [rows.X, rows.score, rows.ran, rows.ran_weight, rows.weight, rows.margin]
@@ -93,7 +93,7 @@ class Replay:
         told = zip(sequences.tolist(), packed, rows.context_key, finished.tolist(), strict=True)
         for sequence, row, key, ended in told:
             # A copy of its own: a view would keep the whole batch in memory for one row.
-            self._newest.append(_Kept(sequence, row.copy(), key, ended))
+            self._newest.append(_ReplayEntry(sequence, row.copy(), key, ended))
         leaving = [self._newest.popleft() for _ in range(len(self._newest) - self._latest)]
         hashes = _hash(np.array([kept.sequence for kept in leaving], dtype=np.int64))
         for place, kept in zip(hashes.tolist(), leaving, strict=True):
@@ -111,12 +111,12 @@ class Replay:
             self._now = max((one.finished for one in kept), default=0.0)
         return self._now
 
-    def sample(self) -> Sample:
+    def sample(self) -> ReplaySample:
         """Everything kept, in order of sequence. A copy: safe to hand to another thread."""
         older = sorted((kept for _, kept in self._older), key=lambda kept: kept.sequence)
         return _unpack([*older, *self._newest])
 
-    def recent(self, count: int) -> Sample:
+    def recent(self, count: int) -> ReplaySample:
         """The ``count`` rows whose jobs ended last, in order of sequence; of the latest ones only,
         so that an import of more than those is all that is recent until jobs come again."""
         newest = list(self._newest)
@@ -134,17 +134,17 @@ class Replay:
                 return True
         return False
 
-    def since(self, sequence: int) -> Sample:
+    def since(self, sequence: int) -> ReplaySample:
         """Rows above ``sequence``, as far as they are among the latest."""
         return _unpack([kept for kept in self._newest if kept.sequence > sequence])
 
 
-def _unpack(kept: Sequence[_Kept]) -> Sample:
+def _unpack(kept: Sequence[_ReplayEntry]) -> ReplaySample:
     if not kept:
-        return Sample(Rows.empty(), np.empty(0, np.int64), np.empty(0))
+        return ReplaySample(FeatureRows.empty(), np.empty(0, np.int64), np.empty(0))
     sequences, numbers, keys, finished = zip(*kept, strict=True)
     packed = np.stack(numbers)
-    rows = Rows(
+    rows = FeatureRows(
         X=np.ascontiguousarray(packed[:, :-5]),
         score=packed[:, -5].copy(),
         ran=packed[:, -4].copy(),
@@ -153,7 +153,7 @@ def _unpack(kept: Sequence[_Kept]) -> Sample:
         weight=packed[:, -2].copy(),
         margin=packed[:, -1].copy(),
     )
-    return Sample(rows, np.array(sequences, dtype=np.int64), np.array(finished))
+    return ReplaySample(rows, np.array(sequences, dtype=np.int64), np.array(finished))
 
 
 def _hash(sequences: IntArray) -> IntArray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
 
-__all__ = ["FAINT", "Rows"]
+__all__ = ["FAINT", "FeatureRows"]
 
 FAINT = 0.1
 """What a job has to count at least for what is learned between two fits, and for what repeats from
@@ -16,7 +16,7 @@ fit looks at them, beside everything newer."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class FeatureRows:
     """n observations or candidates. ``FeatureMap.columns`` says what the columns are."""
 
     X: FloatArray
@@ -56,9 +56,9 @@ class Rows:
         """n names, by which a configuration in its context is known again."""
         return [(key, x.tobytes()) for key, x in zip(self.context_key, self.X, strict=True)]
 
-    def take(self, where: IntArray) -> "Rows":
+    def take(self, where: IntArray) -> "FeatureRows":
         """Return the rows at these places, in this order."""
-        return Rows(
+        return FeatureRows(
             X=self.X[where],
             score=self.score[where],
             ran=self.ran[where],
@@ -69,10 +69,10 @@ class Rows:
             fading=None if self.fading is None else self.fading[where],
         )
 
-    def joined(self, below: "Rows") -> "Rows":
+    def joined(self, below: "FeatureRows") -> "FeatureRows":
         """Return these rows and then the others."""
         faded = self.fading is not None or below.fading is not None
-        return Rows(
+        return FeatureRows(
             X=np.concatenate([self.X, below.X]),
             score=np.concatenate([self.score, below.score]),
             ran=np.concatenate([self.ran, below.ran]),
@@ -84,14 +84,14 @@ class Rows:
         )
 
     @classmethod
-    def asked(cls, X: FloatArray, context_key: Sequence[str]) -> "Rows":
+    def asked(cls, X: FloatArray, context_key: Sequence[str]) -> "FeatureRows":
         """Return rows (n, F) of n context keys, of which nothing is known."""
         nothing = np.full(len(X), np.nan)
         none, one = np.zeros(len(X)), np.ones(len(X))
         return cls(X, nothing, nothing, none, tuple(context_key), one, nothing)
 
     @classmethod
-    def empty(cls, width: int = 0) -> "Rows":
+    def empty(cls, width: int = 0) -> "FeatureRows":
         """Return no rows of ``width`` columns."""
         none = np.empty(0)
         return cls(np.empty((0, width)), none, none, none, (), none, none)

@@ -1,7 +1,7 @@
 """Everything that a study has learned to predict with, as one thing.
 
-It is fitted, updated, swapped and saved whole. A new model is fitted aside (:meth:`Model.fit` is
-pure) while the old one serves.
+It is fitted, updated, swapped and saved whole. A new model is fitted aside (:meth:`StudyModel.fit`
+is pure) while the old one serves.
 """
 
 import json
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.bands import Bands, Standing
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.conformal import ConformalBands, Standing
+from tunerd.core.feasibility import FeasibilityModel
+from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.features.pooling import held, pooled
-from tunerd.core.model.reach import Reach
+from tunerd.core.model.extrapolation import Extrapolation
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
-from tunerd.core.predictors.left_out import doubted
-from tunerd.core.runs import RunsModel
+from tunerd.core.predictors.out_of_fold import doubted
 from tunerd.core.study import Study
 
-__all__ = ["Model", "Outlook"]
+__all__ = ["Predictions", "StudyModel"]
 
 
 HARDLY = 1e-6
@@ -29,7 +29,7 @@ HARDLY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Predictions:
     """What is expected of n configurations. ``mean`` and ``spread`` are in score units."""
 
     mean: FloatArray
@@ -41,7 +41,9 @@ class Outlook:
     beyond: FloatArray | None = None
     """(n,) standard deviation of what a value does that never was another; not in ``spread``."""
 
-    def adjusted(self, keys: Sequence[str], tried: BoolArray, bands: Bands) -> "Outlook":
+    def adjusted(
+        self, keys: Sequence[str], tried: BoolArray, bands: ConformalBands
+    ) -> "Predictions":
         """Return what is said of these configurations: with a spread, and after drift a mean, such
         that bands hold what they promise. The one place through which everybody asks.
 
@@ -53,8 +55,8 @@ class Outlook:
         return self._banded(*bands.adjusted(keys, self.mean, self.spread, tried))
 
     def followed(
-        self, keys: Sequence[str], tried: BoolArray, bands: Bands, score: FloatArray
-    ) -> "Outlook":
+        self, keys: Sequence[str], tried: BoolArray, bands: ConformalBands, score: FloatArray
+    ) -> "Predictions":
         """Return what is said of n jobs that ended, and let bands learn each of them.
 
         Args:
@@ -66,25 +68,25 @@ class Outlook:
         """
         return self._banded(*bands.learn(keys, self.mean, self.spread, score, tried))
 
-    def _banded(self, mean: FloatArray, spread: FloatArray) -> "Outlook":
+    def _banded(self, mean: FloatArray, spread: FloatArray) -> "Predictions":
         if self.beyond is not None:
             spread = np.hypot(spread, self.beyond)
         wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
-        return Outlook(mean, spread, self.feasible, self.uncertainty * wider)
+        return Predictions(mean, spread, self.feasible, self.uncertainty * wider)
 
-    def known_at(self, where: BoolArray, value: float) -> "Outlook":
+    def known_at(self, where: BoolArray, value: float) -> "Predictions":
         """The same, with one value (n,) where every job gives it, whatever it runs."""
         hardly = HARDLY * max(abs(value), HARDLY)
-        return Outlook(
+        return Predictions(
             np.where(where, value, self.mean),
             np.where(where, hardly, self.spread),
             self.feasible,
             np.where(where, hardly, self.uncertainty),
         )
 
-    def joined(self, below: "Outlook") -> "Outlook":
+    def joined(self, below: "Predictions") -> "Predictions":
         """Of these configurations and then the others, as far as it is said of them."""
-        return Outlook(
+        return Predictions(
             np.concatenate([self.mean, below.mean]),
             np.concatenate([self.spread, below.spread]),
             np.concatenate([self.feasible, below.feasible]),
@@ -92,20 +94,20 @@ class Outlook:
         )
 
     @classmethod
-    def of(cls, rows: Iterable[tuple["Outlook", int]]) -> "Outlook":
+    def of(cls, rows: Iterable[tuple["Predictions", int]]) -> "Predictions":
         """What was said of some rows, each named by the outlook and its place there."""
         said = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
         return cls(*np.array(said).reshape(-1, 4).T)
 
-    def parted(self, n: int) -> tuple["Outlook", "Outlook"]:
+    def parted(self, n: int) -> tuple["Predictions", "Predictions"]:
         """Of the first n, and of the others."""
         places = np.arange(len(self.mean))
         return self.take(places[:n]), self.take(places[n:])
 
-    def take(self, where: IntArray) -> "Outlook":
+    def take(self, where: IntArray) -> "Predictions":
         """Of those at these places, in this order."""
         beyond = None if self.beyond is None else self.beyond[where]
-        return Outlook(
+        return Predictions(
             self.mean[where],
             self.spread[where],
             self.feasible[where],
@@ -115,11 +117,11 @@ class Outlook:
 
 
 @dataclass(slots=True)
-class Model:
+class StudyModel:
     """The predictor of the objective beside the model of what runs at all."""
 
     predictor: Predictor
-    runs: RunsModel
+    runs: FeasibilityModel
     fitted_at: int
     """Sequence of the last observation that the fit could see."""
     learned: int
@@ -127,11 +129,11 @@ class Model:
     starts: Mapping[Standing, tuple[float, int]] = field(default_factory=dict)
     """Of bands, right after a fit: what ``Bands.start`` takes. A model that was loaded knows none:
     its bands go on from live jobs."""
-    reach: Reach | None = None
+    reach: Extrapolation | None = None
     """What jobs have varied."""
 
     @classmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, at: int) -> "Model":
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, at: int) -> "StudyModel":
         """Fit both from scratch on the replay sample of sequence ``at``."""
         seed = study.predictor.seed
         measured = pooled(rows)
@@ -139,14 +141,14 @@ class Model:
         left_out = predictor.left_out(study, features, measured, seed)
         return cls(
             predictor,
-            RunsModel.fit(study, features, _in_full(rows), seed),
+            FeasibilityModel.fit(study, features, _in_full(rows), seed),
             fitted_at=at,
             learned=at,
             starts=_doubted(left_out.starts()) if left_out else {},
-            reach=Reach.of(features, rows),
+            reach=Extrapolation.of(features, rows),
         )
 
-    def update(self, rows: Rows, recent: Rows, at: int) -> None:
+    def update(self, rows: FeatureRows, recent: FeatureRows, at: int) -> None:
         """Learn new rows at constant cost; ``recent`` is the window that includes them. The
         predictor leaves what is faint (:data:`FAINT`) to the next fit; whether a job ran does not
         fade."""
@@ -157,14 +159,14 @@ class Model:
             self.reach.learn(rows)
         self.learned = at
 
-    def outlook(self, rows: Rows, *, sure: bool = False) -> Outlook:
+    def outlook(self, rows: FeatureRows, *, sure: bool = False) -> Predictions:
         """Predict every row as the model itself sees it. What is said to people and programs is
-        :meth:`Outlook.adjusted`. With ``sure`` all of them are taken to run: to say what does takes
-        most of the time."""
+        :meth:`Predictions.adjusted`. With ``sure`` all of them are taken to run: to say what does
+        takes most of the time."""
         prediction = self.predictor.predict(rows)
         known = prediction.uncertainty
         uncertainty = prediction.spread if known is None else known
-        return Outlook(
+        return Predictions(
             prediction.mean,
             prediction.spread,
             np.ones(len(rows)) if sure else self.runs.predict(rows),
@@ -183,7 +185,7 @@ class Model:
         return parts | {"at": json.dumps(at).encode()}
 
     @classmethod
-    def load(cls, study: Study, features: FeatureMap, parts: Mapping[str, bytes]) -> "Model":
+    def load(cls, study: Study, features: FeatureMap, parts: Mapping[str, bytes]) -> "StudyModel":
         """Build from what :meth:`dump` gave.
 
         Raises:
@@ -192,10 +194,10 @@ class Model:
         at = json.loads(parts["at"])
         return cls(
             predictor_class(study.predictor.name).load(study, features, _below(parts, "predictor")),
-            RunsModel.load(study, features, _below(parts, "runs")),
+            FeasibilityModel.load(study, features, _below(parts, "runs")),
             fitted_at=at["fitted_at"],
             learned=at["learned"],
-            reach=Reach.load(at["reach"]) if "reach" in at else None,
+            reach=Extrapolation.load(at["reach"]) if "reach" in at else None,
         )
 
 
@@ -203,7 +205,7 @@ def _doubted(starts: Mapping[Standing, tuple[float, int]]) -> dict[Standing, tup
     return {standing: (doubted(factor, jobs), jobs) for standing, (factor, jobs) in starts.items()}
 
 
-def _in_full(rows: Rows) -> Rows:
+def _in_full(rows: FeatureRows) -> FeatureRows:
     """The rows as none of which has faded."""
     return replace(rows, fading=None)
 

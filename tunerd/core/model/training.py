@@ -16,16 +16,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.features.replay import Replay, Sample, sequences_at
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.features.replay import ReplayBuffer, ReplaySample, sequences_at
 from tunerd.core.features.rows import FAINT
-from tunerd.core.model.contest import Contest, Told, contest
-from tunerd.core.model.history import Regime, days, faded, within
-from tunerd.core.model.model import Model
+from tunerd.core.model.comparison import ModelComparison, PrequentialPredictions, contest
+from tunerd.core.model.history_weights import Regime, days, faded, within
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
-__all__ = ["SOON", "SWAP_AFTER", "Built", "Fetch", "Training", "Why", "portions"]
+__all__ = ["SOON", "SWAP_AFTER", "Fetch", "ModelBuild", "ModelTrainer", "Why", "portions"]
 
 Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 """Reads the observations with these sequences from history, in this order."""
@@ -70,7 +70,7 @@ an operator said so."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class ModelBuild:
     """A model that was built, or taken up again, and what became of it."""
 
     why: Why
@@ -79,42 +79,42 @@ class Built:
     decided_at: int
     """Sequence at which it took over or was turned down."""
     took_over: bool
-    contest: Contest | None = None
+    contest: ModelComparison | None = None
     """How it compared with the one that served; None without a comparison."""
     failed: str | None = None
     """The traceback of the error that a rebuild ended with; None where it ended well."""
 
 
 @dataclass(slots=True)
-class _Challenger:
+class _CandidateModel:
     """A model in the background, and what it said of each job since its fit before learning it."""
 
-    model: Model
-    told: Told
+    model: StudyModel
+    told: PrequentialPredictions
 
-    def meet(self, rows: Rows, heard: "_Heard", at: int) -> "_Challenger":
+    def meet(self, rows: FeatureRows, heard: "_UpdateRows", at: int) -> "_CandidateModel":
         """Predict rows, then learn what is heard of them."""
         self.told = self.told.joined(_told(self.model, rows))
         self.model.update(*heard, at)
         return self
 
 
-class _Heard(NamedTuple):
+class _UpdateRows(NamedTuple):
     """What a model learns of new jobs, as far as they count by now."""
 
-    rows: Rows
-    recent: Rows
+    rows: FeatureRows
+    recent: FeatureRows
     """The window that includes them."""
 
 
 @dataclass(slots=True)
-class _Rebuild:
+class _PendingRebuild:
     started_at: int
     decide_at: int
     why: Why
-    future: "Future[_Challenger]"
+    future: "Future[_CandidateModel]"
     """The challenger as it is after the latest portion."""
-    told: Told
+    told: PrequentialPredictions
     """What the champion said of each job since ``started_at``."""
     ends: list[int]
     """Last sequences of the portions since."""
@@ -131,41 +131,43 @@ class _Rebuild:
 
 
 @dataclass
-class Training:
+class ModelTrainer:
     """Holds a study's model and trains it. Rows come in the order of their sequences.
 
     The model that serves is the *champion*. A rebuild makes a *challenger*: both predict, then
     learn, the jobs that come in between the start of the rebuild and the decision
-    (:mod:`tunerd.core.model.contest`). The challenger's side of that runs in the background too.
+    (:mod:`tunerd.core.model.comparison`). The challenger's side of that runs in the background too.
     """
 
     study: Study
     features: FeatureMap
     background: Executor
-    model: Model | None = field(init=False, default=None)
+    model: StudyModel | None = field(init=False, default=None)
     """The champion."""
-    replay: Replay = field(init=False, default_factory=Replay)
+    replay: ReplayBuffer = field(init=False, default_factory=ReplayBuffer)
     pinned: bool = field(init=False, default=False)
     """Whether an operator went back to a model: nothing replaces it."""
     regimes: tuple[Regime, ...] = field(init=False, default=())
     """What every fit and update takes into account."""
-    built: list[Built] = field(init=False, default_factory=list)
+    built: list[ModelBuild] = field(init=False, default_factory=list)
     """What became of models since it was last saved; whoever saves empties it."""
     _attempted_at: int = field(init=False, default=0)
     """Where the last rebuild was started."""
-    _rebuild: _Rebuild | None = field(init=False, default=None)
+    _rebuild: _PendingRebuild | None = field(init=False, default=None)
 
-    def gather(self, rows: Rows, finished: FloatArray, sequence: int) -> None:
+    def gather(self, rows: FeatureRows, finished: FloatArray, sequence: int) -> None:
         """Keep rows, the last of which is ``sequence``, without learning them. ``finished`` is
         when their jobs ended, in days."""
         self._gathered(rows, finished, sequence)
 
-    def _gathered(self, rows: Rows, finished: FloatArray, sequence: int) -> Sample:
-        new = Sample(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
+    def _gathered(self, rows: FeatureRows, finished: FloatArray, sequence: int) -> ReplaySample:
+        new = ReplaySample(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
         self.replay.add(new.rows, new.sequences, new.finished)
         return new
 
-    def learn(self, rows: Rows, finished: FloatArray, sequence: int, waiting: int = 0) -> bool:
+    def learn(
+        self, rows: FeatureRows, finished: FloatArray, sequence: int, waiting: int = 0
+    ) -> bool:
         """Let the model learn rows, the last of which is ``sequence``; says whether it was
         replaced. So many observations are ``waiting`` to be learned after them: when a fit is worth
         its time depends on that."""
@@ -213,7 +215,7 @@ class Training:
         self._start(sequence, "drift", SOON)
         return True
 
-    def take_up(self, model: Model, why: Why, sequence: int, *, pinned: bool) -> None:
+    def take_up(self, model: StudyModel, why: Why, sequence: int, *, pinned: bool) -> None:
         """Put an earlier model of this generation in place and let it learn what it has missed,
         as far as that is among the latest jobs. A rebuild under way is given up."""
         self._rebuild = None
@@ -221,7 +223,7 @@ class Training:
         missed = self.replay.since(model.learned)
         if len(missed.rows):
             model.update(*self._heard(missed), sequence)
-        self.built.append(Built(why, model.fitted_at, sequence, took_over=True))
+        self.built.append(ModelBuild(why, model.fitted_at, sequence, took_over=True))
 
     def pin(self) -> None:
         """Keep the model that serves, whatever comes; it learns on."""
@@ -242,31 +244,31 @@ class Training:
             self._attempted_at = sequence
             self._fail(why, sequence, sequence, error)
             return False
-        self.built.append(Built(why, sequence, sequence, took_over=True))
+        self.built.append(ModelBuild(why, sequence, sequence, took_over=True))
         return True
 
     def _fail(self, why: Why, fitted_at: int, at: int, error: Exception) -> None:
         text = "".join(traceback.format_exception(error)).strip()
-        self.built.append(Built(why, fitted_at, at, took_over=False, failed=text))
+        self.built.append(ModelBuild(why, fitted_at, at, took_over=False, failed=text))
 
-    def _fit(self, rows: Rows, at: int) -> Model:
-        return Model.fit(self.study, self.features, rows, at)
+    def _fit(self, rows: FeatureRows, at: int) -> StudyModel:
+        return StudyModel.fit(self.study, self.features, rows, at)
 
-    def _all(self) -> Rows:
+    def _all(self) -> FeatureRows:
         """What a fit sees, by when the jobs ended: an import that comes late is no news."""
         return self._counted(self.replay.sample().by_time())
 
-    def _heard(self, new: Sample) -> _Heard:
+    def _heard(self, new: ReplaySample) -> _UpdateRows:
         """What an update sees: new rows, and the window that includes them."""
-        return _Heard(self._counted(new), self._counted(self.replay.recent(RECENT)))
+        return _UpdateRows(self._counted(new), self._counted(self.replay.recent(RECENT)))
 
-    def _counted(self, sample: Sample) -> Rows:
+    def _counted(self, sample: ReplaySample) -> FeatureRows:
         """The rows that count, and what they count by now."""
         history, now = self.study.history, self.replay.now
         inside = np.flatnonzero(within(sample, history, now))
         return faded(sample, history, self.regimes, now).take(inside)
 
-    def fit_at(self, sequence: int, fetch: Fetch) -> Model:
+    def fit_at(self, sequence: int, fetch: Fetch) -> StudyModel:
         """The model that a rebuild on what was known at ``sequence`` makes: for deriving again
         what it said. Of a training that has learned nothing."""
         self._refill(sequence, fetch)
@@ -287,21 +289,25 @@ class Training:
     def _start(self, at: int, why: Why, jobs: int) -> None:
         """Begin a rebuild on what is known at ``at``, to be decided after so many more jobs."""
         future = self.background.submit(_challenger, self._fit, self._all(), at)
-        self._rebuild = _Rebuild(at, at + jobs, why, future, NOTHING, [])
+        self._rebuild = _PendingRebuild(at, at + jobs, why, future, NOTHING, [])
         self._attempted_at = at
 
-    def _meet(self, rebuild: _Rebuild, rows: Rows, heard: _Heard, sequence: int) -> None:
+    def _meet(
+        self, rebuild: _PendingRebuild, rows: FeatureRows, heard: _UpdateRows, sequence: int
+    ) -> None:
         """Let both predict rows that neither has learned; the challenger learns them, too."""
         assert self.model is not None
         rebuild.told = rebuild.told.joined(_told(self.model, rows))
         self._follow(rebuild, rows, heard, sequence)
 
-    def _follow(self, rebuild: _Rebuild, rows: Rows, heard: _Heard, sequence: int) -> None:
+    def _follow(
+        self, rebuild: _PendingRebuild, rows: FeatureRows, heard: _UpdateRows, sequence: int
+    ) -> None:
         before = rebuild.future
         rebuild.future = self.background.submit(_meet, before, rows, heard, sequence)
         rebuild.ends.append(sequence)
 
-    def _decide(self, rebuild: _Rebuild, sequence: int) -> bool:
+    def _decide(self, rebuild: _PendingRebuild, sequence: int) -> bool:
         self._rebuild = None
         try:
             challenger = rebuild.future.result()
@@ -309,12 +315,12 @@ class Training:
             self._fail(rebuild.why, rebuild.started_at, sequence, error)
             return False
         found = self._contest(rebuild, challenger)
-        self.built.append(Built(rebuild.why, rebuild.started_at, sequence, found.won, found))
+        self.built.append(ModelBuild(rebuild.why, rebuild.started_at, sequence, found.won, found))
         if found.won:
             self.model = challenger.model
         return found.won
 
-    def _contest(self, rebuild: _Rebuild, challenger: _Challenger) -> Contest:
+    def _contest(self, rebuild: _PendingRebuild, challenger: _CandidateModel) -> ModelComparison:
         """Compare the two on the jobs since that speak of today: old ones, told late, would be for
         the model that still goes by their like."""
         met = self.replay.since(rebuild.started_at)
@@ -346,7 +352,7 @@ class Training:
     ) -> None:
         """Become, up to observation ``last``, exactly what gave ``state``.
 
-        ``parts`` is the last checkpoint of the model (:meth:`Model.dump`), None if there was
+        ``parts`` is the last checkpoint of the model (:meth:`StudyModel.dump`), None if there was
         none; ``steps`` are the (first, last) sequences of the steps, oldest first, of which those
         after the checkpoint are learned again. A comparison under way is made again as it went.
         """
@@ -356,7 +362,7 @@ class Training:
         if parts is None:
             self._refill(last, fetch)
             return
-        self.model = model = Model.load(self.study, self.features, parts)
+        self.model = model = StudyModel.load(self.study, self.features, parts)
         behind = model.learned
         ends = [end for step in steps if step[0] > behind for _, end in portions(*step)]
         ends = [end for end in ends if end <= last]
@@ -385,7 +391,9 @@ class Training:
             raise ValueError(f"steps lead to {model.learned}, not to {last}")
         if under_way is not None:
             assert self._rebuild is not None
-            self._rebuild.told = Told(np.array(under_way["mean"]), np.array(under_way["spread"]))
+            self._rebuild.told = PrequentialPredictions(
+                np.array(under_way["mean"]), np.array(under_way["spread"])
+            )
 
     def _refill(self, sequence: int, fetch: Fetch) -> None:
         """Fill the replay as it was at a sequence."""
@@ -400,20 +408,24 @@ def _lasts(fitted_at: int) -> float:
     return max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
 
 
-NOTHING = Told(np.empty(0), np.empty(0))
+NOTHING = PrequentialPredictions(np.empty(0), np.empty(0))
 
 
-def _challenger(fit: Callable[[Rows, int], Model], rows: Rows, at: int) -> _Challenger:
-    return _Challenger(fit(rows, at), NOTHING)
+def _challenger(
+    fit: Callable[[FeatureRows, int], StudyModel], rows: FeatureRows, at: int
+) -> _CandidateModel:
+    return _CandidateModel(fit(rows, at), NOTHING)
 
 
-def _meet(before: "Future[_Challenger]", rows: Rows, heard: _Heard, sequence: int) -> _Challenger:
+def _meet(
+    before: "Future[_CandidateModel]", rows: FeatureRows, heard: _UpdateRows, sequence: int
+) -> _CandidateModel:
     return before.result().meet(rows, heard, sequence)
 
 
-def _told(model: Model, rows: Rows) -> Told:
+def _told(model: StudyModel, rows: FeatureRows) -> PrequentialPredictions:
     outlook = model.outlook(rows)
-    return Told(outlook.mean, outlook.spread)
+    return PrequentialPredictions(outlook.mean, outlook.spread)
 
 
 def portions(first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ __all__ = ["PREDICTORS", "predictor_class"]
 
 PREDICTORS: dict[str, str] = {
     "boosted_trees": "tunerd.core.predictors.boosted_trees:BoostedTrees",
-    "committee": "tunerd.core.predictors.committee:Committee",
+    "committee": "tunerd.core.predictors.committee:CommitteePredictor",
     "gaussian_process": "tunerd.core.predictors.gaussian_process:GaussianProcess",
     "neural_ensemble": "tunerd.core.predictors.neural_ensemble:NeuralEnsemble",
 }

@@ -14,15 +14,15 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.predictors.left_out import LeftOut, left_out
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.out_of_fold import OutOfFoldPredictions, left_out
 from tunerd.core.study import Study
 
-__all__ = ["Prediction", "Predictor"]
+__all__ = ["Predictor", "ScorePredictions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class ScorePredictions:
     """What a predictor says of n rows, in score units."""
 
     mean: FloatArray
@@ -38,7 +38,7 @@ class Predictor(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """Build from scratch on a bounded sample (``replay.py``). Expensive and pure.
 
         Rows without a score are ignored; with no usable row at all the result predicts a constant
@@ -47,22 +47,22 @@ class Predictor(ABC):
         """
 
     @abstractmethod
-    def update(self, rows: Rows, recent: Rows) -> None:
+    def update(self, rows: FeatureRows, recent: FeatureRows) -> None:
         """Learn new rows at a cost that does not depend on history.
 
         ``recent`` is the bounded window of the latest rows and includes ``rows``.
         """
 
     @abstractmethod
-    def predict(self, rows: Rows) -> Prediction:
+    def predict(self, rows: FeatureRows) -> ScorePredictions:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
-    def means(self, rows: Rows) -> FloatArray:
+    def means(self, rows: FeatureRows) -> FloatArray:
         """(n,) of :meth:`predict` the means, where nobody asks how sure they are: a predictor for
         which that is less work says how."""
         return self.predict(rows).mean
 
-    def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
+    def correlations(self, rows: FeatureRows) -> Callable[[int], FloatArray]:
         """Of n rows of one context: a function that says of one of them how what is uncertain of
         each goes together with what is uncertain of it, (n,) from -1 to 1. Not at all, where a
         predictor does not know."""
@@ -74,7 +74,9 @@ class Predictor(ABC):
 
         return with_one
 
-    def roughly(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> "Predictor":
+    def roughly(
+        self, study: Study, features: FeatureMap, rows: FeatureRows, seed: int
+    ) -> "Predictor":
         """Fit another of this kind on fewer rows, as cheaply as tells what a fit is worth.
 
         Half of the members and not two: each leaves its share of the rows out.
@@ -83,11 +85,13 @@ class Predictor(ABC):
         rough = replace(whole, members=(whole.members + 1) // 2, trees=(3 * whole.trees + 3) // 4)
         return type(self).fit(replace(study, predictor=rough), features, rows, seed)
 
-    def left_out(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> LeftOut | None:
+    def left_out(
+        self, study: Study, features: FeatureMap, rows: FeatureRows, seed: int
+    ) -> OutOfFoldPredictions | None:
         """How far off this is on jobs that it has not seen, right after a fit on ``rows``; None
         where they are too few to say."""
 
-        def told(kept: Rows, asked: Rows) -> tuple[FloatArray, FloatArray]:
+        def told(kept: FeatureRows, asked: FeatureRows) -> tuple[FloatArray, FloatArray]:
             said = self.roughly(study, features, kept, seed).predict(asked)
             return said.mean, said.spread
 

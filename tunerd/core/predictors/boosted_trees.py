@@ -22,41 +22,41 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blobs import seal_json, unseal_json
-from tunerd.core.learners.trees import Forest, TreeOptions, Trees, TreesData
-from tunerd.core.learners.trend import Trend
+from tunerd.core.estimators.codec import seal_json, unseal_json
+from tunerd.core.estimators.trees import BoosterEnsemble, TreeBooster, TreeDataset, TreeOptions
+from tunerd.core.estimators.trend import RidgeTrend
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
-from tunerd.core.predictors.levels import Levels
-from tunerd.core.predictors.online import OnlinePredictor, Told, scored
+from tunerd.core.predictors.online import BasePredictions, OnlinePredictor, scored
 from tunerd.core.study import Study
 
 __all__ = ["BoostedTrees"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _BoostedTreesBase:
     """Trend and trees; nothing of them changes after a fit."""
 
-    trend: Trend
-    forest: Forest | None
+    trend: RidgeTrend
+    forest: BoosterEnsemble | None
     """None while there are too few rows to split."""
     hidden: BoolArray
     """(F,) columns that the trees do not see."""
     seed: int
 
-    def predict(self, X: FloatArray) -> Told:
+    def predict(self, X: FloatArray) -> BasePredictions:
         """Sum of trend and trees."""
         members, leverage = self.trend.predict(X)
         if self.forest is not None:
             members = members + self.forest.predict(_without(X, self.hidden))
-        return Told(members, leverage)
+        return BasePredictions(members, leverage)
 
     def members(self, X: FloatArray) -> FloatArray:
-        """See :meth:`Base.members`."""
+        """See :meth:`FittedBase.members`."""
         return self.predict(X).members
 
-    def learned(self, rows: Rows, recent: Rows) -> Self:
+    def learned(self, rows: FeatureRows, recent: FeatureRows) -> Self:
         """Leave new rows to levels and correction."""
         del rows, recent
         return self
@@ -75,14 +75,14 @@ class _Base:
         return blobs
 
 
-class BoostedTrees(OnlinePredictor[_Base]):
+class BoostedTrees(OnlinePredictor[_BoostedTreesBase]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
 
     on_rest: ClassVar[bool] = True
     """Whether trees grow on what trend and levels leave, as they do here, or on scores."""
 
     @classmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. Seconds at 20,000 rows."""
         rows = scored(rows)
         categorical = features.categories
@@ -90,20 +90,20 @@ class BoostedTrees(OnlinePredictor[_Base]):
         folds = folds_of(len(rows), options.members, seed)
         members = int(folds.max(initial=0)) + 1
         masks = [(folds != m) | (members == 1) for m in range(members)]
-        trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, masks)
+        trend = RidgeTrend.fit(rows.X, rows.score, rows.weight, categorical, masks)
         if not cls.on_rest:
             trend = trend.flat()
         expected, leverage = trend.predict(rows.X)
         rest = rows.score[:, None] - expected
         apart = rest.mean(axis=1) if cls.on_rest else np.zeros(len(rows))
-        levels = Levels.fit(rows.context_key, apart, rows.weight)
+        levels = ContextEffects.fit(rows.context_key, apart, rows.weight)
         level, jobs = levels.of(rows.context_key)
         rest = rest - level[:, None]
         forest = None
         hidden = cls.hidden(features)
         if members > 1 or len(rows) >= FEW_ROWS:
             seen = replace(rows, X=_without(rows.X, hidden))
-            forest = Forest(
+            forest = BoosterEnsemble(
                 [
                     cls.grown(seen, categorical, mask, rest[:, m], options.trees, seed + m)
                     for m, mask in enumerate(masks)
@@ -111,20 +111,20 @@ class BoostedTrees(OnlinePredictor[_Base]):
             )
             rest = rest - forest.predict(seen.X)
         off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
-        base = _Base(trend, forest, hidden, seed)
+        base = _BoostedTreesBase(trend, forest, hidden, seed)
         unseen = folds if members > 1 else np.ones(len(rows), np.int64)
         return cls.settled(features, base, levels, rows, rest, unseen, off, rows.counts)
 
     @classmethod
     def grown(
         cls,
-        rows: Rows,
+        rows: FeatureRows,
         categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
         trees: int,
         seed: int,
-    ) -> Trees:
+    ) -> TreeBooster:
         """Grow one member's trees on the rows of its mask (n,); ``label`` (n,)."""
         data = _data(rows, categorical, np.flatnonzero(mask))
         return data.grow(label[mask], cls.growth(int(mask.sum()), trees, seed))
@@ -144,24 +144,24 @@ class BoostedTrees(OnlinePredictor[_Base]):
         return np.zeros(len(features.columns), bool)
 
     @classmethod
-    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _BoostedTreesBase:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["trend"])
-        forest = Forest.load(blobs["forest"]) if state["grown"] else None
+        forest = BoosterEnsemble.load(blobs["forest"]) if state["grown"] else None
         hidden = np.array(state["hidden"], bool)
-        return _Base(Trend.load(state["trend"]), forest, hidden, state["seed"])
+        return _BoostedTreesBase(RidgeTrend.load(state["trend"]), forest, hidden, state["seed"])
 
-    def correct(self, recent: Rows, rest: FloatArray) -> Forest | None:
+    def correct(self, recent: FeatureRows, rest: FloatArray) -> BoosterEnsemble | None:
         """Grow a few trees with large steps for each member: every update pays for all."""
         if self._base.forest is None:
             return None
         data = _data(recent, [c for _, c in self._columns], np.arange(len(recent)))
         seeds = range(self._base.seed, self._base.seed + rest.shape[1])
         options = [TreeOptions(25, leaves=7, min_rows=5, seed=s, learning_rate=0.2) for s in seeds]
-        return Forest([data.grow(rest[:, m], how) for m, how in enumerate(options)])
+        return BoosterEnsemble([data.grow(rest[:, m], how) for m, how in enumerate(options)])
 
-    def contributions(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    def contributions(self, rows: FeatureRows) -> tuple[FloatArray, FloatArray]:
         """What each column adds to predictions (n, F), and what the context's own level does (n,).
 
         Trend: slope times distance from the mean of the data, which is the Shapley value of a
@@ -177,7 +177,7 @@ class BoostedTrees(OnlinePredictor[_Base]):
             (self._base.forest, _without(rows.X, self._base.hidden)),
             (self._correction, rows.X),
         ):
-            if isinstance(forest, Forest):
+            if isinstance(forest, BoosterEnsemble):
                 found += forest.contributions(X)[:, :-1]
         special = self._effects.columns
         found[:, special] += self._effects.of(rows.X)[0][:, None] / max(len(special), 1)
@@ -185,14 +185,16 @@ class BoostedTrees(OnlinePredictor[_Base]):
         return found, level
 
     @classmethod
-    def load_correction(cls, blob: bytes) -> Forest:
+    def load_correction(cls, blob: bytes) -> BoosterEnsemble:
         """See :meth:`OnlinePredictor.load_correction`."""
-        return Forest.load(blob)
+        return BoosterEnsemble.load(blob)
 
 
 def _without(X: FloatArray, hidden: BoolArray) -> FloatArray:
     return np.where(hidden, np.nan, X) if hidden.any() else X
 
 
-def _data(rows: Rows, categorical: Sequence[float] | FloatArray, where: IntArray) -> TreesData:
-    return TreesData(rows.X[where], np.flatnonzero(categorical).tolist(), rows.weight[where])
+def _data(
+    rows: FeatureRows, categorical: Sequence[float] | FloatArray, where: IntArray
+) -> TreeDataset:
+    return TreeDataset(rows.X[where], np.flatnonzero(categorical).tolist(), rows.weight[where])

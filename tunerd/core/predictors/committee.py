@@ -19,13 +19,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blending import Record, pooled
-from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
-from tunerd.core.learners.own_jobs import OwnJobs, familiar
-from tunerd.core.learners.shelves import Shelves
-from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.council import MEMBERS, Council, rows_at
+from tunerd.core.estimators.codec import pack, seal, seal_json, unpack, unseal, unseal_json
+from tunerd.core.estimators.local_history import LocalHistory, familiar
+from tunerd.core.estimators.sharded_state import ShardedState
+from tunerd.core.estimators.stacked_regression import MemberPredictions, pooled
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.base import Predictor, ScorePredictions
 from tunerd.core.predictors.errors import (
     FEW_ROWS,
     follow_errors,
@@ -34,13 +33,20 @@ from tunerd.core.predictors.errors import (
     quantile,
     typical_size,
 )
-from tunerd.core.predictors.folds import Fold, all_but_few, apart
-from tunerd.core.predictors.left_out import LeftOut, doubted
-from tunerd.core.predictors.own_processes import OwnProcesses, load_jobs, own_jobs
-from tunerd.core.predictors.weighing import KINDS, Records, Weights, recorded, typically
+from tunerd.core.predictors.folds import ValidationFold, all_but_few, apart
+from tunerd.core.predictors.local_gps import LocalGPSet, load_jobs, own_jobs
+from tunerd.core.predictors.members import MEMBERS, CommitteeMembers, rows_at
+from tunerd.core.predictors.out_of_fold import OutOfFoldPredictions, doubted
+from tunerd.core.predictors.stacking import (
+    KINDS,
+    StackingRecords,
+    StackingWeights,
+    recorded,
+    typically,
+)
 from tunerd.core.study import Study
 
-__all__ = ["Committee"]
+__all__ = ["CommitteePredictor"]
 
 ENOUGH_ROWS = 6
 """Rows below which there are no members …"""
@@ -53,7 +59,7 @@ UNKNOWN_LEFT = 0.3
 how far the scores of a context lie apart."""
 
 
-class _Said(NamedTuple):
+class _CommitteePredictions(NamedTuple):
     """What is believed of n rows, in pieces."""
 
     mean: FloatArray
@@ -70,16 +76,16 @@ class _Said(NamedTuple):
     """(n,) configurations tried in its context; 0 where it is new."""
 
 
-class Committee(Predictor):
+class CommitteePredictor(Predictor):
     """See the module. Deterministic for its rows and seed."""
 
     def __init__(
         self,
         features: FeatureMap,
-        whole: Council,
-        own: OwnProcesses,
+        whole: CommitteeMembers,
+        own: LocalGPSet,
         state: Mapping[str, Any],
-        weights: Weights,
+        weights: StackingWeights,
     ) -> None:
         self._features, self._whole, self._own = features, whole, own
         self._typical: float = state["typical"]
@@ -92,12 +98,12 @@ class Committee(Predictor):
         self._wider: float = state["wider"]
         """How much more that is in contexts that nobody has run yet."""
         self.weights = weights
-        self._left_out_told: LeftOut | None = None
+        self._left_out_told: OutOfFoldPredictions | None = None
         self._dumped: dict[str, bytes] | None = None
         """Blobs of what a fit leaves as it is, once they were made."""
 
     @classmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About twice what its members cost."""
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         jobs = own_jobs(rows)
@@ -110,12 +116,14 @@ class Committee(Predictor):
         }
         carry = np.zeros(len(MEMBERS))
         if len(rows) < ENOUGH_ROWS or (len(jobs) == 1 and len(rows) < ALONE):
-            whole = Council({})
-            own = OwnProcesses(features, whole, (), {}, Shelves(jobs.items()), carry, None)
-            return cls(features, whole, own, state, Weights((), Records.empty()))
-        whole = Council.fit(study, features, rows, seed)
+            whole = CommitteeMembers({})
+            own = LocalGPSet(features, whole, (), {}, ShardedState(jobs.items()), carry, None)
+            return cls(features, whole, own, state, StackingWeights((), StackingRecords.empty()))
+        whole = CommitteeMembers.fit(study, features, rows, seed)
 
-        def refitted(folds: Iterable[Fold]) -> list[tuple[Fold, Council]]:
+        def refitted(
+            folds: Iterable[ValidationFold],
+        ) -> list[tuple[ValidationFold, CommitteeMembers]]:
             return [(f, whole.refitted(study, features, rows, f.kept, seed)) for f in folds]
 
         each = refitted(apart(rows, features, seed))
@@ -123,13 +131,15 @@ class Committee(Predictor):
         strange = [(fold, council) for fold, council in each if fold.without]
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
-        own = OwnProcesses(features, whole, parts, part_of, Shelves(jobs.items()), carry, None)
-        found = cls(features, whole, own, state, Weights(whole.members, Records.empty()))
+        own = LocalGPSet(features, whole, parts, part_of, ShardedState(jobs.items()), carry, None)
+        found = cls(
+            features, whole, own, state, StackingWeights(whole.members, StackingRecords.empty())
+        )
         known = [one for one in each if not one[0].without]
         found._examine(strange, few, known, rows, seed)
         return found
 
-    def update(self, rows: Rows, recent: Rows) -> None:
+    def update(self, rows: FeatureRows, recent: FeatureRows) -> None:
         """See :meth:`Predictor.update`. Members wait for the next fit."""
         del recent
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
@@ -146,22 +156,24 @@ class Committee(Predictor):
             self.weights.follow((said.mean, said.spread), rows, said.points, new, known)
         self._own.add(rows, said.told, errors)
 
-    def predict(self, rows: Rows) -> Prediction:
+    def predict(self, rows: FeatureRows) -> ScorePredictions:
         """See :meth:`Predictor.predict`."""
         return self._blended(self._said(rows))
 
-    def correlations(self, rows: Rows) -> Callable[[int], FloatArray]:
+    def correlations(self, rows: FeatureRows) -> Callable[[int], FloatArray]:
         """See :meth:`Predictor.correlations`: as the context's own process has it."""
         return self._own.correlations(rows)
 
-    def left_out(self, study: Study, features: FeatureMap, rows: Rows, seed: int) -> LeftOut | None:
+    def left_out(
+        self, study: Study, features: FeatureMap, rows: FeatureRows, seed: int
+    ) -> OutOfFoldPredictions | None:
         """See :meth:`Predictor.left_out`: what the fit itself left out."""
         del study, features, rows, seed
         return self._left_out_told
 
     # -- what is believed -------------------------------------------------------------------
 
-    def _said(self, rows: Rows, *, everybody: bool = False) -> _Said:
+    def _said(self, rows: FeatureRows, *, everybody: bool = False) -> _CommitteePredictions:
         """Ask those whose word counts for each row, or everybody who counts anywhere."""
         n, members = len(rows), len(MEMBERS)
         mean, spread, weight = np.zeros((3, n, members + 1))
@@ -195,16 +207,16 @@ class Committee(Predictor):
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 first = self._unknown if self._own.left is None else self._own.left
                 spread[where, -1] = np.maximum(spread[where, -1], first)
-        return _Said(mean, spread, weight, doubt, told, points)
+        return _CommitteePredictions(mean, spread, weight, doubt, told, points)
 
-    def _blended(self, said: _Said) -> Prediction:
+    def _blended(self, said: _CommitteePredictions) -> ScorePredictions:
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
         doubt = self._caution(spread) * np.sqrt(said.doubt + apart)
         spread = self._widened(spread, strange)
         doubt = np.where(said.points == 0, spread, np.minimum(doubt, spread))
-        return Prediction(mean, spread, doubt)
+        return ScorePredictions(mean, spread, doubt)
 
     def _widened(self, spread: FloatArray, strange: FloatArray) -> FloatArray:
         """(n,) the members' spreads, made as wide as the blend was seen to be off, in contexts so
@@ -227,22 +239,22 @@ class Committee(Predictor):
 
     def _examine(
         self,
-        strange: Sequence[tuple[Fold, Council]],
-        few: Sequence[tuple[Fold, Council]],
-        known: Sequence[tuple[Fold, Council]],
-        rows: Rows,
+        strange: Sequence[tuple[ValidationFold, CommitteeMembers]],
+        few: Sequence[tuple[ValidationFold, CommitteeMembers]],
+        known: Sequence[tuple[ValidationFold, CommitteeMembers]],
+        rows: FeatureRows,
         seed: int,
     ) -> None:
         """Weigh members by what those say that have not seen some contexts, most of some, and some
         jobs; and see how far off they are all together."""
         rng = np.random.default_rng([seed, 2])
-        far = Record.empty(len(MEMBERS))
+        far = MemberPredictions.empty(len(MEMBERS))
         for i, (fold, council) in enumerate(strange):
             asked = rows.take(_some(fold.held, rows, rng))
             said = council.ask(asked, np.ones(len(MEMBERS)))
             far = far.joined(recorded(said, asked, f"{i} "))
         there = self._whole.members
-        self.weights = Weights(there, Records.empty()._replace(new=far))
+        self.weights = StackingWeights(there, StackingRecords.empty()._replace(new=far))
         own = self._own
         own.carry = self.weights.new.copy()
         if len(far):
@@ -254,7 +266,7 @@ class Committee(Predictor):
         scarce, _, few_points = self._asked_as_known(few, rows, rng)
         near, tried, points = self._asked_as_known(known, rows, rng)
         typical = typically(few_points), typically(points)
-        self.weights = Weights(there, Records(far, scarce, near), tried=typical)
+        self.weights = StackingWeights(there, StackingRecords(far, scarce, near), tried=typical)
         weights, new = self.weights.of(points), self.weights.new
         off, off_far = self._off(near, weights), self._off(far, new)
         told = near.blended(weights) if off else far.blended(new) if off_far else None
@@ -265,11 +277,14 @@ class Committee(Predictor):
         self._left_out_told = self._told_apart(far, near, tried, weights, odd)
 
     def _asked_as_known(
-        self, folds: Sequence[tuple[Fold, Council]], rows: Rows, rng: np.random.Generator
-    ) -> tuple[Record, BoolArray, IntArray]:
+        self,
+        folds: Sequence[tuple[ValidationFold, CommitteeMembers]],
+        rows: FeatureRows,
+        rng: np.random.Generator,
+    ) -> tuple[MemberPredictions, BoolArray, IntArray]:
         """What was said of n rows left out of contexts that are known, whether their
         configurations had been seen there (n,), and how many had (n,)."""
-        near = Record.empty(len(MEMBERS) + 1)
+        near = MemberPredictions.empty(len(MEMBERS) + 1)
         tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
         for i, (fold, council) in enumerate(folds):
             asked = rows.take(_some(fold.held, rows, rng))
@@ -279,7 +294,7 @@ class Committee(Predictor):
         return near, tried, points
 
     def _as_known(
-        self, council: Council, seen: Rows, asked: Rows
+        self, council: CommitteeMembers, seen: FeatureRows, asked: FeatureRows
     ) -> tuple[tuple[FloatArray, FloatArray], BoolArray, IntArray]:
         """What members that were fitted on ``seen``, and the contexts' processes over those jobs,
         say of the rows ``asked``; which of them are of configurations seen there, and how many of
@@ -291,7 +306,7 @@ class Committee(Predictor):
         self._own.tell(jobs)
         again, points = np.zeros(len(asked), bool), np.zeros(len(asked), np.int64)
         for key, where in places_of(asked.context_key).items():
-            own = jobs.get(key) or OwnJobs()
+            own = jobs.get(key) or LocalHistory()
             process = self._own.around(own)
             mean[where, -1], variance = self._own.predict(process, Z[where], told[where])
             spread[where, -1] = np.sqrt(variance + process.noise)
@@ -299,7 +314,7 @@ class Committee(Predictor):
             points[where] = len(own.points)
         return (mean, spread), again, points
 
-    def _off(self, record: Record, weights: FloatArray) -> float | None:
+    def _off(self, record: MemberPredictions, weights: FloatArray) -> float | None:
         """How far off the blend is on jobs left out, squared and in its own spreads; None if they
         are too few to say."""
         if len(record) < FEW_ROWS:
@@ -310,12 +325,12 @@ class Committee(Predictor):
 
     def _told_apart(
         self,
-        far: Record,
-        near: Record,
+        far: MemberPredictions,
+        near: MemberPredictions,
         tried: BoolArray,
         weights: FloatArray,
         strange: FloatArray,
-    ) -> LeftOut | None:
+    ) -> OutOfFoldPredictions | None:
         """What was said of contexts left out and of jobs left out; of the latter which
         configurations had been ``tried`` (n,), what each member counted (n, M + 1), and how
         ``strange`` (n,) the context was."""
@@ -324,7 +339,7 @@ class Committee(Predictor):
         one, other = far.blended(self.weights.new), near.blended(weights)
         spread = np.append(one[1], other[1])
         odd = np.append(np.ones(len(far)), strange)
-        return LeftOut(
+        return OutOfFoldPredictions(
             far.keys + near.keys,
             np.concatenate([one[0], other[0]]),
             self._widened(spread, odd),
@@ -383,16 +398,16 @@ class Committee(Predictor):
                     f"this model is of another generation of {study.name}; fit it again"
                 )
             records = [
-                Record.of(unpack(unseal(blobs[f"{name} {kind}"])), keys)
+                MemberPredictions.of(unpack(unseal(blobs[f"{name} {kind}"])), keys)
                 for name, both in (("left_out", state["keys"]), ("live", live["keys"]))
                 for kind, keys in zip(KINDS, both, strict=True)
             ]
             councils = [
-                Council.load(study, features, blobs, f"{i}.", names)
+                CommitteeMembers.load(study, features, blobs, f"{i}.", names)
                 for i, names in enumerate([state["whole"], *state["parts"]])
             ]
             whole, *parts = councils
-            own = OwnProcesses(
+            own = LocalGPSet(
                 features,
                 whole,
                 parts,
@@ -405,8 +420,11 @@ class Committee(Predictor):
             if len(own.jobs) != live["contexts"]:
                 raise KeyError("what some contexts' jobs said")
             state["noise"] = live["noise"]
-            left_out, latest = Records(*records[: len(KINDS)]), Records(*records[len(KINDS) :])
-            weights = Weights(whole.members, left_out, latest, tuple(state["tried"]))
+            left_out, latest = (
+                StackingRecords(*records[: len(KINDS)]),
+                StackingRecords(*records[len(KINDS) :]),
+            )
+            weights = StackingWeights(whole.members, left_out, latest, tuple(state["tried"]))
             return cls(features, whole, own, state, weights)
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
@@ -420,7 +438,7 @@ def _within_sd(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> f
     return max(quantile(np.abs(rest), 0.68, counts[np.concatenate([*places])]), 1e-6)
 
 
-def _some(where: IntArray, rows: Rows, rng: np.random.Generator) -> IntArray:
+def _some(where: IntArray, rows: FeatureRows, rng: np.random.Generator) -> IntArray:
     if len(where) <= KEPT:
         return where
     return np.sort(where[shuffled(rng, rows.counts[where])[:KEPT]])

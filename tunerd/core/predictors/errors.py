@@ -88,9 +88,9 @@ def follow_errors(noise: float, errors: FloatArray, counts: FloatArray | None = 
     ``counts`` (n,) is what is left of each job, 1 without.
 
     Slowly, whatever size an error has: sudden changes are the business of bands
-    (:mod:`tunerd.core.bands`), which work in units of this, and what grew by the square of errors
-    went on growing when they had followed long since. The spreads are of before the batch: as the
-    noise grows, the same error is less of one.
+    (:mod:`tunerd.core.conformal`), which work in units of this, and what grew by the square of
+    errors went on growing when they had followed long since. The spreads are of before the batch:
+    as the noise grows, the same error is less of one.
     """
     before = noise
     counts = np.ones(len(errors)) if counts is None else counts

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
+from tunerd.core.features import FeatureMap, FeatureRows
 
-__all__ = ["FEW_ROWS", "Fold", "all_but_few", "apart"]
+__all__ = ["FEW_ROWS", "ValidationFold", "all_but_few", "apart"]
 
 MOST_LEFT = 0.6
 """Share of all rows that one fit leaves out at most, if there are contexts enough."""
@@ -37,7 +37,7 @@ MOST_KEPT = 20
 
 
 @dataclass(frozen=True)
-class Fold:
+class ValidationFold:
     """A fit that leaves rows out."""
 
     without: frozenset[str]
@@ -48,7 +48,7 @@ class Fold:
     """All others."""
 
 
-def apart(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
+def apart(rows: FeatureRows, features: FeatureMap, seed: int) -> Iterator[ValidationFold]:
     """Leave each context out once, where there are several: one kind of them; of the others the
     largest; and the rest. Then leave out rows alone."""
     rng = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def apart(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
         yield from _fold(turn == fold, frozenset())
 
 
-def all_but_few(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
+def all_but_few(rows: FeatureRows, features: FeatureMap, seed: int) -> Iterator[ValidationFold]:
     """Leave out most rows of one kind of contexts and of the largest, as it is soon after they were
     new, in one fold: each keeps between 1 and :data:`MOST_KEPT`, 1 or 2 as often as 10 to 20. Where
     there are several contexts and rows enough."""
@@ -86,9 +86,9 @@ def all_but_few(rows: Rows, features: FeatureMap, seed: int) -> Iterator[Fold]:
     yield from _fold(held, frozenset())
 
 
-def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[Fold]:
+def _fold(held: BoolArray, without: frozenset[str]) -> Iterator[ValidationFold]:
     if held.any() and (~held).sum() >= FEW_ROWS:
-        yield Fold(without, np.flatnonzero(held), np.flatnonzero(~held))
+        yield ValidationFold(without, np.flatnonzero(held), np.flatnonzero(~held))
 
 
 def _parted(

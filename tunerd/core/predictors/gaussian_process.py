@@ -19,13 +19,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, shuffled
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blobs import pack, seal, seal_json, unpack, unseal, unseal_json
-from tunerd.core.learners.process import Kernel, Process
-from tunerd.core.learners.trend import Trend
+from tunerd.core.estimators.codec import pack, seal, seal_json, unpack, unseal, unseal_json
+from tunerd.core.estimators.exact_gp import ExactGP, Kernel
+from tunerd.core.estimators.trend import RidgeTrend
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import FEW_ROWS
-from tunerd.core.predictors.levels import Levels
-from tunerd.core.predictors.online import OnlinePredictor, Told, scored
+from tunerd.core.predictors.online import BasePredictions, OnlinePredictor, scored
 from tunerd.core.study import Study
 
 __all__ = ["GaussianProcess"]
@@ -39,11 +39,11 @@ NEW_ROWS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _GaussianProcessBase:
     """Trend and process: what a fit made, and the rows that have joined since."""
 
-    trend: Trend
-    process: Process | None
+    trend: RidgeTrend
+    process: ExactGP | None
     """None while there are too few rows."""
     scale: float
     """Score units of one unit of the process."""
@@ -53,25 +53,27 @@ class _Base:
     fitted: int
     """How many of them, the first ones, were there at the fit."""
 
-    def predict(self, X: FloatArray) -> Told:
+    def predict(self, X: FloatArray) -> BasePredictions:
         """Sum of trend and process, with the process's variance, which is large where nothing is
         alike; leverage grows beyond the values at which the trend's columns are clipped."""
         mean, _ = self.trend.predict(X)
         away = self.trend.design.unclipped(X) @ self.trend.whitener
         leverage = np.einsum("nr,nr->n", away, away)
         if self.process is None:
-            return Told(mean, leverage)
+            return BasePredictions(mean, leverage)
         found, variance = self.process.predict(self.trend.design(X))
-        return Told(mean + self.scale * found[:, None], leverage, self.scale**2 * variance)
+        return BasePredictions(
+            mean + self.scale * found[:, None], leverage, self.scale**2 * variance
+        )
 
     def members(self, X: FloatArray) -> FloatArray:
-        """See :meth:`Base.members`."""
+        """See :meth:`FittedBase.members`."""
         mean, _ = self.trend.predict(X)
         if self.process is None:
             return mean
         return mean + self.scale * self.process.mean(self.trend.design(X))[:, None]
 
-    def learned(self, rows: Rows, recent: Rows) -> Self:
+    def learned(self, rows: FeatureRows, recent: FeatureRows) -> Self:
         """Let rows join; of those since the fit only the latest are kept."""
         del recent
         if self.process is None:
@@ -83,7 +85,7 @@ class _Base:
         since = np.arange(self.fitted, len(y))[-NEW_ROWS:]
         kept = np.concatenate([np.arange(self.fitted), since])
         Z, y, weight = Z[kept], y[kept], weight[kept]
-        process = Process.given(self.process.kernel, Z, y, weight)
+        process = ExactGP.given(self.process.kernel, Z, y, weight)
         return replace(self, process=process, y=y, weight=weight)
 
     def dump(self) -> dict[str, bytes]:
@@ -100,34 +102,36 @@ class _Base:
         return blobs
 
 
-class GaussianProcess(OnlinePredictor[_Base]):
+class GaussianProcess(OnlinePredictor[_GaussianProcessBase]):
     """See the module. Deterministic for its rows and seed."""
 
     kept_rows: ClassVar[int] = 1_000
     """Rows that a fit conditions on."""
 
     @classmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:  # noqa: ARG003
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:  # noqa: ARG003
         """See :meth:`Predictor.fit`. About a second."""
         return cls._fitted(features, rows, seed, None)
 
     def roughly(
-        self, study: Study, features: FeatureMap, rows: Rows, seed: int
+        self, study: Study, features: FeatureMap, rows: FeatureRows, seed: int
     ) -> "GaussianProcess":
         """See :meth:`Predictor.roughly`: with the kernel that was chosen here."""
         del study
         return self.refitted(features, rows, seed)
 
-    def refitted(self, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def refitted(self, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """Fit anew on other rows, with the kernel that was chosen here. A tenth of a second."""
         return self._fitted(features, rows, seed, self._base)
 
     @classmethod
-    def _fitted(cls, features: FeatureMap, rows: Rows, seed: int, chosen: _Base | None) -> Self:
+    def _fitted(
+        cls, features: FeatureMap, rows: FeatureRows, seed: int, chosen: _GaussianProcessBase | None
+    ) -> Self:
         rows = scored(rows)
         categorical = features.categories
         everything = [np.ones(len(rows), bool)]
-        trend = Trend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
+        trend = RidgeTrend.fit(rows.X, rows.score, rows.weight, categorical, everything, PENALTY)
         rest = rows.score - trend.predict(rows.X)[0][:, 0]
         context = features.of_context[trend.design.origins]
         kernel = chosen.process.kernel if chosen and chosen.process else None
@@ -136,7 +140,7 @@ class GaussianProcess(OnlinePredictor[_Base]):
         else:
             kernel, scale = None, float(np.sqrt(np.mean(rest**2))) if len(rows) else 0.0
             scale = scale if scale > 1e-9 else 1.0
-        base = _Base(trend, None, scale, np.zeros(0), np.ones(0), 0)
+        base = _GaussianProcessBase(trend, None, scale, np.zeros(0), np.ones(0), 0)
         off, unseen, counts = rest, np.ones(len(rows), np.int64), rows.counts
         if len(rows) >= FEW_ROWS:
             drawn = shuffled(np.random.default_rng(seed), rows.counts)
@@ -146,18 +150,18 @@ class GaussianProcess(OnlinePredictor[_Base]):
             some = slice(0, LEARN_ROWS)
             if kernel is None:
                 kernel = Kernel.start(context).fitted(Z[some], y[some], weight[some])
-            process = Process.given(kernel, Z, y, weight)
-            base = _Base(trend, process, scale, y, weight, len(y))
+            process = ExactGP.given(kernel, Z, y, weight)
+            base = _GaussianProcessBase(trend, process, scale, y, weight, len(y))
             # In its own standard deviations: how much wider than it thinks a band must be.
             off = process.left_out() * scale * np.sqrt(np.exp(kernel.noise))
         rest = rows.score - base.members(rows.X)[:, 0]
-        levels = Levels.fit(rows.context_key, rest, rows.weight)
+        levels = ContextEffects.fit(rows.context_key, rest, rows.weight)
         level, _ = levels.of(rows.context_key)
         rest = (rest - level)[:, None]
         return cls.settled(features, base, levels, rows, rest, unseen, off, counts)
 
     @classmethod
-    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _GaussianProcessBase:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["fitted"])
@@ -165,6 +169,6 @@ class GaussianProcess(OnlinePredictor[_Base]):
         if state["kernel"]:
             rows = unpack(unseal(blobs["rows"]))
             y, weight = rows["y"], rows["weight"]
-            process = Process.given(Kernel.load(state["kernel"]), rows["Z"], y, weight)
-        trend = Trend.load(state["trend"])
-        return _Base(trend, process, state["scale"], y, weight, state["fitted"])
+            process = ExactGP.given(Kernel.load(state["kernel"]), rows["Z"], y, weight)
+        trend = RidgeTrend.load(state["trend"])
+        return _GaussianProcessBase(trend, process, state["scale"], y, weight, state["fitted"])

@@ -22,14 +22,14 @@ from typing import Self
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blobs import seal, seal_json, unseal, unseal_json
-from tunerd.core.learners.design import Design
-from tunerd.core.learners.networks import Networks, Schedule
-from tunerd.core.learners.trend import Trend
+from tunerd.core.estimators.codec import seal, seal_json, unseal, unseal_json
+from tunerd.core.estimators.design import DesignTransform
+from tunerd.core.estimators.networks import RankingNetworks, TrainingSchedule
+from tunerd.core.estimators.trend import RidgeTrend
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, mean_of, widening
-from tunerd.core.predictors.levels import Levels
-from tunerd.core.predictors.online import OnlinePredictor, Told, scored
+from tunerd.core.predictors.online import BasePredictions, OnlinePredictor, scored
 from tunerd.core.study import Study
 
 __all__ = ["NeuralEnsemble"]
@@ -50,16 +50,16 @@ UPDATE_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _NeuralEnsembleBase:
     """Networks that go on learning, and the trend of what they left at the fit."""
 
-    design: Design
+    design: DesignTransform
     few: IntArray
     """Columns of numbers with few values, which enter as categories as well."""
     scale: float
     """Score units of one unit of the networks."""
-    trend: Trend
-    networks: Networks
+    trend: RidgeTrend
+    networks: RankingNetworks
     seed: int
     updates: int = 0
 
@@ -67,16 +67,18 @@ class _Base:
         """(n, F) → (n, D) what the networks see."""
         return self.design(_with_few(X, self.few))
 
-    def predict(self, X: FloatArray) -> Told:
+    def predict(self, X: FloatArray) -> BasePredictions:
         """Sum of networks and trend."""
         expected, leverage = self.trend.predict(X)
-        return Told(self.scale * self.networks.predict(self.inputs(X)) + expected, leverage)
+        return BasePredictions(
+            self.scale * self.networks.predict(self.inputs(X)) + expected, leverage
+        )
 
     def members(self, X: FloatArray) -> FloatArray:
-        """See :meth:`Base.members`."""
+        """See :meth:`FittedBase.members`."""
         return self.predict(X).members
 
-    def learned(self, rows: Rows, recent: Rows) -> Self:
+    def learned(self, rows: FeatureRows, recent: FeatureRows) -> Self:
         """Take a few steps on the recent window."""
         del rows
         if len(recent) < UPDATE_ROWS:
@@ -88,7 +90,7 @@ class _Base:
             target / self.scale,
             group,
             np.ones((len(self.networks.into), len(recent)), bool),
-            Schedule(UPDATE_STEPS, self.seed + 7919 * updates, UPDATE_RATE),
+            TrainingSchedule(UPDATE_STEPS, self.seed + 7919 * updates, UPDATE_RATE),
             recent.counts,
         )
         return replace(self, networks=networks, updates=updates)
@@ -106,28 +108,28 @@ class _Base:
         return {"fitted": seal_json(state), "networks": seal(self.networks.dump())}
 
 
-class NeuralEnsemble(OnlinePredictor[_Base]):
+class NeuralEnsemble(OnlinePredictor[_NeuralEnsembleBase]):
     """See the module. Trains on one thread; deterministic for its rows and seed."""
 
     @classmethod
-    def fit(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def fit(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """See :meth:`Predictor.fit`. About a second at 1,000 rows."""
         return cls._trained(study, features, rows, seed, 1.0)
 
     def roughly(
-        self, study: Study, features: FeatureMap, rows: Rows, seed: int
+        self, study: Study, features: FeatureMap, rows: FeatureRows, seed: int
     ) -> "NeuralEnsemble":
         """See :meth:`Predictor.roughly`."""
         return self.fit_roughly(study, features, rows, seed)
 
     @classmethod
-    def fit_roughly(cls, study: Study, features: FeatureMap, rows: Rows, seed: int) -> Self:
+    def fit_roughly(cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int) -> Self:
         """Fit in a third of the steps: enough to tell what a whole fit would be worth."""
         return cls._trained(study, features, rows, seed, 1 / 3)
 
     @classmethod
     def _trained(
-        cls, study: Study, features: FeatureMap, rows: Rows, seed: int, share: float
+        cls, study: Study, features: FeatureMap, rows: FeatureRows, seed: int, share: float
     ) -> Self:
         rows = scored(rows)
         categorical = features.categories
@@ -136,8 +138,8 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
         members = (shares + 1) // 2
         masks = np.array([(folds != m) | (shares == 1) for m in range(members)])
         few = _few(rows.X, categorical)
-        design = Design.fit(_with_few(rows.X, few), [*categorical, *(1.0 for _ in few)])
-        networks = Networks.fresh(members, design.width, seed)
+        design = DesignTransform.fit(_with_few(rows.X, few), [*categorical, *(1.0 for _ in few)])
+        networks = RankingNetworks.fresh(members, design.width, seed)
         scale = study.unit(rows.score)
         Z = design(_with_few(rows.X, few))
         if len(rows) >= FEW_ROWS:
@@ -145,36 +147,36 @@ class NeuralEnsemble(OnlinePredictor[_Base]):
             scale = float(np.sqrt(mean_of(target**2, rows.counts))) or 1.0
             steps = int(share * _steps(len(rows)))
             networks = networks.trained(
-                Z, target / scale, group, masks, Schedule(steps, seed, RATE), rows.counts
+                Z, target / scale, group, masks, TrainingSchedule(steps, seed, RATE), rows.counts
             )
         else:  # untrained, they would say anything
             networks = replace(networks, out=np.zeros_like(networks.out))
         rest = rows.score[:, None] - scale * networks.predict(Z)
         everything = [np.ones(len(rows), bool)]
-        trend = Trend.fit(rows.X, rest.mean(axis=1), rows.weight, categorical, everything)
+        trend = RidgeTrend.fit(rows.X, rest.mean(axis=1), rows.weight, categorical, everything)
         expected, leverage = trend.predict(rows.X)
         rest = rest - expected
-        levels = Levels.fit(rows.context_key, rest.mean(axis=1), rows.weight)
+        levels = ContextEffects.fit(rows.context_key, rest.mean(axis=1), rows.weight)
         level, jobs = levels.of(rows.context_key)
         held = np.flatnonzero(folds < members)
         rest = rest - level[:, None]
         left_out = rest[held, folds[held]]
         off = left_out / np.sqrt(widening(leverage, jobs)[held])
-        base = _Base(design, few, scale, trend, networks, seed)
+        base = _NeuralEnsembleBase(design, few, scale, trend, networks, seed)
         unseen = np.minimum(folds if shares > 1 else folds + 1, members)
         return cls.settled(features, base, levels, rows, rest, unseen, off, rows.counts[held])
 
     @classmethod
-    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _Base:
+    def load_base(cls, features: FeatureMap, blobs: Mapping[str, bytes]) -> _NeuralEnsembleBase:
         """See :meth:`OnlinePredictor.load_base`."""
         del features
         state = unseal_json(blobs["fitted"])
-        return _Base(
-            Design.load(state["design"]),
+        return _NeuralEnsembleBase(
+            DesignTransform.load(state["design"]),
             np.array(state["few"], np.int64),
             state["scale"],
-            Trend.load(state["trend"]),
-            Networks.load(unseal(blobs["networks"])),
+            RidgeTrend.load(state["trend"]),
+            RankingNetworks.load(unseal(blobs["networks"])),
             state["seed"],
             state["updates"],
         )
@@ -204,7 +206,7 @@ def _with_few(X: FloatArray, few: IntArray) -> FloatArray:
     return np.concatenate([X, X[:, few]], axis=1)
 
 
-def _centred(rows: Rows) -> tuple[FloatArray, IntArray]:
+def _centred(rows: FeatureRows) -> tuple[FloatArray, IntArray]:
     """(n,) scores less the mean of their context, and (n,) number of the context.
 
     A context with a job or two is drawn to the mean of all: its own mean says little.

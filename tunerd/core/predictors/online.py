@@ -21,16 +21,24 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.features import FeatureMap, Rows
-from tunerd.core.learners.blobs import seal_json, unseal_json
-from tunerd.core.learners.trend import Trend
-from tunerd.core.predictors.base import Prediction, Predictor
-from tunerd.core.predictors.effects import Effects
+from tunerd.core.estimators.codec import seal_json, unseal_json
+from tunerd.core.estimators.trend import RidgeTrend
+from tunerd.core.features import FeatureMap, FeatureRows
+from tunerd.core.predictors.base import Predictor, ScorePredictions
+from tunerd.core.predictors.config_effects import ConfigEffects
+from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import follow_errors, noise_of, widening
-from tunerd.core.predictors.levels import Levels
 from tunerd.core.study import Study
 
-__all__ = ["Base", "Columns", "Correction", "OnlinePredictor", "Ridge", "Told", "scored"]
+__all__ = [
+    "BasePredictions",
+    "Columns",
+    "FittedBase",
+    "OnlineCorrection",
+    "OnlinePredictor",
+    "RidgeCorrection",
+    "scored",
+]
 
 Columns = Sequence[tuple[str, bool]]
 """Name of each column, and whether it is categorical."""
@@ -38,7 +46,7 @@ CORRECTION_ROWS = 16
 """Recent rows with a score below which there is no correction."""
 
 
-class Told(NamedTuple):
+class BasePredictions(NamedTuple):
     """What a base says of n rows, in score units."""
 
     members: FloatArray
@@ -49,23 +57,23 @@ class Told(NamedTuple):
     """(n,) what it says of its own; noise and disagreement are apart."""
 
 
-class Base(Protocol):
+class FittedBase(Protocol):
     """What a fit made. Immutable: learning gives another one."""
 
-    def predict(self, X: FloatArray) -> Told:
+    def predict(self, X: FloatArray) -> BasePredictions:
         """Predict (n, F)."""
 
     def members(self, X: FloatArray) -> FloatArray:
         """(n, members) of :meth:`predict`, where nobody asks how sure they are."""
 
-    def learned(self, rows: Rows, recent: Rows) -> Self:
+    def learned(self, rows: FeatureRows, recent: FeatureRows) -> Self:
         """Take in new rows, or not; all of both have a score."""
 
     def dump(self) -> dict[str, bytes]:
         """State as named blobs that notice damage."""
 
 
-class Correction(Protocol):
+class OnlineCorrection(Protocol):
     """What the recent window says of the rest."""
 
     def predict(self, X: FloatArray) -> FloatArray:
@@ -76,32 +84,32 @@ class Correction(Protocol):
 
 
 @dataclass(frozen=True)
-class Ridge:
+class RidgeCorrection:
     """A straight line as correction."""
 
-    line: Trend
+    line: RidgeTrend
 
     @classmethod
-    def fit(cls, rows: Rows, rest: FloatArray, categorical: Sequence[bool]) -> Self:
+    def fit(cls, rows: FeatureRows, rest: FloatArray, categorical: Sequence[bool]) -> Self:
         """Fit to what is left (n,) of some rows."""
         everything = [np.ones(len(rows), bool)]
-        return cls(Trend.fit(rows.X, rest, rows.weight, categorical, everything))
+        return cls(RidgeTrend.fit(rows.X, rest, rows.weight, categorical, everything))
 
     def predict(self, X: FloatArray) -> FloatArray:
-        """See :class:`Correction`."""
+        """See :class:`OnlineCorrection`."""
         return self.line.predict(X)[0]
 
     def dump(self) -> bytes:
-        """See :class:`Correction`."""
+        """See :class:`OnlineCorrection`."""
         return seal_json(self.line.dump())
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         """Build from what :meth:`dump` gave."""
-        return cls(Trend.load(unseal_json(blob)))
+        return cls(RidgeTrend.load(unseal_json(blob)))
 
 
-B = TypeVar("B", bound=Base)
+B = TypeVar("B", bound=FittedBase)
 
 
 class OnlinePredictor(Predictor, Generic[B]):
@@ -111,10 +119,10 @@ class OnlinePredictor(Predictor, Generic[B]):
         self,
         columns: Columns,
         base: B,
-        levels: Levels,
-        effects: Effects,
+        levels: ContextEffects,
+        effects: ConfigEffects,
         noise: float,
-        correction: Correction | None = None,
+        correction: OnlineCorrection | None = None,
     ) -> None:
         self._columns = tuple(columns)
         self._base = base
@@ -130,8 +138,8 @@ class OnlinePredictor(Predictor, Generic[B]):
         cls,
         features: FeatureMap,
         base: B,
-        levels: Levels,
-        rows: Rows,
+        levels: ContextEffects,
+        rows: FeatureRows,
         rest: FloatArray,
         unseen: IntArray,
         off: FloatArray,
@@ -142,14 +150,14 @@ class OnlinePredictor(Predictor, Generic[B]):
         how much wider than on the data a prediction of them was to be, and ``counts`` what is left
         of each of these jobs. What is faint repeats as it was."""
         fresh = rows.fresh()
-        effects = Effects.fit(features, rows.take(fresh), rest[fresh], unseen[fresh])
+        effects = ConfigEffects.fit(features, rows.take(fresh), rest[fresh], unseen[fresh])
         unit = features.study.unit(rows.score)
         noise = noise_of(off * np.sqrt(effects.left), rows.score, unit, counts)
         levels.expect(noise)
         columns = [(c.name, c.categorical) for c in features.columns]
         return cls(columns, base, levels, effects, noise)
 
-    def update(self, rows: Rows, recent: Rows) -> None:
+    def update(self, rows: FeatureRows, recent: FeatureRows) -> None:
         """See :meth:`Predictor.update`."""
         rows, recent = scored(rows), scored(recent)
         if len(rows) == 0:
@@ -166,11 +174,11 @@ class OnlinePredictor(Predictor, Generic[B]):
             each = (recent.score - level)[:, None] - self._members(recent.X)
             self._correction = self.correct(recent, each)
 
-    def predict(self, rows: Rows) -> Prediction:
+    def predict(self, rows: FeatureRows) -> ScorePredictions:
         """See :meth:`Predictor.predict`."""
         return self._said(rows)[0]
 
-    def means(self, rows: Rows) -> FloatArray:
+    def means(self, rows: FeatureRows) -> FloatArray:
         """See :meth:`Predictor.means`."""
         members = self._members(rows.X)
         if self._correction is not None:
@@ -178,7 +186,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         level, _ = self._levels.of(rows.context_key)
         return np.asarray(members.mean(axis=1) + level, np.float64)
 
-    def _said(self, rows: Rows) -> tuple[Prediction, FloatArray]:
+    def _said(self, rows: FeatureRows) -> tuple[ScorePredictions, FloatArray]:
         """The prediction, and of the same rows what :meth:`_members` gives."""
         members, leverage, own = self._base.predict(rows.X)
         special, wider = self._effects.of(rows.X)
@@ -190,7 +198,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         variance = own + self._noise * widening(leverage, jobs) * wider
         if each.shape[1] > 1:
             variance = variance + each.var(axis=1, ddof=1)
-        return Prediction(each.mean(axis=1) + level, np.sqrt(variance)), members
+        return ScorePredictions(each.mean(axis=1) + level, np.sqrt(variance)), members
 
     def _members(self, X: FloatArray) -> FloatArray:
         """(n, members) of all that a context has no part of its own in, but for the correction."""
@@ -222,11 +230,11 @@ class OnlinePredictor(Predictor, Generic[B]):
                     f"this model is of another generation of {study.name}; fit it again"
                 )
             base = cls.load_base(features, blobs)
-            effects = Effects.load(blobs)
+            effects = ConfigEffects.load(blobs)
             correction = cls.load_correction(blobs["correction"]) if live["corrected"] else None
         except KeyError as missing:
             raise ValueError(f"damaged model: {missing} is missing; fit it again") from None
-        levels = Levels.load(live["levels"])
+        levels = ContextEffects.load(live["levels"])
         return cls(columns, base, levels, effects, live["noise"], correction)
 
     @classmethod
@@ -235,16 +243,16 @@ class OnlinePredictor(Predictor, Generic[B]):
         """Build a base from what it dumped. Raises KeyError for a missing blob, ValueError for a
         damaged one."""
 
-    def correct(self, recent: Rows, rest: FloatArray) -> Correction | None:
+    def correct(self, recent: FeatureRows, rest: FloatArray) -> OnlineCorrection | None:
         """Fit what base and levels leave (n, members) of the recent window."""
-        return Ridge.fit(recent, rest.mean(axis=1), [c for _, c in self._columns])
+        return RidgeCorrection.fit(recent, rest.mean(axis=1), [c for _, c in self._columns])
 
     @classmethod
-    def load_correction(cls, blob: bytes) -> Correction:
+    def load_correction(cls, blob: bytes) -> OnlineCorrection:
         """Build from what a correction dumped."""
-        return Ridge.load(blob)
+        return RidgeCorrection.load(blob)
 
 
-def scored(rows: Rows) -> Rows:
+def scored(rows: FeatureRows) -> FeatureRows:
     """The rows that have a score."""
     return rows.take(np.flatnonzero(np.isfinite(rows.score)))

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 __all__ = ["SEARCHERS", "searcher_class"]
 
 SEARCHERS: dict[str, str] = {
-    "evolution": "tunerd.core.searchers.evolution:Evolution",
+    "evolution": "tunerd.core.searchers.evolution:EvolutionSearcher",
     "optuna": "tunerd.core.searchers.optuna:OptunaSearcher",
     "random": "tunerd.core.searchers.random:RandomSearcher",
-    "reinforce": "tunerd.core.searchers.reinforce:Reinforce",
+    "reinforce": "tunerd.core.searchers.reinforce:ReinforceSearcher",
 }
 """Name in a study file → module and class."""
 

@@ -16,11 +16,11 @@ from itertools import zip_longest
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray, names_of
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import SearchOptions
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
-__all__ = ["Budget", "Found", "ScoreFunction", "Scored", "Searcher"]
+__all__ = ["CachedScorer", "ScoreFunction", "SearchBudget", "SearchResult", "Searcher"]
 
 ScoreFunction = Callable[[Codes], FloatArray]
 """(n, D) feasible distinct configurations → (n,) scores, larger is better. -inf and NaN mean
@@ -28,7 +28,7 @@ ScoreFunction = Callable[[Codes], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SearchBudget:
     """How much a search may spend and how much it brings home."""
 
     evaluations: int
@@ -38,7 +38,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search found: distinct feasible configurations, best first."""
 
     codes: Codes
@@ -49,7 +49,7 @@ class Found:
     """Configurations that were scored."""
 
 
-class Scored:
+class CachedScorer:
     """Remembers every score, so that a policy that repeats itself costs nothing."""
 
     def __init__(self, score: ScoreFunction, width: int, evaluations: int) -> None:
@@ -106,12 +106,14 @@ class Scored:
         finally:
             self.left += kept
 
-    def best(self, keep: int, lane: int | None = None) -> Found:
+    def best(self, keep: int, lane: int | None = None) -> SearchResult:
         """The ``keep`` best so far, of one lane or of all; of equals the one scored first."""
         order = self._order(lane)[:keep]
-        return Found(np.concatenate(self._codes)[order], self._scores[order], len(self._known))
+        return SearchResult(
+            np.concatenate(self._codes)[order], self._scores[order], len(self._known)
+        )
 
-    def merged(self, keep: int) -> Found:
+    def merged(self, keep: int) -> SearchResult:
         """The best so far, half of them whoever found them, the others from each lane in turn.
 
         Searches side by side end in different places. The best place alone has more good
@@ -128,7 +130,9 @@ class Scored:
                 break
             chosen[place] = None
         places = np.array(sorted(chosen, key=lambda place: (-self._scores[place], place)), np.int64)
-        return Found(np.concatenate(self._codes)[places], self._scores[places], len(self._known))
+        return SearchResult(
+            np.concatenate(self._codes)[places], self._scores[places], len(self._known)
+        )
 
     def _order(self, lane: int | None = None) -> IntArray:
         """Places of what is usable, best first."""
@@ -148,7 +152,7 @@ class Searcher(ABC):
         MisconfiguredError: see :meth:`problem`.
         """
         if (problem := self.problem(options)) is not None:
-            raise MisconfiguredError([Problem("search.searcher", problem)])
+            raise MisconfiguredError([ValidationProblem("search.searcher", problem)])
         self.options = options
 
     @classmethod
@@ -159,12 +163,12 @@ class Searcher(ABC):
 
     def search(
         self,
-        space: Space,
+        space: SearchSpace,
         score: ScoreFunction,
         rng: np.random.Generator,
-        budget: Budget,
+        budget: SearchBudget,
         begin: Codes | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Look for the configurations with the largest scores.
 
         ``begin`` (n, D), best first, is where to begin: what the last search in this context
@@ -174,7 +178,7 @@ class Searcher(ABC):
         The same space, score function, generator state, budget and beginning give the same
         answer. What scored -inf or NaN is not returned, so that the answer may be empty.
         """
-        scored = Scored(score, len(space.dimensions), budget.evaluations)
+        scored = CachedScorer(score, len(space.dimensions), budget.evaluations)
         table = space.table(budget.evaluations)
         if table is not None:
             scored(table)
@@ -189,7 +193,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def _explore(
-        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
         """Call ``scored`` with promising feasible configurations until its budget is gone or
         nothing new is to be expected. ``begin`` is feasible and was scored."""

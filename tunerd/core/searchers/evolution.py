@@ -2,7 +2,7 @@
 
 Parents pass on genes (:mod:`.genes`), so that what constraints tie together stays together; what
 breaks a rule is repaired. A population in which nothing new is good any more starts
-again from scratch, and the best of all are polished in the end (:mod:`.polish`).
+again from scratch, and the best of all are polished in the end (:mod:`.local_search`).
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, Codes, FloatArray
-from tunerd.core.searchers.alike import first_draws
-from tunerd.core.searchers.base import Scored, Searcher
+from tunerd.core.searchers.base import CachedScorer, Searcher
 from tunerd.core.searchers.genes import distinct, genes_of
-from tunerd.core.searchers.polish import polish
-from tunerd.core.space import Space
+from tunerd.core.searchers.groups import first_draws
+from tunerd.core.searchers.local_search import polish
+from tunerd.core.space import SearchSpace
 
-__all__ = ["Evolution"]
+__all__ = ["EvolutionSearcher"]
 
 PARENTS = 24
 """μ: the best of a population so far."""
@@ -40,13 +40,13 @@ class _Population:
     idle: int = 0
 
 
-class Evolution(Searcher):
+class EvolutionSearcher(Searcher):
     """One population per seed of the study's ``[search]`` table."""
 
     def _explore(
-        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
-        breeding = _Breeding(space)
+        breeding = _OffspringGenerator(space)
         with scored.reserve(POLISH_SHARE):
             populations = [_started(space, scored, begin, rng) for _ in self.options.seeds]
             barren = 0
@@ -62,17 +62,17 @@ class Evolution(Searcher):
         polish(space, scored, [population.lane for population in populations], rng)
 
 
-class _Breeding:
+class _OffspringGenerator:
     """How children come about in one space."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._gene_of, count = genes_of(space)
         self._genes = [np.flatnonzero(self._gene_of == number) for number in range(count)]
         self._tables = self._listed(space)
         self._ordered = _ordered(space)
 
-    def _listed(self, space: Space) -> list[Codes | None]:
+    def _listed(self, space: SearchSpace) -> list[Codes | None]:
         """For each gene: the tuples that it may hold, None where its block has no table."""
         found: list[Codes | None] = [None] * len(self._genes)
         for block in space.blocks:
@@ -118,7 +118,9 @@ class _Breeding:
             code[dimension] = others[rng.integers(len(others))]
 
 
-def _started(space: Space, scored: Scored, begin: Codes, rng: np.random.Generator) -> _Population:
+def _started(
+    space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
+) -> _Population:
     scored.lane = scored.new_lane()
     drawn = first_draws(space, 2 * PARENTS, rng)
     population = _Population(scored.lane, np.empty((0, len(space.sizes)), np.int32), np.empty(0))
@@ -139,7 +141,7 @@ def _select(population: _Population, codes: Codes, scores: FloatArray) -> None:
     population.codes, population.scores = joined[order], values[order]
 
 
-def _ordered(space: Space) -> BoolArray:
+def _ordered(space: SearchSpace) -> BoolArray:
     """Which dimensions have choices in an order that means something."""
     types = {p.name: p.type for p in space.study.parameters}
     return np.array([types[d.parameter] in ("int", "float") for d in space.dimensions])

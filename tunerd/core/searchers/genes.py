@@ -7,7 +7,7 @@ larger block the dimensions are taken one by one, and what breaks a rule is repa
 import numpy as np
 
 from tunerd.core.arrays import Codes, IntArray, names_of
-from tunerd.core.space import Space
+from tunerd.core.space import SearchSpace
 
 __all__ = ["distinct", "genes_of"]
 
@@ -15,7 +15,7 @@ TABLE_ROWS = 512
 """Rows of a block up to which it is a gene."""
 
 
-def genes_of(space: Space) -> tuple[IntArray, int]:
+def genes_of(space: SearchSpace) -> tuple[IntArray, int]:
     """Return the gene that each dimension belongs to, (D,), and their number."""
     gene_of = np.zeros(len(space.sizes), np.int64)
     count = 0

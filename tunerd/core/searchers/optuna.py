@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.searchers.base import Scored, Searcher
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import CachedScorer, Searcher
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import SearchOptions
 
 __all__ = ["OptunaSearcher"]
@@ -48,13 +48,13 @@ class OptunaSearcher(Searcher):
         return None
 
     def _explore(
-        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental or deprecated is its own matter
             seeds = rng.integers(2**31, size=len(self.options.seeds)).tolist()
             asking = [
-                _Asking(space, self.options.sampler, seed, scored.new_lane()) for seed in seeds
+                _OptunaStudy(space, self.options.sampler, seed, scored.new_lane()) for seed in seeds
             ]
             if len(begin):
                 for one in asking:
@@ -70,10 +70,10 @@ class OptunaSearcher(Searcher):
 
 
 @dataclass
-class _Asking:
+class _OptunaStudy:
     """One Optuna study over the choices of a space."""
 
-    space: Space
+    space: SearchSpace
     sampler: str
     seed: int
     lane: int
@@ -110,7 +110,7 @@ class _Asking:
                     )
                 )
 
-    def turn(self, scored: Scored, rng: np.random.Generator, most: int | None) -> int:
+    def turn(self, scored: CachedScorer, rng: np.random.Generator, most: int | None) -> int:
         """Ask, score and tell once, at most ``most`` proposals. Returns how many were asked for."""
         count = min(BATCH, scored.left, BATCH if most is None else most)
         trials = [self._study.ask(self._distributions) for _ in range(count)]

@@ -5,7 +5,7 @@ block of the space whose feasible tuples are listed, the probability of a tuple 
 exp(sum of its logits): the product policy, conditioned on being feasible. Its gradient and
 entropy are exact sums over the table. A table with too many rows for that is walked down instead,
 each parameter conditioned on those chosen before it and impossible values masked
-(:mod:`.walk`). Dimensions of blocks without a table are drawn independently; draws that break a
+(:mod:`.trie`). Dimensions of blocks without a table are drawn independently; draws that break a
 rule are thrown away and drawn again, which conditions them too, and repaired where that is in vain.
 
 Several policies (seeds) stand side by side in a leading axis S.
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray
-from tunerd.core.searchers.walk import Walk, softmax, surprise_of
-from tunerd.core.space import Block, Space
+from tunerd.core.searchers.trie import TrieSampler, softmax, surprise_of
+from tunerd.core.space import IndependentBlock, SearchSpace
 
-__all__ = ["Policies"]
+__all__ = ["CategoricalPolicies"]
 
 TABLE_ROWS = 1_024
 """Rows up to which a block is drawn from its table: each step looks at all of them, 0.1 ms per
@@ -29,7 +29,7 @@ ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _TabulatedBlock:
     """A block whose feasible tuples are listed."""
 
     dimensions: IntArray
@@ -39,27 +39,27 @@ class _Table:
     """(T, k) place of each tuple's choices among all logits."""
 
 
-class Policies:
+class CategoricalPolicies:
     """S policies over one space."""
 
-    def __init__(self, space: Space, count: int) -> None:
+    def __init__(self, space: SearchSpace, count: int) -> None:
         self._space = space
         self._start = np.concatenate([[0], np.cumsum(space.sizes)[:-1]])
         self._width = len(space.sizes)
         self.logits = np.zeros((count, int(space.sizes.sum())))
         """(S, choices of all dimensions one after the other)."""
-        self._tables: list[_Table] = []
-        self._walks: list[Walk] = []
+        self._tables: list[_TabulatedBlock] = []
+        self._walks: list[TrieSampler] = []
         alone = []
         for block in space.blocks:
             if block.table is None or len(block.dimensions) == 1:
                 alone.append(block)
             elif len(block.table) <= TABLE_ROWS:
                 self._tables.append(self._listed(block))
-            elif Walk.fits(block.table, space.sizes[block.dimensions]):
+            elif TrieSampler.fits(block.table, space.sizes[block.dimensions]):
                 start = self._start[block.dimensions]
                 sizes = space.sizes[block.dimensions]
-                self._walks.append(Walk(block.dimensions, block.table, start, sizes))
+                self._walks.append(TrieSampler(block.dimensions, block.table, start, sizes))
             else:
                 alone.append(block)
         self._set_up_alone(alone)
@@ -67,11 +67,13 @@ class Policies:
             block.table is None or len(block.dimensions) > 1 for block in alone
         )
 
-    def _listed(self, block: Block) -> _Table:
+    def _listed(self, block: IndependentBlock) -> _TabulatedBlock:
         assert block.table is not None
-        return _Table(block.dimensions, block.table, block.table + self._start[block.dimensions])
+        return _TabulatedBlock(
+            block.dimensions, block.table, block.table + self._start[block.dimensions]
+        )
 
-    def _set_up_alone(self, blocks: list[Block]) -> None:
+    def _set_up_alone(self, blocks: list[IndependentBlock]) -> None:
         """Choices of dimensions that are drawn by themselves, one dimension after the other."""
         allowed = {
             int(dimension): np.arange(self._space.sizes[dimension])

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tunerd.core.arrays import Codes
-from tunerd.core.searchers.base import Scored, Searcher
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import CachedScorer, Searcher
+from tunerd.core.space import SearchSpace
 
 __all__ = ["RandomSearcher"]
 
@@ -18,7 +18,7 @@ class RandomSearcher(Searcher):
     """Spends the whole budget on random configurations."""
 
     def _explore(
-        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
         del begin
         idle = 0

@@ -2,29 +2,29 @@
 
 Policies propose batches of configurations, learn from their scores by REINFORCE with Adam, and
 converge on what scores well; several of them learn side by side and their best are merged, and
-polished (:mod:`.polish`). The gradient of a categorical policy is a count of choices, so that no
-autograd is needed.
+polished (:mod:`.local_search`). The gradient of a categorical policy is a count of choices, so that
+no autograd is needed.
 
 What makes it frugal with predictions: nothing is scored twice. What positions of a repeat parameter
-and neighbouring numbers have in common is learned at once (:mod:`.alike`). Each policy goes on
+and neighbouring numbers have in common is learned at once (:mod:`.groups`). Each policy goes on
 learning from the best that it has seen. And most of what it tries are its best, changed in some
-places as it says (:mod:`.changes`): the policy learns which choices are good, these find out which
-are good together. Steps are small and many. A policy that finds nothing better begins anew, and
-what a cycle of learning and polishing leaves of the budget goes into another.
+places as it says (:mod:`.mutations`): the policy learns which choices are good, these find out
+which are good together. Steps are small and many. A policy that finds nothing better begins anew,
+and what a cycle of learning and polishing leaves of the budget goes into another.
 """
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray
-from tunerd.core.searchers.alike import common, first_draws
-from tunerd.core.searchers.base import Scored, Searcher
-from tunerd.core.searchers.changes import Best, Changes
-from tunerd.core.searchers.policy import Policies
-from tunerd.core.searchers.polish import polish
-from tunerd.core.space import Space
+from tunerd.core.searchers.base import CachedScorer, Searcher
+from tunerd.core.searchers.groups import common, first_draws
+from tunerd.core.searchers.local_search import polish
+from tunerd.core.searchers.mutations import EliteMutator, PolicyElites
+from tunerd.core.searchers.policy import CategoricalPolicies
+from tunerd.core.space import SearchSpace
 from tunerd.core.study import SearchOptions
 
-__all__ = ["Reinforce"]
+__all__ = ["ReinforceSearcher"]
 
 ENTROPY = 0.05
 """Weight of the entropy bonus at the first step; it falls to 0 at the last. Advantages have unit
@@ -60,17 +60,17 @@ POLISH_SHARE = 0.2
 """Share of a cycle's budget that is kept for polishing."""
 
 
-class Reinforce(Searcher):
+class ReinforceSearcher(Searcher):
     """One policy per seed of the study's ``[search]`` table; a cycle takes at most ``steps`` times
     ``batch`` draws of each."""
 
     def _explore(
-        self, space: Space, scored: Scored, begin: Codes, rng: np.random.Generator
+        self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
         barren, best = 0, -np.inf
         while barren < CYCLES:
             with scored.reserve(POLISH_SHARE):
-                cycle = _Cycle(space, scored, self.options, begin, rng)
+                cycle = _ReinforceCycle(space, scored, self.options, begin, rng)
                 cycle.run()
             polish(space, scored, cycle.lanes.tolist(), rng)
             found = scored.best(SMALLEST)
@@ -82,13 +82,13 @@ class Reinforce(Searcher):
             begin = found.codes
 
 
-class _Cycle:
+class _ReinforceCycle:
     """Policies that learn side by side until they converge or the budget is gone."""
 
     def __init__(
         self,
-        space: Space,
-        scored: Scored,
+        space: SearchSpace,
+        scored: CachedScorer,
         options: SearchOptions,
         begin: Codes,
         rng: np.random.Generator,
@@ -99,22 +99,22 @@ class _Cycle:
         self.size = min(max(scored.left // (count * steps), SMALLEST), wanted)
         self.steps = min(steps, max(scored.left // (count * self.size), 1))
         self.space, self.scored, self.rng = space, scored, rng
-        self.policies, self.changes = Policies(space, count), Changes(space)
+        self.policies, self.changes = CategoricalPolicies(space, count), EliteMutator(space)
         self.groups = common(space)
         width = sum(self.groups.shape)
-        self.adam = _Adam((count, width), options.learning_rate)
+        self.adam = _AdamOptimizer((count, width), options.learning_rate)
         self.idle = np.zeros(count, np.int64)
         self.lanes = np.array([scored.new_lane() for _ in options.seeds])
         self.best = self._begun(begin)
 
-    def _begun(self, begin: Codes) -> Best:
+    def _begun(self, begin: Codes) -> PolicyElites:
         """The first draws; half of the policies begin with what is known to be good."""
         codes = first_draws(self.space, self.count * self.size, self.rng)
         codes = codes.reshape(self.count, self.size, -1)
         warm = (self.count + 1) // 2 if len(begin) else 0
         codes[:warm, : min(len(begin), self.size)] = begin[: self.size]
         self.policies.lean_to(begin, WARM, warm)
-        return Best.of(codes, self._scores(codes), self.size)
+        return PolicyElites.of(codes, self._scores(codes), self.size)
 
     def _scores(self, codes: Codes) -> FloatArray:
         lanes = np.repeat(self.lanes, codes.shape[1])
@@ -144,7 +144,7 @@ class _Cycle:
                     self._renew(policy)
 
     def _learn(self, codes: Codes, scores: FloatArray, bonus: float) -> None:
-        best = Best.of(codes, scores, self.size)
+        best = PolicyElites.of(codes, scores, self.size)
         better = best.scores[:, 0] > self.best.scores[:, 0]
         self.idle = np.where(better, 0, self.idle + 1)
         self.best = best
@@ -158,21 +158,21 @@ class _Cycle:
         """Let one policy begin anew."""
         self.scored.lane = self.lanes[policy] = self.scored.new_lane()
         codes = first_draws(self.space, self.size, self.rng)[None]
-        begun = Best.of(codes, self.scored(codes[0])[None], self.size)
+        begun = PolicyElites.of(codes, self.scored(codes[0])[None], self.size)
         self.best.codes[policy], self.best.scores[policy] = begun.codes[0], begun.scores[0]
         self.idle[policy] = 0
         self.policies.logits[policy] = 0.0
         self.adam.forget(policy)
 
 
-def _widest(space: Space) -> int:
+def _widest(space: SearchSpace) -> int:
     """Values of the category that has most of them. Numbers are learned by their neighbours."""
     categories = {one.name for one in space.study.parameters if one.type == "category"}
     sizes = zip(space.dimensions, space.sizes.tolist(), strict=True)
     return max((size for one, size in sizes if one.parameter in categories), default=0)
 
 
-class _Adam:
+class _AdamOptimizer:
     """Adam, ascending (Kingma & Ba, arXiv 1412.6980)."""
 
     def __init__(self, shape: tuple[int, ...], rate: float) -> None:

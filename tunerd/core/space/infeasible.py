@@ -11,9 +11,9 @@ import numpy as np
 
 from tunerd.core.arrays import IntArray
 from tunerd.core.observation import Scalar
-from tunerd.core.space.cells import Cell, join
-from tunerd.core.space.rules import Rule, reads_of
-from tunerd.core.space.wide import Wide
+from tunerd.core.space.constrained_sampling import ConstrainedSampler
+from tunerd.core.space.feasible_tables import FeasibleTable, join
+from tunerd.core.space.rules import ConstraintRule, reads_of
 from tunerd.core.study import Study
 from tunerd.core.study.context_key import value_text
 from tunerd.errors import NothingFeasibleError
@@ -24,7 +24,9 @@ ATTEMPTS = 40
 """Constraints that are tried without, to name as few as possible."""
 
 
-def explain_outright(study: Study, context: Mapping[str, Scalar], rules: Sequence[Rule]) -> None:
+def explain_outright(
+    study: Study, context: Mapping[str, Scalar], rules: Sequence[ConstraintRule]
+) -> None:
     """Raise for a constraint on the context alone that does not hold."""
     nothing = np.zeros((1, 0), np.int32)
     for rule in rules:
@@ -36,8 +38,8 @@ def explain_empty(
     study: Study,
     context: Mapping[str, Scalar],
     sizes: IntArray,
-    rules: Sequence[Rule],
-    cell: Cell,
+    rules: Sequence[ConstraintRule],
+    cell: FeasibleTable,
 ) -> NoReturn:
     """Raise for a cell without rows."""
 
@@ -47,14 +49,18 @@ def explain_empty(
     _raise(study, context, _fewest(cell.constraints, clash), "cannot be satisfied")
 
 
-def explain_not_found(study: Study, context: Mapping[str, Scalar], wide: Wide) -> NoReturn:
+def explain_not_found(
+    study: Study, context: Mapping[str, Scalar], wide: ConstrainedSampler
+) -> NoReturn:
     """Raise for wide rules under which no feasible configuration was found."""
     names = tuple(dict.fromkeys(rule.constraint for rule in wide.rules))
     width = max(int(cell.dimensions.max()) for cell in wide.cells) + 1
     width = max([width, *(rule.layout.width for rule in wide.rules)])
 
     def clash(some: Sequence[str]) -> bool:
-        part = Wide(wide.cells, [rule for rule in wide.rules if rule.constraint in some])
+        part = ConstrainedSampler(
+            wide.cells, [rule for rule in wide.rules if rule.constraint in some]
+        )
         codes = np.zeros((8, width), np.int32)
         return not part.sample(codes, np.random.default_rng(0)).all()
 

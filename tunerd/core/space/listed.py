@@ -10,17 +10,17 @@ from functools import cached_property
 import numpy as np
 
 from tunerd.core.arrays import Codes, IntArray
-from tunerd.core.space.cells import Cell
+from tunerd.core.space.feasible_tables import FeasibleTable
 
-__all__ = ["Listed"]
+__all__ = ["ListedConfigTable"]
 
 
 @dataclass(frozen=True, eq=False)
-class Listed(Cell):
+class ListedConfigTable(FeasibleTable):
     """All dimensions, and the tuples that may be tried."""
 
     @classmethod
-    def of(cls, codes: Codes, sizes: IntArray) -> "Listed":
+    def of(cls, codes: Codes, sizes: IntArray) -> "ListedConfigTable":
         """Build from (n, D) configurations, repeats welcome."""
         return cls(np.arange(len(sizes)), np.unique(codes, axis=0), sizes)
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray
-from tunerd.core.expressions import Column, Expression, constant, uses_in
+from tunerd.core.expressions import Expression, ValueColumn, constant, uses_in
 from tunerd.core.expressions.columns import somewhere
 from tunerd.core.observation import Scalar
-from tunerd.core.study import Derived, Parameter, Study
-from tunerd.core.study.continuum import BETWEEN
+from tunerd.core.study import DerivedValue, Parameter, Study
+from tunerd.core.study.continuous_range import BETWEEN
 
-__all__ = ["Layout", "Rule", "rules_of"]
+__all__ = ["CodeLayout", "ConstraintRule", "rules_of"]
 
 
-class Layout:
+class CodeLayout:
     """Where the parameters lie in a configuration's codes, and what the codes stand for.
 
     A parameter that may be ``missing`` has one code more than choices, for just that.
@@ -51,7 +51,7 @@ class Layout:
             if parameter.type == "category"
         }
 
-    def column(self, parameter: Parameter, codes: Codes) -> Column:
+    def column(self, parameter: Parameter, codes: Codes) -> ValueColumn:
         """Return a parameter's column from its own codes, (n, repeat)."""
         codes = codes if parameter.repeated else codes[:, 0]
         undefined = None
@@ -59,8 +59,8 @@ class Layout:
             undefined = somewhere(codes == len(parameter.choices))
         if parameter.type == "category":
             texts = self._texts[parameter.name]
-            return Column(codes if undefined is None else codes % len(texts), undefined, texts)
-        return Column(self._numbers(parameter, codes), undefined)
+            return ValueColumn(codes if undefined is None else codes % len(texts), undefined, texts)
+        return ValueColumn(self._numbers(parameter, codes), undefined)
 
     def _numbers(self, parameter: Parameter, codes: Codes) -> Array:
         choices = self._choices[parameter.name]
@@ -73,14 +73,14 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ConstraintRule:
     """One thing that must be true; a constraint is one or, joined by ``and``, several."""
 
     constraint: str
     expression: Expression
-    layout: Layout
+    layout: CodeLayout
     parameters: tuple[str, ...]
-    derived: tuple[Derived, ...]
+    derived: tuple[DerivedValue, ...]
     """Derived values that it needs, in order."""
     dimensions: IntArray
     """Dimensions that it ties together, ascending."""
@@ -97,7 +97,7 @@ class Rule:
         """Return how far each of (n, D) configurations is from keeping the rule."""
         return np.broadcast_to(self.expression.distance(self._columns(codes, None)), (len(codes),))
 
-    def _columns(self, codes: Codes, where: IntArray | None) -> dict[str, Column]:
+    def _columns(self, codes: Codes, where: IntArray | None) -> dict[str, ValueColumn]:
         columns = dict(self.layout.constants)
         for name in self.parameters:
             places = self.layout.places[name]
@@ -113,7 +113,7 @@ class Rule:
         return columns
 
 
-def rules_of(layout: Layout) -> tuple[Rule, ...]:
+def rules_of(layout: CodeLayout) -> tuple[ConstraintRule, ...]:
     """Return the rules of a study's constraints."""
     return tuple(
         _rule(layout, constraint.name, part)
@@ -122,7 +122,7 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
     )
 
 
-def _rule(layout: Layout, name: str, expression: Expression) -> Rule:
+def _rule(layout: CodeLayout, name: str, expression: Expression) -> ConstraintRule:
     reads = reads_of(layout.study.derived, expression)
     parameters = tuple(name for name in layout.places if name in reads)
     derived = tuple(derived for derived in layout.study.derived if derived.name in reads)
@@ -132,10 +132,12 @@ def _rule(layout: Layout, name: str, expression: Expression) -> Rule:
             if used in layout.places:
                 places = layout.places[used]
                 tied.update(places.tolist() if position is None else [int(places[position])])
-    return Rule(name, expression, layout, parameters, derived, np.array(sorted(tied), np.int64))
+    return ConstraintRule(
+        name, expression, layout, parameters, derived, np.array(sorted(tied), np.int64)
+    )
 
 
-def reads_of(derived: Sequence[Derived], expression: Expression) -> set[str]:
+def reads_of(derived: Sequence[DerivedValue], expression: Expression) -> set[str]:
     """Return every name that an expression reads, those behind derived values included."""
     reads = set(expression.names)
     for value in reversed(derived):  # each needs only earlier ones

@@ -6,8 +6,8 @@ range. What is drawn or searched lies on the choices; a job or a person may use 
 them, and that is a configuration of the space like any other.
 
 The constraints split the dimensions into independent blocks; a block is listed in a table where
-that can be afforded (:mod:`tunerd.core.space.cells`), and sampled under its wide rules where not
-(:mod:`tunerd.core.space.wide`).
+that can be afforded (:mod:`tunerd.core.space.feasible_tables`), and sampled under its wide rules
+where not (:mod:`tunerd.core.space.constrained_sampling`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ from math import prod
 import numpy as np
 
 from tunerd.core.arrays import Array, BoolArray, Codes, FloatArray, IntArray, names_of
-from tunerd.core.expressions import Column
+from tunerd.core.expressions import ValueColumn
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.space.cells import Cell, Cells, join
+from tunerd.core.space.constrained_sampling import ConstrainedSampler
+from tunerd.core.space.feasible_tables import FeasibleTable, JoinedTables, join
 from tunerd.core.space.infeasible import explain_empty, explain_not_found, explain_outright
-from tunerd.core.space.listed import Listed
-from tunerd.core.space.rules import Layout, Rule, rules_of
-from tunerd.core.space.wide import Wide
+from tunerd.core.space.listed import ListedConfigTable
+from tunerd.core.space.rules import CodeLayout, ConstraintRule, rules_of
 from tunerd.core.study import Parameter, Study
-from tunerd.core.study.continuum import BETWEEN
+from tunerd.core.study.continuous_range import BETWEEN
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Block", "Codes", "Dimension", "Space"]
+__all__ = ["Codes", "Dimension", "IndependentBlock", "SearchSpace"]
 
 DOUBLINGS = 5
 """Times the points of continuous ranges are doubled where no point keeps the constraints: from 33
@@ -51,7 +51,7 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class IndependentBlock:
     """Dimensions that no constraint ties to others."""
 
     dimensions: IntArray
@@ -60,7 +60,7 @@ class Block:
     """(rows, k) feasible tuples in lexicographic order; ``None`` where they are too many."""
 
 
-class Space:
+class SearchSpace:
     """What a study's constraints allow in one context."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Space:
             for position in range(parameter.repeat)
         )
         self.sizes: IntArray = np.array([d.size for d in self.dimensions], dtype=np.int64)
-        self._layout = Layout(study, self.context, missing)
+        self._layout = CodeLayout(study, self.context, missing)
         rules = rules_of(self._layout)
         explain_outright(study, self.context, rules)
         rules = tuple(rule for rule in rules if len(rule.dimensions))
@@ -125,7 +125,9 @@ class Space:
         listed += [block.table for block in self.blocks if block.table is not None]
         return sum(table.nbytes for table in listed)
 
-    def _listed(self, only: Sequence[Mapping[str, object]], rules: Sequence[Rule]) -> Cells:
+    def _listed(
+        self, only: Sequence[Mapping[str, object]], rules: Sequence[ConstraintRule]
+    ) -> JoinedTables:
         """All dimensions in one cell, whose rows are the configurations that keep the rules."""
         known = [code for code in map(self._codes, only) if code is not None]
         codes = np.array(known, np.int32).reshape(len(known), len(self.sizes))
@@ -139,19 +141,19 @@ class Space:
                 f"none of the {len(only)} configurations that may be tried keeps the study's space "
                 f"and constraints in the context {self.study.context_key(self.context)}"
             )
-        return Cells((Listed.of(codes, self.sizes),), ())
+        return JoinedTables((ListedConfigTable.of(codes, self.sizes),), ())
 
-    def _found(self, wide: Wide) -> Codes:
+    def _found(self, wide: ConstrainedSampler) -> Codes:
         codes = np.zeros((SEEDS, len(self.sizes)), np.int32)
         if not wide.sample(codes, np.random.default_rng(0)).all():
             explain_not_found(self.study, self.context, wide)
         return codes
 
-    def _blocks(self) -> tuple[Block, ...]:
+    def _blocks(self) -> tuple[IndependentBlock, ...]:
         tied = {id(cell) for wide in self._wide for cell in wide.cells}
         self._free = [cell for cell in self._cells if id(cell) not in tied]
-        blocks = [Block(cell.dimensions, cell.table) for cell in self._free]
-        blocks += [Block(wide.dimensions, None) for wide in self._wide]
+        blocks = [IndependentBlock(cell.dimensions, cell.table) for cell in self._free]
+        blocks += [IndependentBlock(wide.dimensions, None) for wide in self._wide]
         return tuple(sorted(blocks, key=lambda block: int(block.dimensions[0])))
 
     @property
@@ -354,7 +356,7 @@ class Space:
         names = [*self._layout.places, *(derived.name for derived in self.study.derived)]
         return {name: columns[name].plain(len(codes)) for name in names}
 
-    def typed_columns(self, codes: Codes) -> dict[str, Column]:
+    def typed_columns(self, codes: Codes) -> dict[str, ValueColumn]:
         """Return context, parameters and derived values of (n, D) configurations by name, as
         expressions read them; a constant is a column of shape ()."""
         columns = dict(self._layout.constants)
@@ -376,9 +378,11 @@ def _lacks(parameter: Parameter, configs: Sequence[Mapping[str, object]]) -> boo
     )
 
 
-def _components(cells: Sequence[Cell], rules: Sequence[Rule]) -> list[Wide]:
+def _components(
+    cells: Sequence[FeasibleTable], rules: Sequence[ConstraintRule]
+) -> list[ConstrainedSampler]:
     """Group the cells that wide rules tie together."""
-    groups: list[tuple[set[int], list[Rule]]] = []
+    groups: list[tuple[set[int], list[ConstraintRule]]] = []
     owner = {int(d): number for number, cell in enumerate(cells) for d in cell.dimensions}
     for rule in rules:
         tied = {owner[int(d)] for d in rule.dimensions}
@@ -388,7 +392,10 @@ def _components(cells: Sequence[Cell], rules: Sequence[Rule]) -> list[Wide]:
             tied |= group[0]
             joined = [*group[1], *joined]
         groups.append((tied, joined))
-    return [Wide([cells[number] for number in sorted(tied)], joined) for tied, joined in groups]
+    return [
+        ConstrainedSampler([cells[number] for number in sorted(tied)], joined)
+        for tied, joined in groups
+    ]
 
 
 def _sobol(n: int, width: int, rng: np.random.Generator) -> FloatArray:

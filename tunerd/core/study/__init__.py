@@ -4,12 +4,12 @@
 """
 
 from tunerd.core.study.mapping import MappingTable
-from tunerd.core.study.parts import Constraint, Derived, Guard, Parameter, SearchOptions
+from tunerd.core.study.parts import Constraint, DerivedValue, Guard, Parameter, SearchOptions
 from tunerd.core.study.study import Study
 
 __all__ = [
     "Constraint",
-    "Derived",
+    "DerivedValue",
     "Guard",
     "MappingTable",
     "Parameter",

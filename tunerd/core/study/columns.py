@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.expressions import Column, looked_up
+from tunerd.core.expressions import ValueColumn, looked_up
 from tunerd.core.observation import Scalar
 from tunerd.core.study.context_key import ValueType, clean_value
 from tunerd.core.study.parts import ContextFeature, Parameter
@@ -20,7 +20,7 @@ def context_columns(
     features: Sequence[ContextFeature],
     lookups: Mapping[str, Mapping[str, Mapping[str, float]]],
     contexts: Sequence[Mapping[str, object]],
-) -> dict[str, Column]:
+) -> dict[str, ValueColumn]:
     """Return one column of n rows per feature."""
     found = {}
     for feature in features:
@@ -32,7 +32,7 @@ def context_columns(
 
 def parameter_columns(
     parameters: Sequence[Parameter], configs: Sequence[Mapping[str, object]]
-) -> dict[str, Column]:
+) -> dict[str, ValueColumn]:
     """Return one column per parameter: n rows, or n × repeat."""
     found = {}
     for parameter in parameters:
@@ -63,17 +63,17 @@ def _remembered(clean: Callable[[object], Scalar]) -> Callable[[object], Scalar]
     return remembered
 
 
-def _column(values: Sequence[Scalar], kind: ValueType, texts: tuple[str, ...]) -> Column:
+def _column(values: Sequence[Scalar], kind: ValueType, texts: tuple[str, ...]) -> ValueColumn:
     missing = np.array([value is None for value in values], dtype=bool)
     undefined = missing if missing.any() else None
     if kind != "category":
         filled = [0 if value is None else value for value in values]
-        return Column(np.array(filled, dtype=_DTYPES[kind]), undefined)
+        return ValueColumn(np.array(filled, dtype=_DTYPES[kind]), undefined)
     places = {text: place for place, text in enumerate(texts)}
     codes = [0 if value is None else places.setdefault(str(value), len(places)) for value in values]
-    return Column(np.array(codes, dtype=np.int64), undefined, tuple(places) or ("",))
+    return ValueColumn(np.array(codes, dtype=np.int64), undefined, tuple(places) or ("",))
 
 
-def _reshaped(column: Column, shape: tuple[int, int]) -> Column:
+def _reshaped(column: ValueColumn, shape: tuple[int, int]) -> ValueColumn:
     undefined = None if column.undefined is None else column.undefined.reshape(shape)
     return column.take(column.values.reshape(shape), undefined)

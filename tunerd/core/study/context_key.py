@@ -16,7 +16,7 @@ from tunerd.core.observation import Scalar, Value
 
 __all__ = [
     "MISSING",
-    "Bucket",
+    "BucketKey",
     "BucketValue",
     "ValueType",
     "bucket_edge",
@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", r
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class BucketKey:
     """A feature whose values share a key within a factor: ``key = { bucket = 1.25 }``."""
 
     factor: float

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tunerd.core.expressions import suggestion
-from tunerd.core.study.shapes import Table, Text, Value
+from tunerd.core.study.shapes import StudyFileTable, Text, Value
 
 __all__ = [
     "ColumnTable",
@@ -31,7 +31,7 @@ NumberFormat = Literal["number", "1.234,5", "1,234.5", "duration", "size"]
 """How a column writes its numbers; :mod:`tunerd.tables.quantities` reads them."""
 
 
-class ColumnTable(Table):
+class ColumnTable(StudyFileTable):
     """A column that needs more said about it than its name."""
 
     column: Text | None = Field(default=None, description="Its name in the table, if another.")
@@ -60,7 +60,7 @@ class ColumnTable(Table):
     )
 
 
-class TimeTable(Table):
+class TimeTable(StudyFileTable):
     """When jobs finished, where the table does not write it as RFC 3339."""
 
     column: Text | None = Field(default=None, description="Its name in the table, if another.")
@@ -81,7 +81,7 @@ class TimeTable(Table):
     )
 
 
-class StatusTable(Table):
+class StatusTable(StudyFileTable):
     """How jobs ended, where the table has its own words for it."""
 
     column: Text | None = Field(default=None, description="Its name in the table, if another.")
@@ -102,7 +102,7 @@ class StatusTable(Table):
     )
 
 
-class MappingTable(Table):
+class MappingTable(StudyFileTable):
     """Which columns of a table of old jobs hold what the study wants to know, where they are not
     called the same."""
 

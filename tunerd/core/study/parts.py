@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from tunerd.core.expressions import Expression
 from tunerd.core.observation import Scalar, Value
-from tunerd.core.study.context_key import Bucket, ValueType, clean_value
-from tunerd.core.study.continuum import BETWEEN, Continuum, continuum
+from tunerd.core.study.context_key import BucketKey, ValueType, clean_value
+from tunerd.core.study.continuous_range import BETWEEN, ContinuousRange, continuum
 
 __all__ = [
     "Baseline",
     "Constraint",
     "ContextFeature",
-    "Derived",
+    "DerivedValue",
     "DriftOptions",
     "Guard",
     "HistoryOptions",
@@ -110,7 +110,7 @@ class ContextFeature:
     name: str
     type: ValueType
     scale: Literal["linear", "log"]
-    key: Literal["value", "ignore"] | Bucket
+    key: Literal["value", "ignore"] | BucketKey
     was: tuple[str, ...] = ()
     """Earlier names, the latest first."""
     absent: Scalar = None
@@ -158,7 +158,7 @@ class Parameter:
     def index(self, value: object) -> int | None:
         """Return the code of one value, ``None`` when it is outside the space: its place among the
         choices, or for what lies between those of a continuous range a code from
-        :data:`~tunerd.core.study.continuum.BETWEEN` on.
+        :data:`~tunerd.core.study.continuous_range.BETWEEN` on.
 
         Values are brought into the type first, as in a context. A float may be off by a
         millionth, as what passed through 32 bits or through ``0.77 + 6 * 0.01`` is.
@@ -229,7 +229,7 @@ class Parameter:
         return self._nearest(float(clean)) if self.type == "float" else self._places.get(clean)
 
     @cached_property
-    def _continuum(self) -> Continuum:
+    def _continuum(self) -> ContinuousRange:
         low, high = self.choices[0], self.choices[-1]
         assert not isinstance(low, str)
         assert not isinstance(high, str)
@@ -261,7 +261,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedValue:
     """A value that follows from others."""
 
     name: str

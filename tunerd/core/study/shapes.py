@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Number", "Seed", "Table", "Text", "Value", "Whole"]
+__all__ = ["Number", "Seed", "StudyFileTable", "Text", "Value", "Whole"]
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Whole | float
@@ -13,7 +13,7 @@ Value = bool | Whole | float | str
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class Table(BaseModel):
+class StudyFileTable(BaseModel):
     """Base of all tables: frozen, nothing converted, unknown keys are mistakes."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -9,17 +9,17 @@ from typing import Any, Literal
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
-from tunerd.core.expressions import Column, constant
-from tunerd.core.observation import Observation, Ran, Scalar, Status, Value
+from tunerd.core.expressions import ValueColumn, constant
+from tunerd.core.observation import FeasibilityLabel, Observation, Scalar, Status, Value
 from tunerd.core.study.columns import context_columns, parameter_columns
-from tunerd.core.study.context_key import Bucket, BucketValue, canonical_context_key, clean_value
-from tunerd.core.study.continuum import BETWEEN
+from tunerd.core.study.context_key import BucketKey, BucketValue, canonical_context_key, clean_value
+from tunerd.core.study.continuous_range import BETWEEN
 from tunerd.core.study.mapping import MappingTable
 from tunerd.core.study.parts import (
     Baseline,
     Constraint,
     ContextFeature,
-    Derived,
+    DerivedValue,
     DriftOptions,
     Guard,
     HistoryOptions,
@@ -53,7 +53,7 @@ class Study:
     lookups: Mapping[str, Mapping[str, Mapping[str, float]]]
     """Feature → value → attribute → number."""
     parameters: tuple[Parameter, ...]
-    derived: tuple[Derived, ...]
+    derived: tuple[DerivedValue, ...]
     """Each needs only earlier ones."""
     constraints: tuple[Constraint, ...]
     baselines: tuple[Baseline, ...]
@@ -83,7 +83,7 @@ class Study:
             if feature.key == "ignore":
                 continue
             value = clean_value(feature.of(context), feature.type)
-            if isinstance(feature.key, Bucket) and isinstance(value, int | float):
+            if isinstance(feature.key, BucketKey) and isinstance(value, int | float):
                 values[feature.name] = BucketValue(value, feature.key.factor)
             else:
                 values[feature.name] = value
@@ -161,7 +161,7 @@ class Study:
                 return dict(baseline.config)
         return None
 
-    def _constants(self, context: Mapping[str, object]) -> dict[str, Column]:
+    def _constants(self, context: Mapping[str, object]) -> dict[str, ValueColumn]:
         return {
             feature.name: constant(
                 clean_value(feature.of(context), feature.type),
@@ -255,25 +255,29 @@ class Study:
         margins = (guard.margin(metrics.get(guard.metric)) for guard in self.guards)
         return min((m for m in margins if not math.isnan(m)), default=math.nan)
 
-    def ran(self, observation: Observation) -> Ran:
+    def ran(self, observation: Observation) -> FeasibilityLabel:
         """Return what a job says about whether its configuration runs (design: what a job
         teaches)."""
         status = observation.status
         if status is Status.OUT_OF_MEMORY or self.guard_broken(observation.metrics) is not None:
-            return Ran.NO
+            return FeasibilityLabel.NO
         why = self.unusable(observation.metrics)
         if why is None:
-            return Ran.YES
+            return FeasibilityLabel.YES
         if status is Status.SUCCEEDED:
             says = self.objective.impossible if why == "impossible" else self.objective.missing
-            return Ran.YES if says == "ran" else Ran.WEAK_NO
-        return Ran.WEAK_NO if status in (Status.FAILED, Status.TIMEOUT) else Ran.UNKNOWN
+            return FeasibilityLabel.YES if says == "ran" else FeasibilityLabel.WEAK_NO
+        return (
+            FeasibilityLabel.WEAK_NO
+            if status in (Status.FAILED, Status.TIMEOUT)
+            else FeasibilityLabel.UNKNOWN
+        )
 
     # ── many jobs at once ────────────────────────────────────────────────────────────────────
 
     def columns(
         self, contexts: Sequence[Mapping[str, object]], configs: Sequence[Mapping[str, object]]
-    ) -> dict[str, Column]:
+    ) -> dict[str, ValueColumn]:
         """Return context, parameters and derived values of n raw jobs as columns of n rows.
 
         Values need not be in the space; what is absent or not of its type is undefined, and so is
@@ -283,7 +287,7 @@ class Study:
         columns |= parameter_columns(self.parameters, configs)
         return columns | self.derive(columns)
 
-    def derive(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+    def derive(self, columns: Mapping[str, ValueColumn]) -> dict[str, ValueColumn]:
         """Return the derived values that follow from columns of context and parameters."""
         known = dict(columns)
         for derived in self.derived:

@@ -11,7 +11,7 @@ from typing import Any
 from tunerd.core.study import Study
 from tunerd.core.study_file.compile import compile_study
 from tunerd.core.study_file.keys import StudyFile
-from tunerd.core.study_file.read import Reading, read, read_tables
+from tunerd.core.study_file.read import ParseResult, read, read_tables
 from tunerd.errors import MisconfiguredError
 
 __all__ = ["StudyFile", "parse_study", "with_mapping"]
@@ -36,7 +36,7 @@ def with_mapping(study: Study, mapping: dict[str, Any], file: str) -> Study:
     return _compiled(read_tables(data, file), study.text)
 
 
-def _compiled(reading: Reading, text: str) -> Study:
+def _compiled(reading: ParseResult, text: str) -> Study:
     if reading.table is None:
         raise MisconfiguredError(reading.problems)
     fields = compile_study(reading)

@@ -8,20 +8,20 @@ from tunerd.core.observation import Value
 from tunerd.core.study.parts import Baseline, Parameter
 from tunerd.core.study_file.keys import StudyFile
 from tunerd.core.study_file.messages import Path, shown
-from tunerd.core.study_file.scope import Scope, reads
+from tunerd.core.study_file.scope import NameScope, reads
 
 __all__ = ["baselines_of", "values_of"]
 
 
 def baselines_of(
-    table: StudyFile, scope: Scope, parameters: Mapping[str, Parameter]
+    table: StudyFile, scope: NameScope, parameters: Mapping[str, Parameter]
 ) -> tuple[Baseline, ...]:
     """Return the baselines of a file, in its order; mistakes are noted in ``scope``."""
-    return _Baselines(scope, parameters).found(table)
+    return _BaselineReader(scope, parameters).found(table)
 
 
-class _Baselines:
-    def __init__(self, scope: Scope, parameters: Mapping[str, Parameter]) -> None:
+class _BaselineReader:
+    def __init__(self, scope: NameScope, parameters: Mapping[str, Parameter]) -> None:
         self.scope, self.parameters = scope, parameters
         self.mistake = scope.mistake
 

@@ -7,7 +7,7 @@ from tunerd.core.study.context_key import INT64, clean_value
 from tunerd.core.study_file.grid import MAX_CHOICES, float_range, int_range, stepped
 from tunerd.core.study_file.keys import ParameterTable
 from tunerd.core.study_file.messages import Path, shown
-from tunerd.core.study_file.read import Reading
+from tunerd.core.study_file.read import ParseResult
 
 __all__ = ["choices_of"]
 
@@ -16,7 +16,7 @@ _WORDS = {"int": "an integer", "float": "a number", "category": "a text", "bool"
 
 
 def choices_of(
-    table: ParameterTable, wanted: Sequence[Any], reading: Reading, path: Path
+    table: ParameterTable, wanted: Sequence[Any], reading: ParseResult, path: Path
 ) -> tuple[Choice, ...]:
     """Return a parameter's values as printed; empty after a mistake, which ``reading`` then has.
 
@@ -33,7 +33,7 @@ def choices_of(
     return tuple(found) if len(reading.problems) == before else ()
 
 
-def _listed(table: ParameterTable, reading: Reading, path: Path) -> list[Choice]:
+def _listed(table: ParameterTable, reading: ParseResult, path: Path) -> list[Choice]:
     where = (*path, "values")
     given = [key for key in ("low", "high", "step") if getattr(table, key) is not None]
     if given and table.type in ("int", "float"):
@@ -70,7 +70,7 @@ def _typed(value: Choice, kind: str) -> Choice | None:
 
 
 def _ranged(
-    table: ParameterTable, wanted: Sequence[Any], reading: Reading, path: Path
+    table: ParameterTable, wanted: Sequence[Any], reading: ParseResult, path: Path
 ) -> list[Choice]:
     if table.type == "bool":
         return [False, True]
@@ -95,7 +95,7 @@ def _ranged(
     return sorted(inside.union(float_range(float(low), float(high), table.scale)))
 
 
-def _range_is_sound(table: ParameterTable, reading: Reading, path: Path) -> bool:
+def _range_is_sound(table: ParameterTable, reading: ParseResult, path: Path) -> bool:
     ends = {"low": table.low, "high": table.high, "step": table.step}
     if table.low is None or table.high is None:
         both = "`values`, or `low` and `high`"
@@ -120,7 +120,7 @@ def _range_is_sound(table: ParameterTable, reading: Reading, path: Path) -> bool
     return sound
 
 
-def _stepped(table: ParameterTable, reading: Reading, path: Path) -> list[Choice]:
+def _stepped(table: ParameterTable, reading: ParseResult, path: Path) -> list[Choice]:
     assert table.low is not None
     assert table.high is not None
     assert table.step is not None

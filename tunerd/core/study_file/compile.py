@@ -3,15 +3,15 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tunerd.core.expressions import Kind, NameKind, suggestion
+from tunerd.core.expressions import ExpressionType, NameType, suggestion
 from tunerd.core.predictors import PREDICTORS
 from tunerd.core.searchers import SEARCHERS, searcher_class
-from tunerd.core.study.context_key import Bucket, ValueType, clean_value
+from tunerd.core.study.context_key import BucketKey, ValueType, clean_value
 from tunerd.core.study.mapping import mapping_mistakes
 from tunerd.core.study.parts import (
     Constraint,
     ContextFeature,
-    Derived,
+    DerivedValue,
     DriftOptions,
     Guard,
     HistoryOptions,
@@ -25,25 +25,25 @@ from tunerd.core.study_file.baselines import baselines_of
 from tunerd.core.study_file.choices import choices_of
 from tunerd.core.study_file.keys import FeatureTable, StudyFile
 from tunerd.core.study_file.messages import Path
-from tunerd.core.study_file.read import Reading
-from tunerd.core.study_file.scope import Scope, reads
+from tunerd.core.study_file.read import ParseResult
+from tunerd.core.study_file.scope import NameScope, reads
 
 __all__ = ["compile_study"]
 
 MAX_DIMENSIONS = 4_096
 
 
-def compile_study(reading: Reading) -> dict[str, Any]:
+def compile_study(reading: ParseResult) -> dict[str, Any]:
     """Return the fields of a ``Study``; mistakes are added to ``reading``."""
     assert reading.table is not None
-    return _Compiler(reading, reading.table).fields()
+    return _StudyCompiler(reading, reading.table).fields()
 
 
-class _Compiler:
-    def __init__(self, reading: Reading, table: StudyFile) -> None:
+class _StudyCompiler:
+    def __init__(self, reading: ParseResult, table: StudyFile) -> None:
         self.reading, self.table = reading, table
         self.mistake = reading.mistake
-        self.scope = Scope(reading)
+        self.scope = NameScope(reading)
         self.earlier: dict[tuple[str, str], str] = {}
         """Who had an earlier name, by section and that name."""
 
@@ -95,7 +95,7 @@ class _Compiler:
             if self.scope.owns("context", name):
                 attributes = self.lookup_kinds(name)
                 kind = "text" if table.type == "category" else table.type
-                self.scope.names[name] = NameKind(Kind(kind), attributes)
+                self.scope.names[name] = NameType(ExpressionType(kind), attributes)
             was = self.was("context", name, table.was)
             absent = self.absent(("context", name, "absent"), table.type, table.absent)
             key = self.key(name, table)
@@ -132,15 +132,15 @@ class _Compiler:
                 self.mistake(("context", name, "scale"), f"a {table.type} has no scale")
             if not isinstance(table.key, str):
                 self.mistake(("context", name, "key"), f"a {table.type} has no buckets")
-        return table.key if isinstance(table.key, str) else Bucket(table.key.bucket)
+        return table.key if isinstance(table.key, str) else BucketKey(table.key.bucket)
 
-    def lookup_kinds(self, feature: str) -> dict[str, Kind]:
+    def lookup_kinds(self, feature: str) -> dict[str, ExpressionType]:
         types: dict[str, set[type]] = {}
         for numbers in self.table.lookup.get(feature, {}).values():
             for attribute, number in numbers.items():
                 types.setdefault(attribute, set()).add(type(number))
         return {
-            attribute: Kind("int" if seen == {int} else "float")
+            attribute: ExpressionType("int" if seen == {int} else "float")
             for attribute, seen in types.items()
         }
 
@@ -195,7 +195,7 @@ class _Compiler:
             if self.scope.owns("parameters", name):
                 texts = tuple(map(str, choices)) if table.type == "category" else None
                 kind = "text" if table.type == "category" else table.type
-                self.scope.names[name] = NameKind(Kind(kind, table.repeat or 0, texts))
+                self.scope.names[name] = NameType(ExpressionType(kind, table.repeat or 0, texts))
         dimensions = sum(parameter.repeat for parameter in found)
         if dimensions > MAX_DIMENSIONS:
             message = f"{dimensions:,} values in one configuration, at most {MAX_DIMENSIONS:,}"
@@ -258,7 +258,7 @@ class _Compiler:
 
     # ── expressions ──────────────────────────────────────────────────────────────────────────
 
-    def derived(self) -> tuple[Derived, ...]:
+    def derived(self) -> tuple[DerivedValue, ...]:
         found = []
         for name in self.in_order():
             expression = self.scope.parsed(("derived", name), self.table.derived[name])
@@ -269,8 +269,8 @@ class _Compiler:
                 self.mistake(("derived", name), message)
                 continue
             if self.scope.owns("derived", name):
-                self.scope.names[name] = NameKind(expression.kind)
-            found.append(Derived(name, expression))
+                self.scope.names[name] = NameType(expression.kind)
+            found.append(DerivedValue(name, expression))
         return tuple(found)
 
     def in_order(self) -> list[str]:

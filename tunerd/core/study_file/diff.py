@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from tunerd.core.study.context_key import Bucket
+from tunerd.core.study.context_key import BucketKey
 from tunerd.core.study.parts import ContextFeature, Parameter
 from tunerd.core.study.study import Study
 from tunerd.core.study_file.keys import StudyFile
 
-__all__ = ["Change", "differences"]
+__all__ = ["StudyDifference", "differences"]
 
 SHOWN = 8
 """Values named; the rest is counted."""
@@ -20,18 +20,18 @@ APART = ("parameters", "context", "mapping", "schema", "name")
 Kind = Literal["added", "removed", "renamed", "changed"]
 
 
-class _Entry(Protocol):
+class _NamedEntry(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def was(self) -> tuple[str, ...]: ...
 
 
-E = TypeVar("E", bound=_Entry)
+E = TypeVar("E", bound=_NamedEntry)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StudyDifference:
     """One entry that is not as it was."""
 
     where: str
@@ -41,7 +41,7 @@ class Change:
     """For a person, the old value first."""
 
 
-def differences(old: Study, new: Study) -> list[Change]:
+def differences(old: Study, new: Study) -> list[StudyDifference]:
     """Return what changes from ``old`` to ``new``, in the order of the study file."""
     return [
         *_context(old, new),
@@ -64,20 +64,24 @@ def _named(entries: Sequence[E]) -> dict[str, E]:
     return {entry.name: entry for entry in entries}
 
 
-def _parameters(old: Study, new: Study) -> Iterator[Change]:
+def _parameters(old: Study, new: Study) -> Iterator[StudyDifference]:
     for before, after in _matched(_named(old.parameters), _named(new.parameters)):
         if after is None:
             assert before is not None
-            yield Change(f"parameters.{before.name}", "removed", "jobs differ in it no longer")
+            yield StudyDifference(
+                f"parameters.{before.name}", "removed", "jobs differ in it no longer"
+            )
             continue
         where = f"parameters.{after.name}"
         if before is None:
-            yield Change(where, "added", f"{_values(after.choices)}; {_of_old_jobs(after)}")
+            yield StudyDifference(
+                where, "added", f"{_values(after.choices)}; {_of_old_jobs(after)}"
+            )
             continue
         if before.name != after.name:
-            yield Change(where, "renamed", f"was {before.name}")
+            yield StudyDifference(where, "renamed", f"was {before.name}")
         for what in _parameter(before, after):
-            yield Change(where, "changed", what)
+            yield StudyDifference(where, "changed", what)
 
 
 def _parameter(before: Parameter, after: Parameter) -> Iterator[str]:
@@ -97,35 +101,37 @@ def _parameter(before: Parameter, after: Parameter) -> Iterator[str]:
         yield f"absent {before.absent!r} → {after.absent!r}"
 
 
-def _context(old: Study, new: Study) -> Iterator[Change]:
+def _context(old: Study, new: Study) -> Iterator[StudyDifference]:
     for before, after in _matched(_named(old.context), _named(new.context)):
         if after is None:
             assert before is not None
             keyed = "" if before.key == "ignore" else "; it is no longer part of the context key"
-            yield Change(f"context.{before.name}", "removed", f"jobs differ in it no longer{keyed}")
+            yield StudyDifference(
+                f"context.{before.name}", "removed", f"jobs differ in it no longer{keyed}"
+            )
             continue
         where = f"context.{after.name}"
         if before is None:
             keyed = "" if after.key == "ignore" else "; it becomes part of the context key"
-            yield Change(where, "added", f"{after.type}{keyed}; {_of_old_jobs(after)}")
+            yield StudyDifference(where, "added", f"{after.type}{keyed}; {_of_old_jobs(after)}")
             continue
         if before.name != after.name:
             keyed = "" if after.key == "ignore" else "; the context key has the new name"
-            yield Change(where, "renamed", f"was {before.name}{keyed}")
+            yield StudyDifference(where, "renamed", f"was {before.name}{keyed}")
         for name in ("type", "scale"):
             if getattr(before, name) != getattr(after, name):
-                yield Change(
+                yield StudyDifference(
                     where, "changed", f"{name} {getattr(before, name)} → {getattr(after, name)}"
                 )
         if before.key != after.key:
             keys = f"{_key(before)} → {_key(after)}"
-            yield Change(where, "changed", f"in the context key: {keys}")
+            yield StudyDifference(where, "changed", f"in the context key: {keys}")
         if before.absent != after.absent:
-            yield Change(where, "changed", f"absent {before.absent!r} → {after.absent!r}")
+            yield StudyDifference(where, "changed", f"absent {before.absent!r} → {after.absent!r}")
 
 
 def _key(feature: ContextFeature) -> str:
-    if isinstance(feature.key, Bucket):
+    if isinstance(feature.key, BucketKey):
         return f"buckets of {feature.key.factor:g}"
     return feature.key
 
@@ -141,18 +147,18 @@ def _values(values: Sequence[object]) -> str:
     return ", ".join(map(str, values[:SHOWN])) + more
 
 
-def _rest(old: Study, new: Study) -> Iterator[Change]:
+def _rest(old: Study, new: Study) -> Iterator[StudyDifference]:
     before, after = dict(_leaves(_tables(old))), dict(_leaves(_tables(new)))
     for where in dict.fromkeys([*before, *after]):
         was, now = before.get(where), after.get(where)
         if was == now:
             continue
         if where not in after:
-            yield Change(where, "removed", f"was {_said(was)}")
+            yield StudyDifference(where, "removed", f"was {_said(was)}")
         elif where not in before:
-            yield Change(where, "added", _said(now))
+            yield StudyDifference(where, "added", _said(now))
         else:
-            yield Change(where, "changed", f"{_said(was)} → {_said(now)}")
+            yield StudyDifference(where, "changed", f"{_said(was)} → {_said(now)}")
 
 
 def _tables(study: Study) -> dict[str, Any]:

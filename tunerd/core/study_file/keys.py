@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from tunerd.core.study.mapping import MappingTable
-from tunerd.core.study.shapes import Number, Seed, Table, Text, Value
+from tunerd.core.study.shapes import Number, Seed, StudyFileTable, Text, Value
 
 __all__ = [
     "BaselineTable",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class ObjectiveTable(Table):
+class ObjectiveTable(StudyFileTable):
     """What to make better: one number that every good job reports."""
 
     metric: Text = Field(description="Name of the metric in the events.")
@@ -64,7 +64,7 @@ class ObjectiveTable(Table):
     )
 
 
-class GuardTable(Table):
+class GuardTable(StudyFileTable):
     """A metric that must stay within a bound; a run that breaks it counts as not having run."""
 
     max: Number | None = Field(default=None, description="Largest value allowed.")
@@ -72,7 +72,7 @@ class GuardTable(Table):
     unit: str = Field(default="", description="Unit, for people.", max_length=100)
 
 
-class BucketTable(Table):
+class BucketTable(StudyFileTable):
     """Values within a factor share a context key."""
 
     bucket: float = Field(
@@ -82,7 +82,7 @@ class BucketTable(Table):
     )
 
 
-class FeatureTable(Table):
+class FeatureTable(StudyFileTable):
     """One thing that a job brings and nobody tunes."""
 
     type: Literal["int", "float", "category", "bool"] = Field(
@@ -107,7 +107,7 @@ class FeatureTable(Table):
     )
 
 
-class ParameterTable(Table):
+class ParameterTable(StudyFileTable):
     """One thing to tune: a list of values, or a range."""
 
     type: Literal["int", "float", "category", "bool"] = Field(description="What it holds.")
@@ -154,7 +154,7 @@ class ParameterTable(Table):
     )
 
 
-class BaselineTable(Table):
+class BaselineTable(StudyFileTable):
     """What people launch without tunerd."""
 
     when: Text | None = Field(
@@ -167,7 +167,7 @@ class BaselineTable(Table):
     )
 
 
-class SearchTable(Table):
+class SearchTable(StudyFileTable):
     """How candidates are looked for."""
 
     searcher: str = Field(
@@ -209,7 +209,7 @@ class SearchTable(Table):
     )
 
 
-class PredictorTable(Table):
+class PredictorTable(StudyFileTable):
     """How speed is predicted from configurations."""
 
     name: str = Field(default="committee", description="Name of the predictor.")
@@ -224,7 +224,7 @@ class PredictorTable(Table):
     seed: Seed = Field(default=0, description="Seed of what is random in learning.")
 
 
-class HistoryTable(Table):
+class HistoryTable(StudyFileTable):
     """How much of history counts when a model is built, and what old jobs that are told late, by an
     import, move in between: a job that counts less than a tenth waits until the next is built. Ages
     are relative to the newest job, never to a clock. What is known of single configurations,
@@ -246,7 +246,7 @@ class HistoryTable(Table):
     )
 
 
-class DriftTable(Table):
+class DriftTable(StudyFileTable):
     """What is done about jobs that no longer are as they were."""
 
     quiet_jobs: int = Field(
@@ -262,7 +262,7 @@ class DriftTable(Table):
     )
 
 
-class LimitsTable(Table):
+class LimitsTable(StudyFileTable):
     """How far candidates may go from what runs, and how much one user or node may count."""
 
     max_changes: int | None = Field(
@@ -292,7 +292,7 @@ class LimitsTable(Table):
     )
 
 
-class StudyFile(Table):
+class StudyFile(StudyFileTable):
     """A study: an objective, a context, parameters, and the rules between them."""
 
     model_config = ConfigDict(title="tunerd study, version 1")

@@ -23,9 +23,9 @@ from tunerd.core.study_file.messages import (
     said_as_a_whole,
 )
 from tunerd.core.toml import load_toml
-from tunerd.errors import Problem
+from tunerd.errors import ValidationProblem
 
-__all__ = ["Reading", "read", "read_tables"]
+__all__ = ["ParseResult", "read", "read_tables"]
 
 MOST_MISTAKES = 500
 """From so many on, only some are said: each is compared with all keys that there are."""
@@ -35,46 +35,46 @@ _NAMED = ("guards", "context", "lookup", "parameters", "derived", "constraints")
 
 
 @dataclass
-class Reading:
+class ParseResult:
     """What could be read, and what was wrong."""
 
     file: str
     table: StudyFile | None = None
     data: dict[str, Any] = field(default_factory=dict)
     """The whole content as it was written."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ValidationProblem] = field(default_factory=list)
     left_out: set[Path] = field(default_factory=set)
     """Sections and entries that are not in ``table`` because they were wrong."""
 
     def mistake(self, path: Path, message: str) -> None:
-        problem = Problem(f"{self.file}: {dotted(path)}", message)
+        problem = ValidationProblem(f"{self.file}: {dotted(path)}", message)
         if problem not in self.problems:
             self.problems.append(problem)
 
 
-def read(text: str, file: str) -> Reading:
+def read(text: str, file: str) -> ParseResult:
     """Read a study file; what is wrong is in the answer, never raised."""
-    reading = Reading(file)
+    reading = ParseResult(file)
     try:
         reading.data = load_toml(text)
         _validate(reading)
     except UnicodeEncodeError:
-        reading.problems.append(Problem(file, "this is not Unicode text"))
+        reading.problems.append(ValidationProblem(file, "this is not Unicode text"))
     except RecursionError:
-        reading.problems.append(Problem(file, "nested too deeply"))
+        reading.problems.append(ValidationProblem(file, "nested too deeply"))
     except ValueError as error:
-        reading.problems.append(Problem(file, f"this is not TOML: {error}"))
+        reading.problems.append(ValidationProblem(file, f"this is not TOML: {error}"))
     return reading
 
 
-def read_tables(data: dict[str, Any], file: str) -> Reading:
+def read_tables(data: dict[str, Any], file: str) -> ParseResult:
     """Check what was read elsewhere, as :func:`read` does."""
-    reading = Reading(file, data=data)
+    reading = ParseResult(file, data=data)
     _validate(reading)
     return reading
 
 
-def _validate(reading: Reading) -> None:
+def _validate(reading: ParseResult) -> None:
     data = copy.deepcopy(reading.data)
     # Unknown keys first: put right, they may be the very ones that are missing.
     for only_unknown in (True, False, False):
@@ -95,16 +95,16 @@ def _validate(reading: Reading) -> None:
             _leave_out(reading, data, errors)
 
 
-def _despair(reading: Reading, errors: list[ErrorDetails]) -> None:
+def _despair(reading: ParseResult, errors: list[ErrorDetails]) -> None:
     """Say the first mistakes of very many as they are: this is another kind of file."""
     reading.table = None
     for detail in errors[:SHOWN_MISTAKES]:
         reading.mistake(detail["loc"], detail["msg"])
     more = f"{len(errors) - SHOWN_MISTAKES:,} more mistakes; is this a study file at all?"
-    reading.problems.append(Problem(reading.file, more))
+    reading.problems.append(ValidationProblem(reading.file, more))
 
 
-def _put_right(reading: Reading, data: dict[str, Any], where: Path) -> None:
+def _put_right(reading: ParseResult, data: dict[str, Any], where: Path) -> None:
     path = in_data(data, where)
     wrong = str(path[-1])
     known = keys_at(path[:-1])
@@ -119,7 +119,7 @@ def _put_right(reading: Reading, data: dict[str, Any], where: Path) -> None:
         reading.left_out.add(path)
 
 
-def _leave_out(reading: Reading, data: dict[str, Any], errors: list[ErrorDetails]) -> None:
+def _leave_out(reading: ParseResult, data: dict[str, Any], errors: list[ErrorDetails]) -> None:
     by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in errors:
         by_path.setdefault(in_data(data, detail["loc"]), []).append(detail)

@@ -6,29 +6,29 @@ from tunerd.core.expressions import (
     RESERVED,
     Expression,
     ExpressionError,
-    Kind,
-    NameKind,
+    ExpressionType,
+    NameType,
     names_in,
     parse,
     parse_expression,
 )
 from tunerd.core.study_file.messages import Path
-from tunerd.core.study_file.read import Reading
+from tunerd.core.study_file.read import ParseResult
 
-__all__ = ["Scope", "reads"]
+__all__ = ["NameScope", "reads"]
 
-UNKNOWN = NameKind(Kind("any"))
+UNKNOWN = NameType(ExpressionType("any"))
 SECTIONS = ("context", "parameters", "derived")
 """Where names come from."""
 
 
-class Scope:
+class NameScope:
     """What expressions may read, filled in section by section."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ParseResult) -> None:
         self.reading = reading
         self.mistake = reading.mistake
-        self.names: dict[str, NameKind] = {}
+        self.names: dict[str, NameType] = {}
         """What each name stands for; wrong definitions are ``UNKNOWN``."""
         self.owner: dict[str, str] = {}
         """The section that each name belongs to."""
@@ -64,7 +64,7 @@ class Scope:
         return self.owner.get(name) == section
 
     def parsed(
-        self, path: Path, text: str, names: Mapping[str, NameKind] | None = None
+        self, path: Path, text: str, names: Mapping[str, NameType] | None = None
     ) -> Expression | None:
         """Parse an expression over all names, or over ``names``; a mistake is noted."""
         try:

@@ -5,19 +5,19 @@ jobs arrive as on a cluster, run what their users would run, or what a policy un
 come out as the table says, times noise, times what has changed. The truth is beside every job.
 
 - :mod:`.changes`: what may change, and the truth about it
-- :mod:`.habits`: who runs what, and when
+- :mod:`.workload`: who runs what, and when
 - :mod:`.stream`: jobs in time order
 """
 
-from tunerd.evaluation.streams.changes import CHANGES, Truth
-from tunerd.evaluation.streams.habits import Traffic
-from tunerd.evaluation.streams.stream import Stream, StreamJob, make_stream
+from tunerd.evaluation.streams.changes import CHANGES, ChangeTruth
+from tunerd.evaluation.streams.stream import DriftStream, StreamJob, make_stream
+from tunerd.evaluation.streams.workload import WorkloadOptions
 
 __all__ = [
     "CHANGES",
-    "Stream",
+    "ChangeTruth",
+    "DriftStream",
     "StreamJob",
-    "Traffic",
-    "Truth",
+    "WorkloadOptions",
     "make_stream",
 ]

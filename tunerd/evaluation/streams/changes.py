@@ -13,15 +13,15 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.evaluation.measured import Measured
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.evaluation.tabular import TabularContext
 
 __all__ = [
     "CHANGES",
-    "Burst",
-    "Change",
-    "Setting",
-    "Truth",
+    "ChangeScenario",
+    "ChangeTruth",
+    "InjectedChange",
+    "UserBurst",
     "log_speeds",
     "make_change",
     "reversal",
@@ -33,7 +33,7 @@ BURST_CONFIGS = 3
 """Configurations that the user of a burst goes through."""
 
 
-class Truth(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeTruth(msgspec.Struct, frozen=True, kw_only=True):
     """What happens: what a detector is to find, and no more than that."""
 
     kind: str
@@ -64,7 +64,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Burst:
+class UserBurst:
     """Jobs of one user that come beside the others'."""
 
     user: str
@@ -75,17 +75,17 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class Change:
+class InjectedChange:
     """A change as the stream applies it."""
 
-    truth: Truth
+    truth: ChangeTruth
     effects: Mapping[int, FloatArray] = field(default_factory=dict)
     """Context → difference in log speed of each configuration, (n,), once it is there in full."""
     grows_until: int | None = None
     """Job at which it is there in full; None for at once."""
     absent: frozenset[int] = frozenset()
     """Contexts that do not exist before."""
-    burst: Burst | None = None
+    burst: UserBurst | None = None
 
     def extent(self, number: int) -> float:
         """How much of it is there at a job, 0 to 1."""
@@ -97,7 +97,7 @@ class Change:
         return min((number - truth.first_job) / max(self.grows_until - truth.first_job, 1), 1.0)
 
 
-def log_speeds(target: Measured) -> FloatArray:
+def log_speeds(target: TabularContext) -> FloatArray:
     """(n,) log speed of each configuration by the table, NaN for one that never ran.
 
     Raises:
@@ -107,16 +107,18 @@ def log_speeds(target: Measured) -> FloatArray:
     values = np.array([study.metric_value(score) for score in target.scores.tolist()])
     if np.nanmin(values) <= 0:
         problem = "streams need an objective that is positive everywhere"
-        raise MisconfiguredError([Problem(f"[objective] {study.objective.metric}", problem)])
+        raise MisconfiguredError(
+            [ValidationProblem(f"[objective] {study.objective.metric}", problem)]
+        )
     logs: FloatArray = np.log(values)
     return logs if study.objective.goal == "maximize" else -logs
 
 
 @dataclass(frozen=True)
-class Setting:
+class ChangeScenario:
     """What a change comes into."""
 
-    contexts: Sequence[Measured]
+    contexts: Sequence[TabularContext]
     busy: Sequence[int]
     """Contexts with many jobs: what happens to one is to be noticed."""
     jobs: int
@@ -125,7 +127,7 @@ class Setting:
     rng: np.random.Generator
 
 
-def make_change(kind: str, setting: Setting) -> Change:
+def make_change(kind: str, setting: ChangeScenario) -> InjectedChange:
     """One of :data:`CHANGES`.
 
     Raises:
@@ -134,16 +136,18 @@ def make_change(kind: str, setting: Setting) -> Change:
     return CHANGES[kind](setting)
 
 
-def _nothing(setting: Setting) -> Change:
-    return Change(Truth(kind="nothing", first_job=setting.jobs, sentence="Nothing changes."))
+def _nothing(setting: ChangeScenario) -> InjectedChange:
+    return InjectedChange(
+        ChangeTruth(kind="nothing", first_job=setting.jobs, sentence="Nothing changes.")
+    )
 
 
-def _slower(setting: Setting, size: float = 0.2) -> Change:
+def _slower(setting: ChangeScenario, size: float = 0.2) -> InjectedChange:
     contexts, first = setting.contexts, setting.first
     chosen = sorted(setting.rng.permutation(setting.busy)[:SLOWED].tolist())
     keys = tuple(contexts[c].context_key for c in chosen)
-    return Change(
-        Truth(
+    return InjectedChange(
+        ChangeTruth(
             kind="slower",
             first_job=first,
             contexts=keys,
@@ -155,7 +159,7 @@ def _slower(setting: Setting, size: float = 0.2) -> Change:
     )
 
 
-def _reversed(setting: Setting) -> Change:
+def _reversed(setting: ChangeScenario) -> InjectedChange:
     contexts, first = setting.contexts, setting.first
     name = max(
         (parameter.name for parameter in contexts[0].study.parameters),
@@ -164,9 +168,11 @@ def _reversed(setting: Setting) -> Change:
     effects = {c: reversal(context, name) for c, context in enumerate(contexts)}
     effects = {c: effect for c, effect in effects.items() if np.abs(effect).max() > 1e-9}
     if not effects:
-        raise MisconfiguredError([Problem("[parameters]", "none of them has an effect to reverse")])
-    return Change(
-        Truth(
+        raise MisconfiguredError(
+            [ValidationProblem("[parameters]", "none of them has an effect to reverse")]
+        )
+    return InjectedChange(
+        ChangeTruth(
             kind="reversed",
             first_job=first,
             contexts=tuple(contexts[c].context_key for c in effects),
@@ -178,7 +184,7 @@ def _reversed(setting: Setting) -> Change:
     )
 
 
-def reversal(target: Measured, parameter: str) -> FloatArray:
+def reversal(target: TabularContext, parameter: str) -> FloatArray:
     """(n,) what to add to log speeds so that a parameter's effect is turned round.
 
     The effect is that of an additive model of all parameters, each value a level of its own,
@@ -207,7 +213,7 @@ def _level(value: Value) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _new_hardware(setting: Setting) -> Change:
+def _new_hardware(setting: ChangeScenario) -> InjectedChange:
     """Hold back the contexts that have one value of a feature: of a category the rarest, of a
     number the largest. A category goes first, as a GPU type would; at least half must be left."""
     contexts, first = setting.contexts, setting.first
@@ -222,8 +228,8 @@ def _new_hardware(setting: Setting) -> Change:
         if len(order) < 2 or known.count(order[0]) > len(contexts) / 2:
             continue
         held = [c for c, value in enumerate(values) if value == order[0]]
-        return Change(
-            Truth(
+        return InjectedChange(
+            ChangeTruth(
                 kind="new_hardware",
                 first_job=first,
                 contexts=tuple(contexts[c].context_key for c in held),
@@ -235,13 +241,13 @@ def _new_hardware(setting: Setting) -> Change:
             absent=frozenset(held),
         )
     problem = "no feature has a value that could be new: all contexts are alike, or there is one"
-    raise MisconfiguredError([Problem("[context]", problem)])
+    raise MisconfiguredError([ValidationProblem("[context]", problem)])
 
 
-def _decay(setting: Setting, size: float = 0.2) -> Change:
+def _decay(setting: ChangeScenario, size: float = 0.2) -> InjectedChange:
     contexts, first = setting.contexts, setting.first
-    return Change(
-        Truth(
+    return InjectedChange(
+        ChangeTruth(
             kind="decay",
             first_job=first,
             contexts=tuple(context.context_key for context in contexts),
@@ -254,7 +260,7 @@ def _decay(setting: Setting, size: float = 0.2) -> Change:
     )
 
 
-def _burst(setting: Setting, share: float = 0.8) -> Change:
+def _burst(setting: ChangeScenario, share: float = 0.8) -> InjectedChange:
     contexts, jobs, first, rng = setting.contexts, setting.jobs, setting.first, setting.rng
     c = int(rng.choice(setting.busy))
     ran = np.flatnonzero(np.isfinite(contexts[c].scores))
@@ -263,8 +269,8 @@ def _burst(setting: Setting, share: float = 0.8) -> Change:
     configs = tuple(int(i) for i in rng.permutation(slow)[:BURST_CONFIGS])
     last = min(first + max(jobs // 10, 1), jobs) - 1
     key = contexts[c].context_key
-    return Change(
-        Truth(
+    return InjectedChange(
+        ChangeTruth(
             kind="burst",
             first_job=first,
             last_job=last,
@@ -273,11 +279,11 @@ def _burst(setting: Setting, share: float = 0.8) -> Change:
             sentence=f"From job {first} to job {last}, {share:.0%} of all jobs are one user's, who "
             f"tries {len(configs)} slow configurations over and over in {key}; speed is as ever.",
         ),
-        burst=Burst("bursty", c, configs, share),
+        burst=UserBurst("bursty", c, configs, share),
     )
 
 
-CHANGES: Mapping[str, Callable[[Setting], Change]] = {
+CHANGES: Mapping[str, Callable[[ChangeScenario], InjectedChange]] = {
     "nothing": _nothing,
     "slower": _slower,
     "reversed": _reversed,

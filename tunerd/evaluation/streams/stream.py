@@ -11,19 +11,25 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
-from tunerd.errors import MisconfiguredError, Problem
-from tunerd.evaluation.measured import Measured, Table
-from tunerd.evaluation.streams.changes import Change, Setting, Truth, log_speeds, make_change
-from tunerd.evaluation.streams.habits import Arrival, Habits, Traffic
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.evaluation.streams.changes import (
+    ChangeScenario,
+    ChangeTruth,
+    InjectedChange,
+    log_speeds,
+    make_change,
+)
+from tunerd.evaluation.streams.workload import JobArrival, UserWorkload, WorkloadOptions
+from tunerd.evaluation.tabular import TabularBenchmark, TabularContext
 
-__all__ = ["Stream", "StreamJob", "make_stream"]
+__all__ = ["DriftStream", "StreamJob", "make_stream"]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
     """A job that has finished."""
 
-    arrival: Arrival
+    arrival: JobArrival
     config: int
     """The configuration that it ran, by its place in ``Measured.configs``."""
     job: Observation
@@ -38,7 +44,7 @@ class StreamJob:
     """Whether a change acts on it: its truth is not the usual one."""
 
 
-class Stream:
+class DriftStream:
     """A month on a cluster. Every job follows from the seed; nothing is kept.
 
     Feed ``jobs()`` to what is under test, or, where it decides what is run, take ``arrivals()``
@@ -47,12 +53,16 @@ class Stream:
     """
 
     def __init__(
-        self, contexts: Sequence[Measured], changes: Sequence[Change], traffic: Traffic, seed: int
+        self,
+        contexts: Sequence[TabularContext],
+        changes: Sequence[InjectedChange],
+        traffic: WorkloadOptions,
+        seed: int,
     ) -> None:
         self.contexts = tuple(contexts)
         self.changes = tuple(changes)
         self.traffic, self.seed = traffic, seed
-        self.habits = Habits(contexts, traffic, seed)
+        self.habits = UserWorkload(contexts, traffic, seed)
         self._usual = [log_speeds(context) for context in contexts]
 
     @property
@@ -60,7 +70,7 @@ class Stream:
         return self.contexts[0].study
 
     @property
-    def truths(self) -> tuple[Truth, ...]:
+    def truths(self) -> tuple[ChangeTruth, ...]:
         """What happens."""
         return tuple(change.truth for change in self.changes)
 
@@ -69,7 +79,7 @@ class Stream:
         """By context key the configurations that exist, for ``Tuner(only=…)``."""
         return {context.context_key: context.configs for context in self.contexts}
 
-    def arrivals(self) -> Iterator[Arrival]:
+    def arrivals(self) -> Iterator[JobArrival]:
         """Jobs that are about to be launched, in order of time."""
         return self.habits.arrivals(self.changes)
 
@@ -89,7 +99,7 @@ class Stream:
 
     def run(
         self,
-        arrival: Arrival,
+        arrival: JobArrival,
         config: int | None = None,
         recommendation_id: str | None = None,
         candidate_id: str | None = None,
@@ -149,12 +159,12 @@ class Stream:
 
 
 def make_stream(
-    table: Table,
+    table: TabularBenchmark,
     kinds: Sequence[str] = ("nothing",),
-    traffic: Traffic | None = None,
+    traffic: WorkloadOptions | None = None,
     seed: int = 0,
     at: Sequence[float] = (0.5,),
-) -> Stream:
+) -> DriftStream:
     """Turn a table into a stream in which these things happen.
 
     Args:
@@ -167,18 +177,22 @@ def make_stream(
     Raises:
         MisconfiguredError: the table has nothing that could change so, or no context at all.
     """
-    traffic = traffic or Traffic()
+    traffic = traffic or WorkloadOptions()
     if not table.contexts:
-        raise MisconfiguredError([Problem("table", "no context has enough configurations")])
+        raise MisconfiguredError(
+            [ValidationProblem("table", "no context has enough configurations")]
+        )
     order = sorted(table.contexts, key=lambda one: (-len(one.configs), one.context_key))
     contexts = order[: traffic.contexts]
-    busy = Habits(contexts, traffic, seed).busy
+    busy = UserWorkload(contexts, traffic, seed).busy
     rng = np.random.default_rng([seed, 4])
     changes = [
-        make_change(kind, Setting(contexts, busy, traffic.jobs, int(moment * traffic.jobs), rng))
+        make_change(
+            kind, ChangeScenario(contexts, busy, traffic.jobs, int(moment * traffic.jobs), rng)
+        )
         for kind, moment in zip(kinds, at, strict=True)
     ]
-    return Stream(contexts, changes, traffic, seed)
+    return DriftStream(contexts, changes, traffic, seed)
 
 
 def _scores(study: Study, speeds: FloatArray) -> FloatArray:

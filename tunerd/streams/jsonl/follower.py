@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import BATCH_BYTES, Content, Record
+from tunerd.streams.base import BATCH_BYTES, StreamRecord, TopicContent
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, decode
 from tunerd.streams.jsonl.lines import LineReader, identity
 from tunerd.streams.jsonl.source import IDLE_S
@@ -17,13 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class JsonlFollower:
-    """A :class:`tunerd.streams.base.Follower`. When the file was replaced it reads the new one."""
+    """A :class:`tunerd.streams.base.StreamFollower`. When the file was replaced it reads the new
+    one."""
 
     def __init__(
         self,
         folder: Path,
         topic: str,
-        content: Content,
+        content: TopicContent,
         cluster: Callable[[], str],
         *,
         from_beginning: bool,
@@ -36,7 +37,7 @@ class JsonlFollower:
         while not from_beginning and self._take(1000):
             pass
 
-    def poll(self, timeout_s: float, max_records: int = 500) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[StreamRecord]:
         deadline = time.monotonic() + timeout_s
         while True:
             records = self._take(max_records)
@@ -50,14 +51,14 @@ class JsonlFollower:
             self._reader.close()
             self._reader = None
 
-    def _take(self, most: int) -> list[Record]:
+    def _take(self, most: int) -> list[StreamRecord]:
         try:
             reader = self._open()
             if reader is None:
                 return []
             if reader.was_rewritten():
                 reader.go_to(0)
-            records: list[Record] = []
+            records: list[StreamRecord] = []
             while not records and (lines := reader.lines(most, BATCH_BYTES)):
                 for line in lines:
                     try:

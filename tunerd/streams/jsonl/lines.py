@@ -8,14 +8,14 @@ from pathlib import Path
 from tunerd.files import open_regular
 from tunerd.streams.base import KEPT_BYTES, MAX_VALUE_BYTES
 
-__all__ = ["Line", "LineReader", "identity", "last_line", "next_line"]
+__all__ = ["FileLine", "LineReader", "identity", "last_line", "next_line"]
 
 CHUNK_BYTES = 1024 * 1024
 TAIL_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     """A line without its newline; ``start`` and ``end`` are where it and the next one begin.
 
     Of an oversize line ``text`` is the first 64 KiB and ``sha256`` is set; ``size`` is as it was.
@@ -66,9 +66,9 @@ class LineReader:
         """Tell whether what was read is not there any more (truncated, or written anew)."""
         return self._before(self._read_to) != self._tail
 
-    def lines(self, most: int, most_bytes: int) -> list[Line]:
+    def lines(self, most: int, most_bytes: int) -> list[FileLine]:
         """Return the next whole lines, without blank ones; [] if there is none yet."""
-        found: list[Line] = []
+        found: list[FileLine] = []
         size = 0
         while len(found) < most and size < most_bytes:
             chunk = os.pread(self._descriptor, self._chunk_bytes, self._read_to)
@@ -95,9 +95,9 @@ class LineReader:
     def close(self) -> None:
         self._file.close()
 
-    def _split(self, chunk: bytes, most: int) -> list[Line]:
+    def _split(self, chunk: bytes, most: int) -> list[FileLine]:
         """Take whole lines from a chunk that begins at ``_read_to``."""
-        found: list[Line] = []
+        found: list[FileLine] = []
         begin = 0
         while len(found) < most and begin < len(chunk):
             newline = chunk.find(b"\n", begin)
@@ -117,14 +117,14 @@ class LineReader:
         self._read_to += begin
         return found
 
-    def _finish(self, rest: bytes, end: int) -> Line | None:
+    def _finish(self, rest: bytes, end: int) -> FileLine | None:
         long, self._long = self._long, None
         if long is None and len(rest) > self._limit:
             long = _LongLine(end - len(rest) - 1)
         if long is not None:
             long.add(rest)
-            return Line(long.start, end, long.head, long.size, long.sha256())
-        return Line(end - len(rest) - 1, end, rest, len(rest), None) if rest.strip() else None
+            return FileLine(long.start, end, long.head, long.size, long.sha256())
+        return FileLine(end - len(rest) - 1, end, rest, len(rest), None) if rest.strip() else None
 
     def _before(self, offset: int) -> bytes:
         begin = max(0, offset - TAIL_BYTES)
@@ -161,7 +161,7 @@ def next_line(path: Path, offset: int) -> int:
         return file.tell()
 
 
-def last_line(path: Path, end: int) -> Line | None:
+def last_line(path: Path, end: int) -> FileLine | None:
     """Return the line that ends at ``end``, or None if no line ends there. Raises OSError."""
     with open_regular(path, buffering=0) as file:
         start = _start_of_line(file.fileno(), end)

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
 from tunerd.files import append_to
-from tunerd.streams.base import BATCH_BYTES, EVER, Content, Message, Record, TopicSpec
+from tunerd.streams.base import (
+    BATCH_BYTES,
+    EVER,
+    StreamMessage,
+    StreamRecord,
+    TopicContent,
+    TopicSpec,
+)
 from tunerd.streams.jsonl.compaction import compact, sync_folder
 from tunerd.streams.jsonl.envelope import LINE_LIMIT, decode, encode
 from tunerd.streams.jsonl.lines import LineReader, next_line
@@ -29,7 +36,7 @@ LOOK_BACK_BYTES = 2 * BATCH_BYTES
 
 
 class JsonlSink:
-    """A :class:`tunerd.streams.base.Sink`."""
+    """A :class:`tunerd.streams.base.StreamSink`."""
 
     def __init__(self, folder: Path, topics: Mapping[str, TopicSpec], compact_bytes: int) -> None:
         self._folder = folder
@@ -37,7 +44,7 @@ class JsonlSink:
         self._compact_bytes = compact_bytes
         self._compact_at: dict[str, int] = {}
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[StreamMessage]) -> None:
         lines: dict[str, list[bytes]] = {}
         for message in messages:
             spec = self._topics.get(message.topic)
@@ -53,7 +60,7 @@ class JsonlSink:
                 f"cannot write to {self._folder}: {error.strerror or error}"
             ) from error
 
-    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[StreamRecord]:
         """Lines do not say when they were written: what is yielded is the end of each file, or
         all of it when ``since`` is :data:`EVER`."""
         for topic in topics:
@@ -65,7 +72,7 @@ class JsonlSink:
     def close(self) -> None:
         pass  # nothing stays open
 
-    def _tail(self, spec: TopicSpec, length: int | None) -> Iterator[Record]:
+    def _tail(self, spec: TopicSpec, length: int | None) -> Iterator[StreamRecord]:
         path = self._folder / f"{spec.name}.jsonl"
         try:
             begin = 0 if length is None else next_line(path, path.stat().st_size - length)
@@ -119,7 +126,7 @@ class JsonlSink:
         self._compact_at[spec.name] = max(self._compact_bytes, 2 * live)
 
 
-def _mend(descriptor: int, content: Content) -> None:
+def _mend(descriptor: int, content: TopicContent) -> None:
     """Deal with a last line that has no newline: a crash cut it short.
 
     Ours was not acknowledged and is sent again, so it goes. Another program's is not ours to
@@ -128,7 +135,7 @@ def _mend(descriptor: int, content: Content) -> None:
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
         return
-    if content is Content.EVENT:
+    if content is TopicContent.EVENT:
         os.write(descriptor, b"\n")
         return
     end = size

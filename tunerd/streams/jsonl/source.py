@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import BATCH_BYTES, Content, Position, Record, Restore
+from tunerd.streams.base import BATCH_BYTES, Restore, StreamPosition, StreamRecord, TopicContent
 from tunerd.streams.jsonl.envelope import decode
 from tunerd.streams.jsonl.lines import LineReader, identity, last_line
 
@@ -39,7 +39,7 @@ COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst|lz4|zip)$")
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _TopicFile:
     path: Path
     identity: str
     size: int
@@ -47,7 +47,7 @@ class _File:
 
 
 class JsonlSource:
-    """A :class:`tunerd.streams.base.Source`. ``lag`` may be asked from any thread.
+    """A :class:`tunerd.streams.base.StreamSource`. ``lag`` may be asked from any thread.
 
     A folder has one daemon, so a group has one member, and positions are in the store alone.
     """
@@ -66,13 +66,13 @@ class JsonlSource:
         self._restore = restore
         self._clock = clock
         self._reader: LineReader | None = None
-        self._positions: dict[str, Position] = {}  # by identity, of files that were looked at
+        self._positions: dict[str, StreamPosition] = {}  # by identity, of files that were looked at
         self._stalled: dict[str, int] = {}  # files without a whole line left, at this size
-        self._hints: list[Position] = []  # of files that have been overwritten since
+        self._hints: list[StreamPosition] = []  # of files that have been overwritten since
         self._looked_at = float("-inf")
         self._passed_over: set[str] = set()
 
-    def poll(self, timeout_s: float, max_records: int) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:
         deadline = self._clock() + timeout_s
         while True:
             try:
@@ -87,7 +87,7 @@ class JsonlSource:
                 return records
             time.sleep(min(IDLE_S, left))
 
-    def commit(self, positions: Sequence[Position]) -> None:
+    def commit(self, positions: Sequence[StreamPosition]) -> None:
         pass  # nobody else looks at it
 
     def reset(self) -> None:
@@ -119,7 +119,7 @@ class JsonlSource:
 
     # -- reading ----------------------------------------------------------------------------
 
-    def _read(self, most: int) -> list[Record]:
+    def _read(self, most: int) -> list[StreamRecord]:
         now = self._clock()
         reader = self._reader
         if reader is not None and now - self._looked_at < LOOK_AROUND_S:
@@ -142,17 +142,17 @@ class JsonlSource:
             self._stalled[file.identity] = file.size
         return []
 
-    def _take(self, reader: LineReader, most: int) -> list[Record]:
+    def _take(self, reader: LineReader, most: int) -> list[StreamRecord]:
         cluster = self._cluster()
         records = [
-            decode(line, Content.EVENT, cluster, self._topic, reader.identity)
+            decode(line, TopicContent.EVENT, cluster, self._topic, reader.identity)
             for line in reader.lines(most, BATCH_BYTES)
         ]
         if records:
             self._positions[reader.identity] = records[-1].position
         return records
 
-    def _open(self, file: _File) -> LineReader:
+    def _open(self, file: _TopicFile) -> LineReader:
         """Have a reader at the file's position, after checking that it is still the same file."""
         if self._reader is not None and self._reader.identity == file.identity:
             if self._reader.was_rewritten():
@@ -163,7 +163,7 @@ class JsonlSource:
         self._reader = LineReader(file.path, self._positions[file.identity].offset)
         return self._reader
 
-    def _check(self, file: _File) -> None:
+    def _check(self, file: _TopicFile) -> None:
         """Believe a file's position only if the line before it is the one that was read there."""
         position = self._positions[file.identity]
         if not _matches(file.path, position):
@@ -171,7 +171,7 @@ class JsonlSource:
             self._hint(position)
             self._positions[file.identity] = self._position(file.identity, 0, "")
 
-    def _done(self, file: _File) -> int:
+    def _done(self, file: _TopicFile) -> int:
         """Up to where there is certainly nothing to read."""
         position = self._positions[file.identity]
         if file.size < position.offset:
@@ -187,10 +187,10 @@ class JsonlSource:
 
     # -- files and positions ----------------------------------------------------------------
 
-    def _files(self) -> list[_File]:
+    def _files(self) -> list[_TopicFile]:
         """Return the topic's files, oldest first, the one that is written now last."""
         name = f"{self._topic}.jsonl"
-        found: list[tuple[bool, int, str, _File]] = []
+        found: list[tuple[bool, int, str, _TopicFile]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 rest = entry.name[len(name) :]
@@ -204,7 +204,7 @@ class JsonlSource:
                 if not stat.S_ISREG(status.st_mode):
                     self._pass_over(entry.path)
                     continue
-                file = _File(Path(entry.path), identity(status), status.st_size, rotated)
+                file = _TopicFile(Path(entry.path), identity(status), status.st_size, rotated)
                 found.append((not rotated, status.st_mtime_ns, entry.name, file))
         return [file for *_, file in sorted(found, key=lambda one: one[:3])]
 
@@ -215,14 +215,14 @@ class JsonlSource:
             self._passed_over.add(path)
             log.warning("%s is no regular file (links are not followed); it is not read", path)
 
-    def _forget_all_but(self, files: Sequence[_File]) -> None:
+    def _forget_all_but(self, files: Sequence[_TopicFile]) -> None:
         """An inode that comes back belongs to another file."""
         there = {file.identity for file in files}
         for identity_ in self._positions.keys() - there:
             del self._positions[identity_]
             self._stalled.pop(identity_, None)
 
-    def _restore_unknown(self, files: Sequence[_File]) -> None:
+    def _restore_unknown(self, files: Sequence[_TopicFile]) -> None:
         unknown = [file for file in files if file.identity not in self._positions]
         if not unknown:
             return
@@ -237,7 +237,7 @@ class JsonlSource:
             if file.identity not in self._positions:
                 self._positions[file.identity] = self._copied(file)
 
-    def _copied(self, file: _File) -> Position:
+    def _copied(self, file: _TopicFile) -> StreamPosition:
         """Where to begin a file that is new: behind what was read of the one it is a copy of.
 
         Only a file that has been overwritten since can have left a copy.
@@ -248,20 +248,20 @@ class JsonlSource:
                     return self._position(file.identity, position.offset, position.fingerprint)
         return self._position(file.identity, 0, "")
 
-    def _hint(self, position: Position) -> None:
+    def _hint(self, position: StreamPosition) -> None:
         if position.offset:
             self._hints = [*self._hints, position][-MOST_HINTS:]
 
-    def _position(self, partition: str, offset: int, fingerprint: str) -> Position:
-        return Position(self._cluster(), self._topic, partition, offset, fingerprint)
+    def _position(self, partition: str, offset: int, fingerprint: str) -> StreamPosition:
+        return StreamPosition(self._cluster(), self._topic, partition, offset, fingerprint)
 
 
-def _matches(path: Path, position: Position) -> bool:
+def _matches(path: Path, position: StreamPosition) -> bool:
     """Tell whether the line before the position is the one that was read there."""
     if position.offset == 0:
         return True
     line = last_line(path, position.offset)
     if line is None:
         return False
-    record = decode(line, Content.EVENT, position.cluster, position.topic, position.partition)
+    record = decode(line, TopicContent.EVENT, position.cluster, position.topic, position.partition)
     return record.fingerprint == position.fingerprint

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tunerd.errors import MisconfiguredError, Problem, StreamUnavailableError
+from tunerd.errors import MisconfiguredError, StreamUnavailableError, ValidationProblem
 from tunerd.files import append_to, give_to_owner, make_folder, mode_in, read_text
-from tunerd.streams.base import Content, Restore, TopicProblem, TopicSpec
+from tunerd.streams.base import Restore, TopicContent, TopicProblem, TopicSpec
 from tunerd.streams.jsonl.follower import JsonlFollower
 from tunerd.streams.jsonl.sink import JsonlSink
 from tunerd.streams.jsonl.source import JsonlSource
@@ -46,7 +46,9 @@ class JsonlStream:
             missing = [name for name in self._topics if not self._path(name).exists()]
             if missing:
                 text = "does not exist and creating is off; create it as an empty file"
-                raise MisconfiguredError([Problem(str(self._path(name)), text) for name in missing])
+                raise MisconfiguredError(
+                    [ValidationProblem(str(self._path(name)), text) for name in missing]
+                )
             return
         try:
             make_folder(self._folder)
@@ -71,7 +73,7 @@ class JsonlStream:
 
     def follow(self, topic: str, *, from_beginning: bool = True) -> JsonlFollower:
         spec = self._topics.get(topic)
-        content = spec.content if spec else Content.EVENT
+        content = spec.content if spec else TopicContent.EVENT
         return JsonlFollower(
             self._folder, topic, content, self.cluster_id, from_beginning=from_beginning
         )

@@ -10,7 +10,7 @@ from tunerd.streams.base import BATCH_BYTES
 from tunerd.streams.kafka.connection import connect
 from tunerd.streams.kafka.options import KafkaOptions
 
-__all__ = ["Changes", "make_consumer", "remember_joining"]
+__all__ = ["RebalanceListener", "make_consumer", "remember_joining"]
 
 
 def make_consumer(options: KafkaOptions, **more: Any) -> tuple[KafkaConsumer, KafkaNetClient]:
@@ -34,7 +34,7 @@ def make_consumer(options: KafkaOptions, **more: Any) -> tuple[KafkaConsumer, Ka
     return connect(options, make)
 
 
-class Changes(ConsumerRebalanceListener):  # type: ignore[misc]
+class RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
     """What happened to the assignment, for the caller's thread; runs on the I/O thread."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from kafka import TopicPartition
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import Record
+from tunerd.streams.base import StreamRecord
 from tunerd.streams.kafka.connection import refused, translated
 from tunerd.streams.kafka.consumer import make_consumer
 from tunerd.streams.kafka.options import KafkaOptions
@@ -15,7 +15,7 @@ __all__ = ["KafkaFollower"]
 
 
 class KafkaFollower:
-    """A :class:`tunerd.streams.base.Follower`."""
+    """A :class:`tunerd.streams.base.StreamFollower`."""
 
     def __init__(self, options: KafkaOptions, topic: str, *, from_beginning: bool) -> None:
         self._options = options
@@ -28,7 +28,7 @@ class KafkaFollower:
             self.close()
             raise
 
-    def poll(self, timeout_s: float, max_records: int = 500) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int = 500) -> list[StreamRecord]:
         cluster = self._client.cluster
         with translated(self._options):
             batches = self._consumer.poll(int(timeout_s * 1000), max_records)

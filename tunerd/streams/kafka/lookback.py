@@ -7,7 +7,7 @@ from datetime import datetime
 from kafka import KafkaConsumer, TopicPartition
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import Record
+from tunerd.streams.base import StreamRecord
 from tunerd.streams.kafka.connection import translated
 from tunerd.streams.kafka.consumer import make_consumer
 from tunerd.streams.kafka.options import KafkaOptions
@@ -16,7 +16,9 @@ from tunerd.streams.kafka.records import as_record
 __all__ = ["sent_since"]
 
 
-def sent_since(options: KafkaOptions, topics: Collection[str], since: datetime) -> Iterator[Record]:
+def sent_since(
+    options: KafkaOptions, topics: Collection[str], since: datetime
+) -> Iterator[StreamRecord]:
     """Yield what the topics hold with a timestamp from ``since`` on, up to their ends as of now.
 
     Only what was committed. Raises StreamUnavailableError.

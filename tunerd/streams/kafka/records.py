@@ -3,12 +3,12 @@
 import hashlib
 from typing import Any
 
-from tunerd.streams.base import KEPT_BYTES, MAX_VALUE_BYTES, Record
+from tunerd.streams.base import KEPT_BYTES, MAX_VALUE_BYTES, StreamRecord
 
 __all__ = ["as_record"]
 
 
-def as_record(cluster: str, raw: Any) -> Record:
+def as_record(cluster: str, raw: Any) -> StreamRecord:
     """Turn a ConsumerRecord into a Record.
 
     Oversize values are cut; headers and keys that are larger than 64 KiB, which nothing reads,
@@ -28,7 +28,7 @@ def as_record(cluster: str, raw: Any) -> Record:
         headers = tuple((name, text or b"") for name, text in raw.headers)
         if sum(len(name) + len(text) for name, text in headers) > KEPT_BYTES:
             headers = ()
-    return Record(
+    return StreamRecord(
         cluster,
         raw.topic,
         str(raw.partition),

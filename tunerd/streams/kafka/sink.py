@@ -28,7 +28,7 @@ from kafka.errors import (
 from kafka.producer.transaction_manager import TransactionState
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.streams.base import Message, Record
+from tunerd.streams.base import StreamMessage, StreamRecord
 from tunerd.streams.kafka.connection import connect, refused, translated
 from tunerd.streams.kafka.lookback import sent_since
 from tunerd.streams.kafka.options import KafkaOptions
@@ -48,7 +48,7 @@ Roles = dict[str, tuple[int, int]]
 
 
 class KafkaSink:
-    """A :class:`tunerd.streams.base.Sink`. Those of one process share ``roles``."""
+    """A :class:`tunerd.streams.base.StreamSink`. Those of one process share ``roles``."""
 
     def __init__(
         self, options: KafkaOptions, role: str | None = None, roles: Roles | None = None
@@ -58,7 +58,7 @@ class KafkaSink:
         self._roles: Roles = {} if roles is None else roles
         self._producer: KafkaProducer | None = None
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[StreamMessage]) -> None:
         if not messages:
             return
         deadline = time.monotonic() + self._options.send_timeout_s
@@ -89,7 +89,7 @@ class KafkaSink:
             self._drop()
             raise
 
-    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[Record]:
+    def sent_since(self, topics: Collection[str], since: datetime) -> Iterator[StreamRecord]:
         try:
             with translated(self._options):
                 self._connected()
@@ -197,7 +197,9 @@ class KafkaSink:
         ended = there.state.value in ENDED and now == (held[0], held[1] + 1)
         return not (ended and late)
 
-    def _send(self, producer: KafkaProducer, messages: Sequence[Message], deadline: float) -> None:
+    def _send(
+        self, producer: KafkaProducer, messages: Sequence[StreamMessage], deadline: float
+    ) -> None:
         self._check_topics({message.topic for message in messages})
         if self._role is not None:
             producer.begin_transaction()

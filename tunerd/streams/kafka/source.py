@@ -26,9 +26,9 @@ from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import Position, Record, Restore
+from tunerd.streams.base import Restore, StreamPosition, StreamRecord
 from tunerd.streams.kafka.connection import connect, refused, translated
-from tunerd.streams.kafka.consumer import Changes, make_consumer, remember_joining
+from tunerd.streams.kafka.consumer import RebalanceListener, make_consumer, remember_joining
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.records import as_record
 
@@ -51,7 +51,7 @@ class _AwayError(StreamUnavailableError):
 
 
 class KafkaSource:
-    """A :class:`tunerd.streams.base.Source`. ``lag`` may be asked from any thread."""
+    """A :class:`tunerd.streams.base.StreamSource`. ``lag`` may be asked from any thread."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class KafkaSource:
         """Set what is known of one connection to nothing."""
         self._unplaced: set[TopicPartition] = set()  # assigned, without a restored position yet
         self._placed: set[TopicPartition] = set()
-        self._unchecked: dict[TopicPartition, Position] = {}
+        self._unchecked: dict[TopicPartition, StreamPosition] = {}
         self._next: dict[TopicPartition, int] = {}  # the offset that follows what was read
         self._anew: set[TopicPartition] = set()  # of a topic that is another than it was
         self._lag: int | None = None
@@ -83,7 +83,7 @@ class KafkaSource:
 
     # -- what callers use -------------------------------------------------------------------
 
-    def poll(self, timeout_s: float, max_records: int) -> list[Record]:
+    def poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:
         try:
             return self._poll(timeout_s, max_records)
         except _AwayError:
@@ -92,7 +92,7 @@ class KafkaSource:
             self._drop()
             raise
 
-    def commit(self, positions: Sequence[Position]) -> None:
+    def commit(self, positions: Sequence[StreamPosition]) -> None:
         if self._consumer is None:
             return
         offsets = {}
@@ -121,7 +121,7 @@ class KafkaSource:
 
     # -- the connection ---------------------------------------------------------------------
 
-    def _poll(self, timeout_s: float, max_records: int) -> list[Record]:
+    def _poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:
         deadline = self._clock() + timeout_s
         consumer = self._connected()
         while True:
@@ -153,7 +153,7 @@ class KafkaSource:
         )
         self._forget()
         self._consumer = consumer
-        self._changes = Changes(consumer)
+        self._changes = RebalanceListener(consumer)
         with translated(self._options):
             # Subscribing before the metadata is there can leave an empty assignment for minutes.
             consumer.bootstrap(timeout_ms=int(self._options.connect_timeout_s * 1000))
@@ -301,7 +301,9 @@ class KafkaSource:
                 unchecked = self._unchecked.get(place)
                 self._next[place] = unchecked.offset if unchecked else start
 
-    def _start(self, place: TopicPartition, position: Position | None, first: int, end: int) -> int:
+    def _start(
+        self, place: TopicPartition, position: StreamPosition | None, first: int, end: int
+    ) -> int:
         """Where to read from: the record before the stored position, if there can be one."""
         self._unchecked.pop(place, None)
         if position is None:
@@ -318,9 +320,9 @@ class KafkaSource:
         self._unchecked[place] = position
         return position.offset - 1
 
-    def _believed(self, batches: dict[TopicPartition, list[Any]]) -> list[Record]:
+    def _believed(self, batches: dict[TopicPartition, list[Any]]) -> list[StreamRecord]:
         cluster = str(self._client.cluster.cluster_id)
-        records: list[Record] = []
+        records: list[StreamRecord] = []
         for place, raw in batches.items():
             if place not in self._placed:
                 continue  # read again after it is restored

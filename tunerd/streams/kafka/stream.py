@@ -12,7 +12,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.streams.base import Restore, TopicProblem, TopicSpec
 from tunerd.streams.kafka.connection import connect, quiet, translated
 from tunerd.streams.kafka.follower import KafkaFollower
@@ -97,9 +97,9 @@ class KafkaStream:
             "configs": {"cleanup.policy": "compact" if spec.compacted else "delete"},
         }
 
-    def _absent(self, spec: TopicSpec, why: str) -> Problem:
+    def _absent(self, spec: TopicSpec, why: str) -> ValidationProblem:
         where = ",".join(self._options.bootstrap_servers)
         policy = ", compacted" if spec.compacted else ""
-        return Problem(
+        return ValidationProblem(
             f"topic {spec.name}", f"does not exist on Kafka at {where} and {why}; create it{policy}"
         )

@@ -15,7 +15,7 @@ __all__ = ["KafkaTable"]
 
 
 class KafkaTable:
-    """A :class:`tunerd.streams.base.Table`."""
+    """A :class:`tunerd.streams.base.CompactedTable`."""
 
     def __init__(self, options: KafkaOptions, topic: str) -> None:
         self._options = options

@@ -1,6 +1,6 @@
 """Tables of other tools, known by their marks: one file for each, and one line here."""
 
-from tunerd.errors import MisconfiguredError, Problem
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.tables.exports import (
     clearml,
     fixed_width,
@@ -10,7 +10,7 @@ from tunerd.tables.exports import (
     optuna,
     pgbench,
     ray_tune,
-    reports,
+    run_reports,
     sacct,
     serving,
     sklearn,
@@ -18,11 +18,26 @@ from tunerd.tables.exports import (
     tfruns,
     wandb,
 )
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Reading
+from tunerd.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    ReadOptions,
+    TableHead,
+)
 
-__all__ = ["EXPORTERS", "INPUT", "Export", "Head", "Hint", "Reading", "recognised"]
+__all__ = [
+    "EXPORTERS",
+    "INPUT",
+    "ColumnHint",
+    "DetectedExport",
+    "ReadOptions",
+    "TableHead",
+    "recognised",
+]
 
-EXPORTERS: tuple[Exporter, ...] = (
+EXPORTERS: tuple[ExportFormat, ...] = (
     optuna.EXPORTER,
     ray_tune.EXPORTER,
     mlflow.EXPORTER,
@@ -38,13 +53,13 @@ EXPORTERS: tuple[Exporter, ...] = (
     pgbench.EXPORTER,
     sysbench.EXPORTER,
     serving.EXPORTER,
-    reports.EXPORTER,
+    run_reports.EXPORTER,
     fixed_width.EXPORTER,
 )
 """The first that recognises a table has it."""
 
 
-def recognised(head: Head, asked: str, where: str) -> Export | None:
+def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None:
     """What a table is.
 
     Args:
@@ -61,7 +76,7 @@ def recognised(head: Head, asked: str, where: str) -> Export | None:
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])
         raise MisconfiguredError(
-            [Problem("mapping.export", f"there is no {asked!r}; there are {known}")]
+            [ValidationProblem("mapping.export", f"there is no {asked!r}; there are {known}")]
         )
     if asked == "auto":
         tries = [one.recognise for one in EXPORTERS]
@@ -70,5 +85,5 @@ def recognised(head: Head, asked: str, where: str) -> Export | None:
     found = next((export for one in tries if (export := one(head)) is not None), None)
     if found is None and asked != "auto":
         message = f'does not look like {asked}; export = "none" in [mapping] reads it as it stands'
-        raise MisconfiguredError([Problem(where, message)])
+        raise MisconfiguredError([ValidationProblem(where, message)])
     return found

@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tunerd.core.study.mapping import JobStatus
-from tunerd.tables.rows import NotJobs, Row, Unreadable
+from tunerd.tables.rows import SkippedRows, TableRow, UnreadableLine
 
 __all__ = [
     "INPUT",
-    "Export",
-    "Exporter",
-    "Head",
-    "Hint",
-    "Reading",
+    "ColumnHint",
+    "DetectedExport",
+    "ExportFormat",
+    "ReadOptions",
     "Rows",
     "Statuses",
+    "TableHead",
     "in_words",
     "is_numeric",
     "names",
     "seed_hint",
 ]
 
-Rows = Iterator[Row | Unreadable]
+Rows = Iterator[TableRow | UnreadableLine]
 Goal = Literal["maximize", "minimize"]
 Statuses = Mapping[str, JobStatus]
 INPUT = "input"
@@ -37,11 +37,11 @@ INPUT = "input"
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class TableHead:
     """The beginning of a table."""
 
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     """The first rows, at most :data:`tunerd.tables.files.HEAD`."""
 
     def values(self, column: str) -> list[Any]:
@@ -63,7 +63,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class ColumnHint:
     """What a column of a known export is."""
 
     role: str
@@ -81,7 +81,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How a table is to be read, as far as its mapping says."""
 
     export: str = "auto"
@@ -93,11 +93,11 @@ class Reading:
     goal: Goal = "maximize"
 
 
-Reshape = Callable[[Rows, NotJobs, Reading], Rows]
+Reshape = Callable[[Rows, SkippedRows, ReadOptions], Rows]
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class DetectedExport:
     """A table that was recognised."""
 
     key: str
@@ -105,7 +105,7 @@ class Export:
     """What it is, for people: ``Optuna's trials_dataframe()``."""
     marks: tuple[str, ...]
     """What it was recognised by."""
-    hints: Mapping[str, Hint] = field(default_factory=dict)
+    hints: Mapping[str, ColumnHint] = field(default_factory=dict)
     """By column; a column without one is guessed as in any table."""
     statuses: Statuses = field(default_factory=dict)
     """What its words for how a job ended mean, in lower case."""
@@ -118,13 +118,13 @@ class Export:
     reported: str = ""
     """What the tool calls a run, where rows are reports of runs and ``reshape`` joins them."""
 
-    def told(self, reading: Reading) -> list[str]:
+    def told(self, reading: ReadOptions) -> list[str]:
         """Sentences for people."""
         lines = [f"recognised as {self.title}, by {', '.join(self.marks)}", *self.notes]
         return [*lines, _reports_note(self.reported, reading)] if self.reported else lines
 
 
-def _reports_note(thing: str, reading: Reading) -> str:
+def _reports_note(thing: str, reading: ReadOptions) -> str:
     """What a person should know about runs with several reports."""
     if reading.reports == "all":
         return f"each report of a {thing} is a job, as the mapping says"
@@ -137,14 +137,14 @@ def _reports_note(thing: str, reading: Reading) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Exporter:
+class ExportFormat:
     """One kind of export."""
 
     key: str
-    recognise: Callable[[Head], Export | None]
+    recognise: Callable[[TableHead], DetectedExport | None]
     records: Callable[[Any], Iterable[Mapping[str, Any]] | None] | None = None
     """The records in a JSON document, or ``None`` when it is none of these."""
-    asked: Callable[[Head], Export | None] | None = None
+    asked: Callable[[TableHead], DetectedExport | None] | None = None
     """Like ``recognise``, where a mapping says that it is one: then fewer marks are enough."""
     log: Callable[[Iterable[str]], Iterator[Mapping[str, Any]]] | None = None
     """The records in the lines of a log."""
@@ -182,8 +182,8 @@ def in_words(name: str) -> str:
 _SEEDS = frozenset({"seed", "random_seed", "random_state", "rng_seed", "manual_seed"})
 
 
-def seed_hint(name: str) -> Hint | None:
+def seed_hint(name: str) -> ColumnHint | None:
     """The hint of a parameter that only tells repeats apart."""
     if name.lower().rpartition(".")[2].rpartition("/")[2] in _SEEDS:
-        return Hint("label", "a seed tells repeats apart", name)
+        return ColumnHint("label", "a seed tells repeats apart", name)
     return None

@@ -2,7 +2,15 @@
 
 import re
 
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, Statuses, seed_hint
+from tunerd.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    Statuses,
+    TableHead,
+    seed_hint,
+)
 
 __all__ = ["EXPORTER"]
 
@@ -22,31 +30,31 @@ _STATUSES: Statuses = {
     "in progress": "cancelled",
 }
 _OWN = {
-    "id": Hint("job_id", "names the task"),
-    "task id": Hint("job_id", "names the task"),
-    "name": Hint("label", "names the task"),
-    "type": Hint("ignored", "is a kind of task"),
-    "tags": Hint("label", "is a remark"),
-    "system tags": Hint("ignored", "is ClearML's own note"),
-    "status": Hint("status", "how the task ended"),
-    "project": Hint("label", "names the project"),
-    "user": Hint("user", "says whose task it was"),
-    "comment": Hint("ignored", "is a remark"),
-    "parent task": Hint("ignored", "is another task"),
-    "parent": Hint("ignored", "is another task"),
-    "description": Hint("ignored", "is a remark"),
-    "iteration": Hint("ignored", "is how far the task came"),
-    "last iteration": Hint("ignored", "is how far the task came"),
-    "queue": Hint("label", "names a queue"),
-    "worker": Hint("label", "names a machine"),
-    "run time": Hint("metric", "measured: the task's wall time", aside=True),
-    "active duration": Hint("metric", "measured: the task's wall time", aside=True),
-    "version": Hint("label", "is the code's version"),
-    "created": Hint("time", "when the task was made"),
-    "started": Hint("time", "when the task began"),
-    "updated": Hint("time", "when the task was last heard of"),
-    "last update": Hint("time", "when the task was last heard of"),
-    "completed": Hint("time", "when the task ended"),
+    "id": ColumnHint("job_id", "names the task"),
+    "task id": ColumnHint("job_id", "names the task"),
+    "name": ColumnHint("label", "names the task"),
+    "type": ColumnHint("ignored", "is a kind of task"),
+    "tags": ColumnHint("label", "is a remark"),
+    "system tags": ColumnHint("ignored", "is ClearML's own note"),
+    "status": ColumnHint("status", "how the task ended"),
+    "project": ColumnHint("label", "names the project"),
+    "user": ColumnHint("user", "says whose task it was"),
+    "comment": ColumnHint("ignored", "is a remark"),
+    "parent task": ColumnHint("ignored", "is another task"),
+    "parent": ColumnHint("ignored", "is another task"),
+    "description": ColumnHint("ignored", "is a remark"),
+    "iteration": ColumnHint("ignored", "is how far the task came"),
+    "last iteration": ColumnHint("ignored", "is how far the task came"),
+    "queue": ColumnHint("label", "names a queue"),
+    "worker": ColumnHint("label", "names a machine"),
+    "run time": ColumnHint("metric", "measured: the task's wall time", aside=True),
+    "active duration": ColumnHint("metric", "measured: the task's wall time", aside=True),
+    "version": ColumnHint("label", "is the code's version"),
+    "created": ColumnHint("time", "when the task was made"),
+    "started": ColumnHint("time", "when the task began"),
+    "updated": ColumnHint("time", "when the task was last heard of"),
+    "last update": ColumnHint("time", "when the task was last heard of"),
+    "completed": ColumnHint("time", "when the task ended"),
 }
 _ENDS = ("completed", "last update", "updated", "started", "created")
 _PARAMS = re.compile(
@@ -63,7 +71,7 @@ _METRIC = re.compile(
 )
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     lower = {_plain(column): column for column in reversed(head.columns)}
     own = [name for name in _OWN if name in lower]
     params = [column for column in head.columns if _PARAMS.fullmatch(column)]
@@ -88,24 +96,24 @@ def _recognise(head: Head) -> Export | None:
         section, _, name = re.split(r"([/. ])", found[1] if found else column, maxsplit=1)
         kind = section.lower()
         if kind in ("properties", "environment"):
-            hints[column] = Hint("label", "is about the task", name)
+            hints[column] = ColumnHint("label", "is about the task", name)
         else:
             role = INPUT if table else "parameter"
-            hints[column] = seed_hint(name) or Hint(role, f"stands in {section}", name)
+            hints[column] = seed_hint(name) or ColumnHint(role, f"stands in {section}", name)
     for column in head.columns:
         if column not in hints and _METRIC.fullmatch(column):
             name = re.sub(r"^(?:last_)?metrics?[./ >]+", "", column, flags=re.IGNORECASE)
-            hints[column] = Hint("metric", "measured by the task", name)
+            hints[column] = ColumnHint("metric", "measured by the task", name)
     if end := next((name for name in _ENDS if name in lower and head.values(lower[name])), None):
         began = end in ("started", "created")
         why = f"{_OWN[end].why}{': the table has no end' if began else ''}"
-        hints[lower[end]] = Hint("finished_at", why, sure=0.8 if began else 0.95)
+        hints[lower[end]] = ColumnHint("finished_at", why, sure=0.8 if began else 0.95)
     marks = (*[lower[name] for name in own[:3]], params[0])
-    return Export("clearml", "tasks of ClearML", marks, hints, _STATUSES)
+    return DetectedExport("clearml", "tasks of ClearML", marks, hints, _STATUSES)
 
 
 def _plain(column: str) -> str:
     return re.sub(r"[\s_]+", " ", column).strip().lower()
 
 
-EXPORTER = Exporter("clearml", _recognise)
+EXPORTER = ExportFormat("clearml", _recognise)

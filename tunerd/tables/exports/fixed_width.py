@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import Export, Exporter, Head
+from tunerd.tables.exports.base import DetectedExport, ExportFormat, TableHead
 
 __all__ = ["EXPORTER"]
 
@@ -44,9 +44,9 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         above = text if text.strip() else above
 
 
-def _recognise(head: Head) -> Export | None:  # noqa: ARG001
+def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
     """Its columns may be of any tool."""
     return None
 
 
-EXPORTER = Exporter("fixed_width", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("fixed_width", _recognise, log=_log, is_log=_is_log)

@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import Export, Exporter, Head, Hint, Statuses, names
+from tunerd.tables.exports.base import (
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    Statuses,
+    TableHead,
+    names,
+)
 
 __all__ = ["EXPORTER"]
 
@@ -97,28 +104,31 @@ def _of_t4(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any
 _MORE = ("gflop", "gb/s", "gbs", "throughput", "bandwidth", "per_watt", "/w", "flops")
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     params, goals = head.starting(_PARAMS), head.starting("objective.")
     if not params or not goals or "status" not in head.columns:
         return None
     hints = {
-        column: Hint("parameter", "stands in tune_params", column[len(_PARAMS) :])
+        column: ColumnHint("parameter", "stands in tune_params", column[len(_PARAMS) :])
         for column in params
     }
     for column in head.columns:
         if column not in hints and column not in goals:
-            hints[column] = Hint("metric", "measured by Kernel Tuner")
-    hints |= {name: Hint("context", "what was tuned for") for name in head.among(_CONTEXT)}
-    hints |= {name: Hint("ignored", "is the tuner's own time") for name in head.among(_OVERHEADS)}
+            hints[column] = ColumnHint("metric", "measured by Kernel Tuner")
+    hints |= {name: ColumnHint("context", "what was tuned for") for name in head.among(_CONTEXT)}
     hints |= {
-        name: Hint("finished_at", "when it was measured") for name in head.among(("timestamp",))
+        name: ColumnHint("ignored", "is the tuner's own time") for name in head.among(_OVERHEADS)
     }
-    hints["status"] = Hint("status", "why a configuration is invalid")
+    hints |= {
+        name: ColumnHint("finished_at", "when it was measured")
+        for name in head.among(("timestamp",))
+    }
+    hints["status"] = ColumnHint("status", "why a configuration is invalid")
     goal = goals[0][len("objective.") :]
     more = any(mark in goal.lower() for mark in _MORE)
-    hints[goals[0]] = Hint("objective", "Kernel Tuner's objective", goal, 0.9,
+    hints[goals[0]] = ColumnHint("objective", "Kernel Tuner's objective", goal, 0.9,
                            "maximize" if more else "minimize")  # fmt: skip
-    return Export(
+    return DetectedExport(
         "kernel_tuner",
         "configurations that Kernel Tuner measured",
         ("tune_params", *head.among(_CONTEXT)[:2]),
@@ -127,4 +137,4 @@ def _recognise(head: Head) -> Export | None:
     )
 
 
-EXPORTER = Exporter("kernel_tuner", _recognise, _records)
+EXPORTER = ExportFormat("kernel_tuner", _recognise, _records)

@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, is_numeric, names
+from tunerd.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    TableHead,
+    is_numeric,
+    names,
+)
 
 __all__ = ["GOOGLE", "HYPERFINE", "PYTEST"]
 
@@ -22,14 +30,15 @@ _BUILT_IN = re.compile(
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-def _measured(head: Head, times: Iterable[str]) -> dict[str, Hint]:
+def _measured(head: TableHead, times: Iterable[str]) -> dict[str, ColumnHint]:
     """Hints of times and their spreads, and the median, else the mean, as the objective."""
     hints = {
-        name: Hint("metric", "measured, in seconds", f"{name}_s") for name in head.among(times)
+        name: ColumnHint("metric", "measured, in seconds", f"{name}_s")
+        for name in head.among(times)
     }
     goal = next((name for name in ("median", "mean") if name in hints), None)
     if goal is not None:
-        hints[goal] = Hint(
+        hints[goal] = ColumnHint(
             "objective",
             "a time that outliers move little",
             f"{goal}_s",
@@ -37,7 +46,9 @@ def _measured(head: Head, times: Iterable[str]) -> dict[str, Hint]:
             "minimize",
             "it is a time",
         )
-    return hints | {name: Hint("ignored", "the spread of a time") for name in head.among(_SPREADS)}
+    return hints | {
+        name: ColumnHint("ignored", "the spread of a time") for name in head.among(_SPREADS)
+    }
 
 
 # -- hyperfine -------------------------------------------------------------------------------------
@@ -60,17 +71,19 @@ def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **kept, "status": "failed" if failed else "succeeded"}
 
 
-def _hyperfine(head: Head) -> Export | None:
+def _hyperfine(head: TableHead) -> DetectedExport | None:
     if not head.has("command", "mean", "stddev", "median", "user", "system", "min", "max"):
         return None
     hints = _measured(head, (*_TIMES, "user", "system"))
-    hints["command"] = Hint("label", "holds its parameters as text")
+    hints["command"] = ColumnHint("label", "holds its parameters as text")
     for column in head.starting("parameter_"):
         name = column[len("parameter_") :]
-        hints[column] = Hint("parameter", "hyperfine varied it", name)
-    hints |= {name: Hint("ignored", "measured too") for name in head.among(("times", "exit_codes"))}
-    hints |= {name: Hint("metric", "measured") for name in head.starting("memory_usage")}
-    return Export("hyperfine", "results of hyperfine", ("command", "user", "system"), hints)
+        hints[column] = ColumnHint("parameter", "hyperfine varied it", name)
+    hints |= {
+        name: ColumnHint("ignored", "measured too") for name in head.among(("times", "exit_codes"))
+    }
+    hints |= {name: ColumnHint("metric", "measured") for name in head.starting("memory_usage")}
+    return DetectedExport("hyperfine", "results of hyperfine", ("command", "user", "system"), hints)
 
 
 # -- Google Benchmark ------------------------------------------------------------------------------
@@ -104,28 +117,30 @@ def _repetition(host: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, An
     return {**host, "function": function, **arguments, **times, **kept, "status": status}
 
 
-def _google(head: Head) -> Export | None:
+def _google(head: TableHead) -> DetectedExport | None:
     if not head.has("function", "real_time_s", "run_name", "iterations"):
         return None
     hints = {column: _argument(column[len("arg.") :]) for column in head.starting("arg.")}
     for column in head.columns:
         if column not in hints and is_numeric(head.values(column)):
-            hints[column] = Hint("metric", "measured")
-    hints |= {name: Hint("ignored", "the benchmark's own") for name in head.among(_ITS_OWN)}
-    hints |= {name: Hint("label", "where it ran") for name in head.among(_HOST)}
-    hints["function"] = Hint("context", "what was measured")
-    hints["real_time_s"] = Hint(
+            hints[column] = ColumnHint("metric", "measured")
+    hints |= {name: ColumnHint("ignored", "the benchmark's own") for name in head.among(_ITS_OWN)}
+    hints |= {name: ColumnHint("label", "where it ran") for name in head.among(_HOST)}
+    hints["function"] = ColumnHint("context", "what was measured")
+    hints["real_time_s"] = ColumnHint(
         "objective", "what a benchmark measures", None, 0.7, "minimize", "it is a time"
     )
-    hints |= {name: Hint("finished_at", "when it ran") for name in head.among(("date",))}
+    hints |= {name: ColumnHint("finished_at", "when it ran") for name in head.among(("date",))}
     marks = ("benchmarks", "run_name", "real_time")
-    return Export("google_benchmark", "results of Google Benchmark", marks, hints)
+    return DetectedExport("google_benchmark", "results of Google Benchmark", marks, hints)
 
 
-def _argument(name: str) -> Hint:
+def _argument(name: str) -> ColumnHint:
     if re.fullmatch(r"arg\d+", name):
-        return Hint("context", "an argument without a name: most are sizes of the work", name, 0.4)
-    return Hint(INPUT, "an argument of the benchmark", name)
+        return ColumnHint(
+            "context", "an argument without a name: most are sizes of the work", name, 0.4
+        )
+    return ColumnHint(INPUT, "an argument of the benchmark", name)
 
 
 # -- pytest-benchmark ------------------------------------------------------------------------------
@@ -148,24 +163,24 @@ def _test(about: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     return {**about, "test": test, "params": run.get("params") or {}, **stats}
 
 
-def _pytest(head: Head) -> Export | None:
+def _pytest(head: TableHead) -> DetectedExport | None:
     if not head.has("test", "mean", "ops", "rounds"):
         return None
     hints = _measured(head, _TIMES)
-    hints |= {name: Hint("metric", "measured") for name in head.among(("ops",))}
+    hints |= {name: ColumnHint("metric", "measured") for name in head.among(("ops",))}
     hints |= {
-        column: Hint(INPUT, "the test's parameter", column[len("params.") :])
+        column: ColumnHint(INPUT, "the test's parameter", column[len("params.") :])
         for column in head.starting("params.")
     }
-    hints["test"] = Hint("context", "what was measured")
+    hints["test"] = ColumnHint("context", "what was measured")
     own = names("rounds iterations params")
-    hints |= {name: Hint("ignored", "the benchmark's own") for name in head.among(own)}
-    hints |= {name: Hint("label", "where it ran") for name in head.among(("node",))}
-    hints |= {name: Hint("finished_at", "when it ran") for name in head.among(("datetime",))}
+    hints |= {name: ColumnHint("ignored", "the benchmark's own") for name in head.among(own)}
+    hints |= {name: ColumnHint("label", "where it ran") for name in head.among(("node",))}
+    hints |= {name: ColumnHint("finished_at", "when it ran") for name in head.among(("datetime",))}
     marks = ("benchmarks", "stats", "rounds")
-    return Export("pytest_benchmark", "results of pytest-benchmark", marks, hints)
+    return DetectedExport("pytest_benchmark", "results of pytest-benchmark", marks, hints)
 
 
-HYPERFINE = Exporter("hyperfine", _hyperfine, _of_hyperfine)
-GOOGLE = Exporter("google_benchmark", _google, _of_google)
-PYTEST = Exporter("pytest_benchmark", _pytest, _of_pytest)
+HYPERFINE = ExportFormat("hyperfine", _hyperfine, _of_hyperfine)
+GOOGLE = ExportFormat("google_benchmark", _google, _of_google)
+PYTEST = ExportFormat("pytest_benchmark", _pytest, _of_pytest)

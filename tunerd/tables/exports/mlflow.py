@@ -2,11 +2,11 @@
 
 from tunerd.tables.exports.base import (
     INPUT,
-    Export,
-    Exporter,
-    Head,
-    Hint,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
     Statuses,
+    TableHead,
     in_words,
     seed_hint,
 )
@@ -21,33 +21,33 @@ _STATUSES: Statuses = {
     "scheduled": "cancelled",
 }
 _OWN = {
-    "run_id": Hint("job_id", "names the run"),
-    "run_uuid": Hint("ignored", "names the run too"),
-    "experiment_id": Hint("label", "names the experiment"),
-    "status": Hint("status", "how the run ended"),
-    "end_time": Hint("finished_at", "when the run ended"),
-    "start_time": Hint("time", "when the run began"),
-    "artifact_uri": Hint("ignored", "is a place"),
-    "user_id": Hint("user", "says whose run it was"),
-    "lifecycle_stage": Hint("ignored", "is MLflow's own note"),
-    "run_name": Hint("label", "names the run"),
+    "run_id": ColumnHint("job_id", "names the run"),
+    "run_uuid": ColumnHint("ignored", "names the run too"),
+    "experiment_id": ColumnHint("label", "names the experiment"),
+    "status": ColumnHint("status", "how the run ended"),
+    "end_time": ColumnHint("finished_at", "when the run ended"),
+    "start_time": ColumnHint("time", "when the run began"),
+    "artifact_uri": ColumnHint("ignored", "is a place"),
+    "user_id": ColumnHint("user", "says whose run it was"),
+    "lifecycle_stage": ColumnHint("ignored", "is MLflow's own note"),
+    "run_name": ColumnHint("label", "names the run"),
 }
 _PAGE = {
-    "Run ID": Hint("job_id", "names the run"),
-    "Name": Hint("label", "names the run"),
-    "Run Name": Hint("label", "names the run"),
-    "Start Time": Hint("finished_at", "when the run began: the table has no end", sure=0.8),
-    "Duration": Hint("metric", "measured: the run's wall time", aside=True),
-    "Source Type": Hint("ignored", "is where the code came from"),
-    "Source Name": Hint("label", "is where the code came from"),
-    "Source": Hint("label", "is where the code came from"),
-    "Version": Hint("label", "is the code's version"),
-    "User": Hint("user", "says whose run it was"),
-    "Status": Hint("status", "how the run ended"),
+    "Run ID": ColumnHint("job_id", "names the run"),
+    "Name": ColumnHint("label", "names the run"),
+    "Run Name": ColumnHint("label", "names the run"),
+    "Start Time": ColumnHint("finished_at", "when the run began: the table has no end", sure=0.8),
+    "Duration": ColumnHint("metric", "measured: the run's wall time", aside=True),
+    "Source Type": ColumnHint("ignored", "is where the code came from"),
+    "Source Name": ColumnHint("label", "is where the code came from"),
+    "Source": ColumnHint("label", "is where the code came from"),
+    "Version": ColumnHint("label", "is the code's version"),
+    "User": ColumnHint("user", "says whose run it was"),
+    "Status": ColumnHint("status", "how the run ended"),
 }
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     params = head.starting("params.", "data.params.")
     metrics = head.starting("metrics.", "data.metrics.")
     info = {f"info.{name}": hint for name, hint in _OWN.items()}
@@ -56,26 +56,26 @@ def _recognise(head: Head) -> Export | None:
         hints = {column: (_OWN | info)[column] for column in own}
         for column in params:
             name = column.rpartition("params.")[2]
-            hints[column] = seed_hint(name) or Hint(INPUT, "logged as a parameter", name)
+            hints[column] = seed_hint(name) or ColumnHint(INPUT, "logged as a parameter", name)
         for column in metrics:
             name = column.partition("metrics.")[2]
             role = "ignored" if name.startswith("system/") else "metric"
-            hints[column] = Hint(role, "measured: logged as a metric", in_words(name))
+            hints[column] = ColumnHint(role, "measured: logged as a metric", in_words(name))
         for column in head.starting("tags.", "data.tags."):
             user = column.endswith("mlflow.user") and "user_id" not in own
             note = "mlflow." in column
             role = "user" if user else "ignored" if note else ""
-            hints[column] = Hint(role, "is a tag", column.partition("tags.")[2])
+            hints[column] = ColumnHint(role, "is a tag", column.partition("tags.")[2])
         marks = (*own[:2], *params[:1], *metrics[:1])
-        return Export("mlflow", "runs of MLflow", marks, hints, _STATUSES)
+        return DetectedExport("mlflow", "runs of MLflow", marks, hints, _STATUSES)
     page = head.among(_PAGE)
     if {"Run ID", "Start Time", "Status"} <= set(page):
         hints = {column: _PAGE[column] for column in page}
         for column in head.starting("mlflow."):
-            hints[column] = Hint("ignored", "is MLflow's own note")
-        return Export("mlflow", "runs of MLflow, as its page downloads them",
+            hints[column] = ColumnHint("ignored", "is MLflow's own note")
+        return DetectedExport("mlflow", "runs of MLflow, as its page downloads them",
                       ("Run ID", "Start Time", "Status"), hints, _STATUSES)  # fmt: skip
     return None
 
 
-EXPORTER = Exporter("mlflow", _recognise)
+EXPORTER = ExportFormat("mlflow", _recognise)

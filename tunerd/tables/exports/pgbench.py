@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import Export, Exporter, Head, Hint
-from tunerd.tables.exports.commands import ended, is_trouble, number_or_text, options_of
+from tunerd.tables.exports.base import ColumnHint, DetectedExport, ExportFormat, TableHead
+from tunerd.tables.exports.command_lines import ended, is_trouble, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -49,7 +49,7 @@ def _is_log(start: str) -> bool:
 
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a run. What stands above a run (its command, ``name = value``) is part of it."""
-    run = _Run()
+    run = _PgbenchRun()
     for line in lines:
         text = line.strip()
         begins = text.startswith("transaction type:") and "pgbench.transaction_type" in run.record
@@ -58,13 +58,13 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         above = setting is not None and run.measured and not text.startswith("tps")
         if run.begun and (begins or options is not None or above):
             yield run.ended()
-            run = _Run()
+            run = _PgbenchRun()
         run.take(text, options, setting)
     if run.begun:
         yield run.ended()
 
 
-class _Run:
+class _PgbenchRun:
     def __init__(self) -> None:
         self.record: dict[str, Any] = {}
         self.begun = False
@@ -97,23 +97,23 @@ class _Run:
 _CHOSEN = ("pgbench.clients", "pgbench.threads", "pgbench.query_mode")
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     if not head.has("pgbench.scaling_factor") or not head.among(("tps", "latency_average_ms")):
         return None
     hints = {}
     for column in head.columns:
         section, _, name = column.partition(".")
         if column in _CHOSEN:
-            hints[column] = Hint("parameter", "how pgbench was started", name)
+            hints[column] = ColumnHint("parameter", "how pgbench was started", name)
         elif section == "setting":
-            hints[column] = Hint("parameter", "stands above the run", name)
+            hints[column] = ColumnHint("parameter", "stands above the run", name)
         elif section == "option":
-            hints[column] = Hint("ignored", "is told by pgbench too", name)
+            hints[column] = ColumnHint("ignored", "is told by pgbench too", name)
         elif section == "pgbench":
             role = "ignored" if "duration" in name or "per_client" in name else "context"
-            hints[column] = Hint(role, "what pgbench ran", name)
+            hints[column] = ColumnHint(role, "what pgbench ran", name)
         else:
-            hints[column] = Hint("metric", "measured by pgbench")
+            hints[column] = ColumnHint("metric", "measured by pgbench")
     own = {
         "clients",
         "threads",
@@ -127,14 +127,16 @@ def _recognise(head: Head) -> Export | None:
     }
     for column in head.starting("option."):
         if column[len("option.") :] not in own:
-            hints[column] = Hint("parameter", "how pgbench was started", column[len("option.") :])
-    hints["status"] = Hint("status", "whether the run ended with a result")
+            hints[column] = ColumnHint(
+                "parameter", "how pgbench was started", column[len("option.") :]
+            )
+    hints["status"] = ColumnHint("status", "whether the run ended with a result")
     goal = "tps" if "tps" in head.columns else "latency_average_ms"
-    hints[goal] = Hint("objective", "measured by pgbench", None, 0.8,
+    hints[goal] = ColumnHint("objective", "measured by pgbench", None, 0.8,
                        "maximize" if goal == "tps" else "minimize")  # fmt: skip
-    return Export(
+    return DetectedExport(
         "pgbench", "a log of pgbench", ("transaction type", "scaling factor", "tps"), hints
     )
 
 
-EXPORTER = Exporter("pgbench", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("pgbench", _recognise, log=_log, is_log=_is_log)

@@ -1,22 +1,29 @@
 """Ray Tune: ``result.json`` and ``progress.csv`` of trials, and ``get_dataframe().to_csv()``."""
 
-from tunerd.tables.exports.base import Export, Exporter, Head, Hint, in_words, seed_hint
-from tunerd.tables.exports.reports import one_row_per_run
+from tunerd.tables.exports.base import (
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    TableHead,
+    in_words,
+    seed_hint,
+)
+from tunerd.tables.exports.run_reports import one_row_per_run
 
 __all__ = ["EXPORTER"]
 
 _PROGRESS = "training_iteration"
 _OWN = {
-    "trial_id": Hint("job_id", "names the trial"),
-    "timestamp": Hint("finished_at", "when the trial reported"),
-    "date": Hint("time", "the same as a text"),
+    "trial_id": ColumnHint("job_id", "names the trial"),
+    "timestamp": ColumnHint("finished_at", "when the trial reported"),
+    "date": ColumnHint("time", "the same as a text"),
     **dict.fromkeys(
         (
             _PROGRESS, "time_total_s", "time_this_iter_s", "timesteps_total", "episodes_total",
             "iterations_since_restore", "time_since_restore", "timesteps_since_restore",
             "episodes_this_iter", "timesteps_this_iter", "warmup_time", "agent_timesteps_total",
         ),
-        Hint("ignored", "is how far the trial is"),
+        ColumnHint("ignored", "is how far the trial is"),
     ),
     **dict.fromkeys(
         (
@@ -24,13 +31,13 @@ _OWN = {
             "should_checkpoint", "checkpoint_dir_name", "trial_name", "auto_init", "trainable_name",
             "custom_metrics", "_progress_metrics",
         ),
-        Hint("ignored", "says nothing about how the trial was configured"),
+        ColumnHint("ignored", "says nothing about how the trial was configured"),
     ),
 }  # fmt: skip
 _CONFIG = ("config/", "config.", "hyperparameters/")
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     own = head.among(_OWN)
     config = head.starting(*_CONFIG)
     if _PROGRESS not in own or len(own) < 4 or not (config or "trial_id" in own):
@@ -38,20 +45,24 @@ def _recognise(head: Head) -> Export | None:
     hints = {column: _OWN[column] for column in own}
     for column in config:
         name = next(column[len(p) :] for p in _CONFIG if column.startswith(p))
-        hints[column] = seed_hint(name) or Hint("parameter", "stands in the trial's config", name)
+        hints[column] = seed_hint(name) or ColumnHint(
+            "parameter", "stands in the trial's config", name
+        )
     if not config and "experiment_tag" in own:
-        hints["experiment_tag"] = Hint("label", "names the trial")
+        hints["experiment_tag"] = ColumnHint("label", "names the trial")
     for column in head.columns:
         if column.startswith(
             ("perf/", "perf.", "sampler_perf", "timers", "info/", "info.", "hist_stats")
         ):
-            hints[column] = Hint("ignored", "is about the machine or the trainer")
+            hints[column] = ColumnHint("ignored", "is about the machine or the trainer")
         elif column not in hints and config:
-            hints[column] = Hint("metric", "measured: the trial reported it", in_words(column), 0.8)
+            hints[column] = ColumnHint(
+                "metric", "measured: the trial reported it", in_words(column), 0.8
+            )
     marks = (*own[:3], *(config[:1]))
     again = len(head.values("trial_id")) > len(set(map(str, head.values("trial_id"))))
     trial = next(iter(head.among(("trial_id", "experiment_tag", "logdir"))), None)
-    return Export(
+    return DetectedExport(
         "ray_tune",
         "reports of Ray Tune",
         marks,
@@ -61,4 +72,4 @@ def _recognise(head: Head) -> Export | None:
     )
 
 
-EXPORTER = Exporter("ray_tune", _recognise)
+EXPORTER = ExportFormat("ray_tune", _recognise)

@@ -5,17 +5,17 @@ import re
 from tunerd.core.observation import Value
 from tunerd.tables.exports.base import (
     INPUT,
-    Export,
-    Exporter,
-    Head,
-    Hint,
-    Reading,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    ReadOptions,
     Reshape,
     Rows,
+    TableHead,
     names,
 )
 from tunerd.tables.quantities import read_size
-from tunerd.tables.rows import NotJobs, Row
+from tunerd.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
 
@@ -47,7 +47,7 @@ _TIMES_OF_WORK = frozenset(("ElapsedRaw", "Elapsed", "CPUTimeRAW", "CPUTime"))
 _OBJECTIVES = ("ElapsedRaw", "Elapsed", "CPUTimeRAW")
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     job = next(iter(head.among(("JobID", "JobIDRaw"))), None)
     own = head.among([*_MEASURED, *_CHOSEN, *_INPUTS, *_LABELS, *_TIMES, "End", "State"])
     if (
@@ -59,14 +59,19 @@ def _recognise(head: Head) -> Export | None:
     ids = [str(value) for value in head.values(job)]
     if not any(re.match(r"\d", one) for one in ids):
         return None
-    hints = {name: Hint("ignored", "says nothing about how a job was configured") for name in own}
-    hints |= {name: Hint("metric", "measured by Slurm") for name in head.among(_MEASURED)}
-    hints |= {
-        name: Hint("parameter", "was asked of Slurm", sure=0.7) for name in head.among(_CHOSEN)
+    hints = {
+        name: ColumnHint("ignored", "says nothing about how a job was configured") for name in own
     }
-    hints |= {name: Hint(INPUT, "was asked of Slurm") for name in head.among(_INPUTS)}
-    hints |= {name: Hint("label", "names or describes the job") for name in head.among(_LABELS)}
-    hints |= {name: Hint("time", "another time") for name in head.among(_TIMES)}
+    hints |= {name: ColumnHint("metric", "measured by Slurm") for name in head.among(_MEASURED)}
+    hints |= {
+        name: ColumnHint("parameter", "was asked of Slurm", sure=0.7)
+        for name in head.among(_CHOSEN)
+    }
+    hints |= {name: ColumnHint(INPUT, "was asked of Slurm") for name in head.among(_INPUTS)}
+    hints |= {
+        name: ColumnHint("label", "names or describes the job") for name in head.among(_LABELS)
+    }
+    hints |= {name: ColumnHint("time", "another time") for name in head.among(_TIMES)}
     for columns, role, why in (
         (("JobID", "JobIDRaw"), "job_id", "names the job"),
         (("State",), "status", "how the job ended"),
@@ -75,11 +80,11 @@ def _recognise(head: Head) -> Export | None:
     ):
         if there := head.among(columns):
             late = "" if there[0] in ("End", "State", "User", job) else ": the table has no end"
-            hints[there[0]] = Hint(
+            hints[there[0]] = ColumnHint(
                 role, why if not late else f"a time{late}", sure=0.8 if late else 0.95
             )
     if objective := head.among(_OBJECTIVES)[:1]:
-        hints[objective[0]] = Hint(
+        hints[objective[0]] = ColumnHint(
             "objective", "how long a job took", sure=0.6, goal="minimize", goal_why="it is a time"
         )
     steps = any(map(_STEP.fullmatch, ids)) and not all(map(_STEP.fullmatch, ids))
@@ -89,7 +94,7 @@ def _recognise(head: Head) -> Export | None:
     if "State" in head.columns and objective:
         what = f"{objective[0]} counts for completed jobs alone"
         notes.append(f"{what}: others did not do their work")
-    return Export(
+    return DetectedExport(
         "sacct",
         "jobs of Slurm's sacct",
         (job, *[name for name in own if name != job][:3]),
@@ -100,18 +105,18 @@ def _recognise(head: Head) -> Export | None:
 
 
 def _reshaped(job: str, steps: bool) -> Reshape:
-    def reshape(rows: Rows, not_jobs: NotJobs, reading: Reading) -> Rows:  # noqa: ARG001
+    def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
         for row in _joined(rows, job, not_jobs) if steps else rows:
-            yield _without_work(row) if isinstance(row, Row) else row
+            yield _without_work(row) if isinstance(row, TableRow) else row
 
     return reshape
 
 
-def _joined(rows: Rows, job: str, not_jobs: NotJobs) -> Rows:
+def _joined(rows: Rows, job: str, not_jobs: SkippedRows) -> Rows:
     """Jobs with what their steps alone know."""
-    open_: dict[str, Row] = {}
+    open_: dict[str, TableRow] = {}
     for row in rows:
-        if not isinstance(row, Row):
+        if not isinstance(row, TableRow):
             yield row
             continue
         name = str(row.values.get(job))
@@ -130,15 +135,15 @@ def _joined(rows: Rows, job: str, not_jobs: NotJobs) -> Rows:
     yield from open_.values()
 
 
-def _without_work(row: Row) -> Row:
+def _without_work(row: TableRow) -> TableRow:
     """A job without its time where it did not do its work: a crash in a second is not fast."""
     state = str(row.values.get("State") or "COMPLETED")
     if state.startswith("COMPLETED"):
         return row
-    return Row(row.number, {**row.values, **dict.fromkeys(_TIMES_OF_WORK & set(row.values))})
+    return TableRow(row.number, {**row.values, **dict.fromkeys(_TIMES_OF_WORK & set(row.values))})
 
 
-def _with_step(job: Row, step: Row) -> Row:
+def _with_step(job: TableRow, step: TableRow) -> TableRow:
     values = dict(job.values)
     for name, value in step.values.items():
         if value is None or name in ("JobID", "JobIDRaw", "JobName"):
@@ -149,7 +154,7 @@ def _with_step(job: Row, step: Row) -> Row:
             values[name] = value
     if values.get("State") == "FAILED" and step.values.get("State") == "OUT_OF_MEMORY":
         values["State"] = "OUT_OF_MEMORY"  # the job's own state keeps the exit code alone
-    return Row(job.number, values)
+    return TableRow(job.number, values)
 
 
 def _size(value: Value) -> float:
@@ -160,4 +165,4 @@ def _size(value: Value) -> float:
         return -1.0
 
 
-EXPORTER = Exporter("sacct", _recognise)
+EXPORTER = ExportFormat("sacct", _recognise)

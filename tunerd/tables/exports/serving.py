@@ -4,8 +4,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import INPUT, Export, Exporter, Head, Hint, names, seed_hint
-from tunerd.tables.exports.commands import is_secret, number_or_text, options_of
+from tunerd.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    TableHead,
+    names,
+    seed_hint,
+)
+from tunerd.tables.exports.command_lines import is_secret, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -81,7 +89,7 @@ def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
     )
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     leaves = {c: c.rpartition(".")[2].replace("-", "_") for c in head.columns}
     clear = [column for column, leaf in leaves.items() if _CLEAR.fullmatch(leaf)]
     latencies = [c for c in clear if re.search(r"ttft|tpot|itl|e2e|intertoken", c, re.IGNORECASE)]
@@ -94,17 +102,17 @@ def _recognise(head: Head) -> Export | None:
     by_leaf = {leaf.lower(): column for column, leaf in reversed(leaves.items())}
     objective = next((by_leaf[name] for name in _OBJECTIVES if name in by_leaf), None)
     if objective is not None:
-        found[objective] = Hint(
+        found[objective] = ColumnHint(
             "objective", "what a server is tuned for", leaves[objective], 0.6, "maximize"
         )
     if "date" in leaves.values() and re.fullmatch(
         r"\d{8}-\d{6}", str(next(iter(head.values("date")), ""))
     ):
-        found["date"] = Hint("finished_at", "when the benchmark ended")
-    return Export("serving", f"a sweep of {_maker(head)}", tuple(clear[:3]), found)
+        found["date"] = ColumnHint("finished_at", "when the benchmark ended")
+    return DetectedExport("serving", f"a sweep of {_maker(head)}", tuple(clear[:3]), found)
 
 
-def _maker(head: Head) -> str:
+def _maker(head: TableHead) -> str:
     columns = set(head.columns)
     backends = {str(one).lower() for one in head.values("backend")[:50]}
     if any(column.startswith(("performance.", "world_info.")) for column in columns) or any(
@@ -118,30 +126,32 @@ def _maker(head: Head) -> str:
     return "a serving benchmark such as vLLM's"
 
 
-def _hint(column: str, leaf: str) -> Hint | None:
+def _hint(column: str, leaf: str) -> ColumnHint | None:
     """What one column is, by the last part of its name."""
     name = leaf.lower()
     if name in _LABELS:
-        return Hint("label", "describes the run")
+        return ColumnHint("label", "describes the run")
     if name in _IGNORED or name.startswith("num_prompts"):
-        return Hint("ignored", "is how long the benchmark ran, or a list of each request")
+        return ColumnHint("ignored", "is how long the benchmark ran, or a list of each request")
     if name in _CONTEXT:
-        return Hint("context", "what was served", leaf, 0.9)
+        return ColumnHint("context", "what was served", leaf, 0.9)
     if name in _TUNED:
-        return Hint("parameter", "how it was served", leaf, 0.9)
+        return ColumnHint("parameter", "how it was served", leaf, 0.9)
     if seed := seed_hint(leaf):
         return seed
     if _MEASURED.fullmatch(name) or column.startswith("performance."):
-        return Hint("metric", "measured by the benchmark", leaf)
+        return ColumnHint("metric", "measured by the benchmark", leaf)
     if name == "world_size":
-        return Hint("ignored", "follows from the parallel sizes")
+        return ColumnHint("ignored", "follows from the parallel sizes")
     if name in ("backend", "n_gpus", "num_gpus", "gpus") or column.startswith(
         ("engine.", "world_info.", "request_info.")
     ):
         role = "metric" if "concurrent" in name else INPUT
-        return Hint(role, "what served", leaf)
+        return ColumnHint(role, "what served", leaf)
     if column.startswith("option."):
-        return Hint("ignored", "is an option of the benchmark that says nothing about the server")
+        return ColumnHint(
+            "ignored", "is an option of the benchmark that says nothing about the server"
+        )
     return None
 
 
@@ -224,4 +234,4 @@ def _options(text: str) -> dict[str, Any]:
     return {}
 
 
-EXPORTER = Exporter("serving", _recognise, _records, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("serving", _recognise, _records, log=_log, is_log=_is_log)

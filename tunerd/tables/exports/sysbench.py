@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.tables.exports.base import Export, Exporter, Head, Hint, names
-from tunerd.tables.exports.commands import ended, is_trouble, number_or_text, options_of
+from tunerd.tables.exports.base import ColumnHint, DetectedExport, ExportFormat, TableHead, names
+from tunerd.tables.exports.command_lines import ended, is_trouble, number_or_text, options_of
 
 __all__ = ["EXPORTER"]
 
@@ -82,7 +82,7 @@ _NOTHING = names("""
 """)
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     rates = head.among(_RATES)
     if "sysbench.threads" not in head.columns or not (rates or "latency_mean_ms" in head.columns):
         return None
@@ -90,19 +90,21 @@ def _recognise(head: Head) -> Export | None:
     for column in head.columns:
         section, _, name = column.partition(".")
         if section == "sysbench":
-            hints[column] = Hint("parameter", "how sysbench was started", name)
+            hints[column] = ColumnHint("parameter", "how sysbench was started", name)
         elif section == "option" and name in _NOTHING:
-            hints[column] = Hint("ignored", "says nothing about how the run was configured", name)
+            hints[column] = ColumnHint(
+                "ignored", "says nothing about how the run was configured", name
+            )
         elif section == "option":
             role = "context" if name in _CONTEXT else "parameter"
-            hints[column] = Hint(role, "an option of the run", name)
+            hints[column] = ColumnHint(role, "an option of the run", name)
         else:
-            hints[column] = Hint("metric", "measured by sysbench")
-    hints["status"] = Hint("status", "whether the run ended with a result")
+            hints[column] = ColumnHint("metric", "measured by sysbench")
+    hints["status"] = ColumnHint("status", "whether the run ended with a result")
     objective = rates[0] if rates else "latency_mean_ms"
-    hints[objective] = Hint("objective", "measured by sysbench", None, 0.8,
+    hints[objective] = ColumnHint("objective", "measured by sysbench", None, 0.8,
                             "maximize" if rates else "minimize")  # fmt: skip
-    return Export("sysbench", "a log of sysbench", ("sysbench", "Number of threads"), hints)
+    return DetectedExport("sysbench", "a log of sysbench", ("sysbench", "Number of threads"), hints)
 
 
-EXPORTER = Exporter("sysbench", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("sysbench", _recognise, log=_log, is_log=_is_log)

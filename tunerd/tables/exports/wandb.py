@@ -3,21 +3,21 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tunerd.tables.column_names import read_name
 from tunerd.tables.exports.base import (
     INPUT,
-    Export,
-    Exporter,
-    Head,
-    Hint,
-    Reading,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    ReadOptions,
     Rows,
     Statuses,
+    TableHead,
     in_words,
     seed_hint,
 )
 from tunerd.tables.exports.literals import record_in
-from tunerd.tables.rows import NotJobs, Row, flattened
-from tunerd.tables.words import read_name
+from tunerd.tables.rows import SkippedRows, TableRow, flattened
 
 __all__ = ["EXPORTER"]
 
@@ -32,37 +32,37 @@ _STATUSES: Statuses = {
     "preempting": "preempted",
 }
 _PAGE = {
-    "ID": Hint("job_id", "names the run"),
-    "Name": Hint("label", "names the run"),
-    "State": Hint("status", "how the run ended"),
-    "Notes": Hint("ignored", "is a remark"),
-    "User": Hint("user", "says whose run it was"),
-    "Tags": Hint("label", "is a remark"),
-    "Group": Hint("label", "names a group of runs"),
-    "JobType": Hint("label", "names a kind of run"),
-    "Job Type": Hint("label", "names a kind of run"),
-    "Sweep": Hint("label", "names the sweep"),
-    "Hostname": Hint("label", "names a machine"),
-    "Host": Hint("label", "names a machine"),
-    "GitHub Commit": Hint("ignored", "is the code's version"),
-    "Description": Hint("ignored", "is a remark"),
-    "Runtime": Hint("metric", "measured: the run's wall time", aside=True),
-    "Updated": Hint("time", "when the run was last heard of"),
-    "Created": Hint("time", "when the run began"),
-    "End Time": Hint("time", "when the run ended"),
-    "_step": Hint("ignored", "is how far the run is"),
-    "_runtime": Hint("metric", "measured: the run's wall time", aside=True),
-    "_timestamp": Hint("time", "when the run last reported"),
-    "_wandb.runtime": Hint("ignored", "is the wall time again"),
-    "_wandb": Hint("ignored", "is the tool's own note"),
-    "Relative Time (Process)": Hint("ignored", "is the wall time again"),
+    "ID": ColumnHint("job_id", "names the run"),
+    "Name": ColumnHint("label", "names the run"),
+    "State": ColumnHint("status", "how the run ended"),
+    "Notes": ColumnHint("ignored", "is a remark"),
+    "User": ColumnHint("user", "says whose run it was"),
+    "Tags": ColumnHint("label", "is a remark"),
+    "Group": ColumnHint("label", "names a group of runs"),
+    "JobType": ColumnHint("label", "names a kind of run"),
+    "Job Type": ColumnHint("label", "names a kind of run"),
+    "Sweep": ColumnHint("label", "names the sweep"),
+    "Hostname": ColumnHint("label", "names a machine"),
+    "Host": ColumnHint("label", "names a machine"),
+    "GitHub Commit": ColumnHint("ignored", "is the code's version"),
+    "Description": ColumnHint("ignored", "is a remark"),
+    "Runtime": ColumnHint("metric", "measured: the run's wall time", aside=True),
+    "Updated": ColumnHint("time", "when the run was last heard of"),
+    "Created": ColumnHint("time", "when the run began"),
+    "End Time": ColumnHint("time", "when the run ended"),
+    "_step": ColumnHint("ignored", "is how far the run is"),
+    "_runtime": ColumnHint("metric", "measured: the run's wall time", aside=True),
+    "_timestamp": ColumnHint("time", "when the run last reported"),
+    "_wandb.runtime": ColumnHint("ignored", "is the wall time again"),
+    "_wandb": ColumnHint("ignored", "is the tool's own note"),
+    "Relative Time (Process)": ColumnHint("ignored", "is the wall time again"),
 }
 _ENDS = ("End Time", "_timestamp", "Updated", "Created")
 """Columns that say when a run ended, the best first."""
 _MARKS = ("Sweep", "Runtime", "Created", "Tags", "Notes", "State", "User", "ID")
 
 
-def _recognise(head: Head) -> Export | None:
+def _recognise(head: TableHead) -> DetectedExport | None:
     if head.has("summary", "config") and ("name" in head.columns or "id" in head.columns):
         return _of_api(head)
     if (
@@ -77,47 +77,49 @@ def _recognise(head: Head) -> Export | None:
     hints = {column: _PAGE[column] for column in head.among(_PAGE)}
     for column in head.columns:
         if column.startswith(("system/", "_wandb", "parameters/", "gradients/", "graph")):
-            hints[column] = Hint("ignored", "is about the machine or the tool")
+            hints[column] = ColumnHint("ignored", "is about the machine or the tool")
         elif column not in hints and (hint := seed_hint(column)) is not None:
             hints[column] = hint
         elif column not in hints and read_name(column).weight("parameter") >= 3:
-            hints[column] = Hint(INPUT, "is called like a setting, and stands beside results")
+            hints[column] = ColumnHint(INPUT, "is called like a setting, and stands beside results")
         elif column not in hints and "/" in column:
-            hints[column] = Hint("", "", in_words(column))
+            hints[column] = ColumnHint("", "", in_words(column))
     _with_end(head, hints)
-    return Export("wandb", "runs of Weights & Biases", ("Name", *marks[:3]), hints, _STATUSES)
+    return DetectedExport(
+        "wandb", "runs of Weights & Biases", ("Name", *marks[:3]), hints, _STATUSES
+    )
 
 
-def _with_end(head: Head, hints: dict[str, Hint]) -> None:
+def _with_end(head: TableHead, hints: dict[str, ColumnHint]) -> None:
     there = [column for column in head.among(_ENDS) if head.values(column)]
     if there:
         began = there[0] == "Created"
         why = "when the run began: the table has no end" if began else hints[there[0]].why
-        hints[there[0]] = Hint("finished_at", why, sure=0.8 if began else 0.95)
+        hints[there[0]] = ColumnHint("finished_at", why, sure=0.8 if began else 0.95)
 
 
-def _flat(head: Head) -> Export:
-    return Export("wandb", "runs of Weights & Biases", ("summary.*", "config.*"),
+def _flat(head: TableHead) -> DetectedExport:
+    return DetectedExport("wandb", "runs of Weights & Biases", ("summary.*", "config.*"),
                   _hints(head.columns), _STATUSES)  # fmt: skip
 
 
-def _hints(columns: Iterable[str]) -> dict[str, Hint]:
-    hints: dict[str, Hint] = {}
+def _hints(columns: Iterable[str]) -> dict[str, ColumnHint]:
+    hints: dict[str, ColumnHint] = {}
     for column in columns:
         first, _, name = column.partition(".")
         if first == "config" and name:
             own = name.startswith("_")
             hints[column] = (
-                Hint("ignored", "is the tool's own note")
+                ColumnHint("ignored", "is the tool's own note")
                 if own
-                else seed_hint(name) or Hint(INPUT, "stands in the run's config", name)
+                else seed_hint(name) or ColumnHint(INPUT, "stands in the run's config", name)
             )
         elif first == "summary" and name:
             own = name.startswith(("_wandb", "_step", "gradients/", "graph"))
             hints[column] = (
-                Hint("ignored", "is the tool's own note")
+                ColumnHint("ignored", "is the tool's own note")
                 if own
-                else Hint(
+                else ColumnHint(
                     "metric",
                     "measured: the run's summary",
                     in_words(name.removeprefix("_")),
@@ -131,13 +133,13 @@ def _hints(columns: Iterable[str]) -> dict[str, Hint]:
         ("summary._timestamp", "finished_at", "when the run last reported"),
     ):
         if name in columns and (name not in hints or role == "finished_at"):
-            hints[name] = Hint(role, why)
+            hints[name] = ColumnHint(role, why)
     if "id" not in columns and "name" in columns:
-        hints["name"] = Hint("job_id", "names the run")
+        hints["name"] = ColumnHint("job_id", "names the run")
     return hints
 
 
-def _of_api(head: Head) -> Export | None:
+def _of_api(head: TableHead) -> DetectedExport | None:
     """The table whose columns ``summary`` and ``config`` hold whole records as texts."""
     records = [record_in(value) for value in head.values("config")]
     if not records or any(record is None for record in records):
@@ -146,7 +148,7 @@ def _of_api(head: Head) -> Export | None:
     for row in head.rows:
         names.update(dict.fromkeys(_apart(row.values)))
     columns = tuple(names)
-    return Export(
+    return DetectedExport(
         "wandb",
         "runs of Weights & Biases, as its API's example writes them",
         ("summary", "config", "name"),
@@ -167,9 +169,9 @@ def _apart(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _reshape(rows: Rows, not_jobs: NotJobs, reading: Reading) -> Rows:  # noqa: ARG001
+def _reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
     for row in rows:
-        yield Row(row.number, _apart(row.values)) if isinstance(row, Row) else row
+        yield TableRow(row.number, _apart(row.values)) if isinstance(row, TableRow) else row
 
 
-EXPORTER = Exporter("wandb", _recognise)
+EXPORTER = ExportFormat("wandb", _recognise)

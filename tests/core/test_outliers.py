@@ -1,0 +1,191 @@
+"""A value that no other job comes near waits for a repeat; a change that is real does not."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.core.model.test_training import restored
+from tests.core.tuning import Inline, changed, job, random_jobs, steps, study
+from tunerd.core.observation import Observation, Value
+from tunerd.core.outliers import OutlierFilter, ReportedScore, is_mark
+from tunerd.core.tuner import Tuner
+
+KEY = study().context_key({"n": 8})
+
+
+def seen(values: Sequence[float], *, log: bool = True, configs: int = 3) -> list[int]:
+    """Places of values that wait, of jobs of ``configs`` configurations in turn."""
+    told, waits = OutlierFilter(log=log), set[int]()
+    for i, value in enumerate(values):
+        told = OutlierFilter.load(json.loads(json.dumps(told.dump())))
+        score = math.log(value) if log else value
+        waits |= {
+            one.sequence for one in told.see("c", ReportedScore(score, value, i, str(i % configs)))
+        }
+    return sorted(waits)
+
+
+def usual(count: int, seed: int = 0) -> list[float]:
+    draws = np.random.default_rng(seed).normal(size=count)
+    return [400 * math.exp(0.3 * one) for one in draws.tolist()]
+
+
+@pytest.mark.parametrize("place", [0, 3, 6, 9, 29])
+@pytest.mark.parametrize("factor", [1000.0, 1e-3, 1e10, 3600.0, 1 / 1024])
+def test_one_slip_waits_wherever_it_comes(place: int, factor: float) -> None:
+    values = usual(30)
+    values[place] *= factor
+    assert seen(values) == [place]
+
+
+def test_one_slip_on_a_linear_scale_waits() -> None:
+    values = np.random.default_rng(0).normal(3.0, 2.0, size=30).tolist()
+    assert seen(values, log=False) == []
+    values[20] = -4_000.0
+    assert seen(values, log=False) == [20]
+
+
+@pytest.mark.parametrize("factor", [1000.0, 1e-3])
+def test_a_whole_stream_that_changes_is_believed_with_its_third_job(factor: float) -> None:
+    values = usual(20) + [factor * one for one in usual(20, 1)]
+    assert seen(values) == [20, 21]
+    assert seen(values, configs=1) == [20]
+
+
+def test_what_really_changes_is_seen_at_once() -> None:
+    """As when the best of three configurations falls from 400 to 30."""
+    values = [100.0, 200.0, 400.0] * 15 + [30.0, 31.0, 29.0] * 10
+    assert seen(values) == []
+
+
+def test_configurations_that_differ_by_a_thousand_do_not_wait() -> None:
+    rng = np.random.default_rng(0)
+    levels = np.exp(rng.uniform(0, math.log(1e3), size=60))
+    assert seen(levels.tolist(), configs=60) == []
+
+
+def test_a_mark_never_repeats_itself() -> None:
+    values = usual(40)
+    values[15::5] = [1e20] * len(values[15::5])
+    assert seen(values) == list(range(15, 40, 5))
+
+
+@pytest.mark.parametrize("value", [1e20, 999999.0, 3.4028234663852886e38])
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_mark_that_comes_from_the_beginning_is_taken_back(value: float, first: int) -> None:
+    values = usual(40)
+    values[first::4] = [value] * len(values[first::4])
+    assert seen(values) == list(range(first, 40, 4))
+
+
+def test_marks() -> None:
+    assert all(map(is_mark, (1.0, 1e20, 999999.0, 3.4028234663852886e38, 2.0**31 - 1, 0.001)))
+    assert not any(map(is_mark, (12.0, 998.0, 1e20 / 3, 0.0035, 985380.0)))
+
+
+def slipped(place: int, factor: float, count: int = 120) -> list[Observation]:
+    """Jobs of the toy study, of which the first at or after a place slips."""
+    jobs = random_jobs(count, sizes=(8,))
+    at = next(i for i in range(place, count) if jobs[i].metrics)
+    told = {"speed": jobs[at].metrics["speed"] * factor}
+    jobs[at] = msgspec.structs.replace(jobs[at], metrics=told)
+    return jobs
+
+
+def learned(jobs: list[Observation], size: int) -> Tuner:
+    tuner = Tuner(study(), Inline())
+    for step in steps(jobs, size):
+        tuner.learn(step)
+    return tuner
+
+
+@pytest.mark.parametrize("size", [5, 120])
+@pytest.mark.parametrize("place", [0, 60])
+@pytest.mark.parametrize("factor", [1000.0, 1e-3])
+def test_a_slip_moves_nothing_that_is_said(place: int, factor: float, size: int) -> None:
+    """Of one job that told a thousand times too much came "+107,481 % (at least +102,757 %)"."""
+    tuner = learned(slipped(place, factor), size)
+    advice = tuner.advise(KEY, None)
+    fastest = max(one.metrics["speed"] for one in random_jobs(120, sizes=(8,)) if one.metrics)
+    assert advice.incumbent is not None
+    assert advice.incumbent.high < 2 * fastest
+    for one in advice.candidates:
+        assert one.predicted is not None
+        assert one.predicted.high < 3 * fastest
+        assert one.gain is not None
+        assert -1 < one.gain.low <= one.gain.median < 2
+    assert len(tuner.features.held_back) == tuner.usability.implausible == 1
+    (held,) = tuner.features.held_back
+    trials = tuner.contexts[KEY].evidence.trials.values()
+    assert all(trial.runs <= trial.ran for trial in trials)
+    assert sum(trial.ran - trial.runs for trial in trials) == 1  # it ran, and told no speed
+    assert held >= place + 1
+
+
+@pytest.mark.parametrize("place", [0, 60])
+def test_what_is_held_back_survives_a_restart(place: int) -> None:
+    jobs = slipped(place, 1000.0, 200)
+    tuner, parts = Tuner(study(), Inline()), dict[str, bytes]()
+    for step in steps(jobs[:150], 10):
+        if tuner.learn(step).swapped:
+            assert tuner.model is not None
+            parts = tuner.model.dump()
+    again = restored(tuner, parts, jobs)
+    assert again.dump() == tuner.dump()
+    for step in steps(jobs[150:], 10):
+        assert again.learn(step) == tuner.learn(step)
+    assert again.dump() == tuner.dump()
+    assert again.advise(KEY, None) == tuner.advise(KEY, None)
+
+
+def test_history_learned_anew_holds_the_same_back() -> None:
+    jobs = slipped(60, 1000.0)
+    tuner = Tuner(study(), Inline())
+    tuner.gather(jobs)
+    tuner.catch_up()
+    assert tuner.features.held_back == learned(jobs, 5).features.held_back
+
+
+def test_two_jobs_of_a_configuration_are_believed_and_the_low_end_is_that_of_the_prediction() -> (
+    None
+):
+    jobs = random_jobs(120, sizes=(8,))
+    fast: dict[str, Value] = {"x": 3, "y": "a", "z": False}
+    jobs += [job(121 + i, {"n": 8}, fast, speed=1e6 * (1 + i / 100)) for i in range(3)]
+    tuner = learned(jobs, 1)
+    assert len(tuner.features.held_back) == 1
+    advice = tuner.advise(KEY, None)
+    assert advice.incumbent is not None
+    for one in advice.candidates:
+        if one.config == fast:
+            assert one.predicted is not None
+            assert one.gain is not None
+            low = one.predicted.low / advice.incumbent.median - 1
+            assert one.gain.low <= low + 1e-9
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+@pytest.mark.parametrize("value", [500.0, 0.1, 1e6, 0.0])
+def test_a_metric_that_never_changes_is_predicted_as_it_is(value: float, scale: str) -> None:
+    if scale == "log" and value == 0.0:
+        return
+    constant = changed(('scale = "log"', f'scale = "{scale}"'))
+    same: Callable[[Observation], Observation] = lambda one: msgspec.structs.replace(  # noqa: E731
+        one, metrics={"speed": value} if one.metrics else {}
+    )
+    jobs = list(map(same, random_jobs(60, sizes=(8,))))
+    tuner = Tuner(constant, Inline())
+    told = [one.outcome for step in steps(jobs, 5) for one in tuner.learn(step).judged]
+    for one in told[20:]:
+        assert one.predicted is not None
+        assert one.low is not None
+        assert one.high is not None
+        came = constant.metric_value(one.predicted), constant.metric_value(one.low)
+        assert came == pytest.approx((value, value), rel=1e-4, abs=1e-6)
+    advice = tuner.advise(KEY, None)
+    assert not advice.candidates
+    assert "nothing can be told apart" in advice.reason

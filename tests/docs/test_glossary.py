@@ -1,0 +1,40 @@
+"""The glossary has every public class of the core, and no two classes share a name."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+
+
+def classes(folder: str) -> dict[str, list[str]]:
+    """Top-level classes by name, with the files that have one so called."""
+    files = defaultdict(list)
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(str(path.relative_to(ROOT)))
+    return files
+
+
+def test_no_two_classes_share_a_name() -> None:
+    shared = {name: files for name, files in classes("tunerd").items() if len(files) > 1}
+    assert shared == {}
+
+
+def test_every_public_class_of_the_core_is_explained() -> None:
+    public = {name for name in classes("tunerd/core") if not name.startswith("_")}
+    assert public - set(re.findall(r"`(\w+)`", GLOSSARY)) == set()
+
+
+def test_what_is_explained_exists() -> None:
+    named = set(re.findall(r"\(class(?:es)? `(\w+)`", GLOSSARY))
+    assert named - set(classes("tunerd")) == set()
+
+
+def test_terms_stand_in_order_and_once() -> None:
+    terms = [term.lower() for term in re.findall(r"^- \*\*(.+?)\*\*: ", GLOSSARY, re.MULTILINE)]
+    assert len(terms) > 250
+    assert terms == sorted(set(terms))

@@ -1,0 +1,137 @@
+"""What a study knows of one context: its evidence, its campaign, and when it was last looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tunerd.core.decisions.campaign import Campaign
+from tunerd.core.decisions.limits import ContributionCaps
+from tunerd.core.drift.context_monitor import ContextMonitor
+from tunerd.core.evidence.config_stats import ConfigStatsTable
+from tunerd.core.evidence.gain_calibration import PredictedGain
+from tunerd.core.evidence.rollout import Rollout
+from tunerd.core.observation import Scalar
+from tunerd.core.recommendation import Kind
+
+__all__ = ["UNREADABLE", "ContextState"]
+
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What loading raises where another version kept a state in another form."""
+PROMISES = 32
+"""Candidates whose promise is remembered: those of the last few revisions."""
+
+
+@dataclass(slots=True)
+class ContextState:
+    """One context of a study. Saved whole, in the transaction of the step that changed it."""
+
+    context: dict[str, Scalar]
+    evidence: ConfigStatsTable = field(default_factory=ConfigStatsTable)
+    introduction: Rollout = field(default_factory=Rollout)
+    influence: ContributionCaps = field(default_factory=ContributionCaps)
+    last_job_at: datetime | None = None
+    """Latest job or campaign; a context without any for a while is no longer active."""
+    imported_at: datetime | None = None
+    """When its old jobs were last imported: that is a request, however old they are."""
+    asked_at: datetime | None = None
+    """When somebody last asked what to launch here."""
+    waiting_since: int = 0
+    """First sequence that came after the last search; 0 when none did."""
+    searched: int = -1
+    """Sequence that the study had learned when this context was last searched; −1 for never."""
+    campaign: Campaign | None = None
+    promised: dict[str, PredictedGain] = field(default_factory=dict)
+    """By candidate id, the latest last."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Candidate ids of former generations, which jobs may carry, and what they are now."""
+    declined: str | None = None
+    """Gist of the proposal that an operator declined last: it is not made again."""
+    watched: ContextMonitor = field(default_factory=ContextMonitor)
+    """What the watch for drift remembers."""
+
+    @property
+    def alive_at(self) -> datetime | None:
+        """When a job, an import or a request last named it; None where none has yet."""
+        moments = (self.last_job_at, self.imported_at, self.asked_at)
+        return max((at for at in moments if at is not None), default=None)
+
+    def promise(self, promises: Mapping[str, PredictedGain]) -> None:
+        """Remember what was just published; the oldest promises fall out."""
+        for candidate_id, promise in promises.items():
+            self.promised.pop(candidate_id, None)
+            self.promised[candidate_id] = promise
+        for candidate_id in list(self.promised)[:-PROMISES]:
+            del self.promised[candidate_id]
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {
+            "context": self.context,
+            "evidence": self.evidence.dump(),
+            "introduction": self.introduction.dump(),
+            "influence": self.influence.dump(),
+            "last_job_at": _text(self.last_job_at),
+            "imported_at": _text(self.imported_at),
+            "asked_at": _text(self.asked_at),
+            "waiting_since": self.waiting_since,
+            "searched": self.searched,
+            "campaign": self.campaign.dump() if self.campaign else None,
+            "promised": {
+                cid: [p.gain, p.reference, p.kind.value, p.against]
+                for cid, p in self.promised.items()
+            },
+            "renamed": self.renamed,
+            "declined": self.declined,
+            "watched": self.watched.dump(),
+        }
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "ContextState":
+        """Build from what :meth:`dump` gave."""
+        campaign = state["campaign"]
+        return cls(
+            context=state["context"],
+            evidence=ConfigStatsTable.load(state["evidence"]),
+            introduction=Rollout.load(state["introduction"]),
+            influence=ContributionCaps.load(state["influence"]),
+            last_job_at=_instant(state["last_job_at"]),
+            imported_at=_instant(state["imported_at"]),
+            asked_at=_instant(state["asked_at"]),
+            waiting_since=state["waiting_since"],
+            searched=state["searched"],
+            campaign=None if campaign is None else Campaign.load(campaign),
+            promised={
+                cid: PredictedGain(gain, reference, Kind(kind), against)
+                for cid, (gain, reference, kind, against) in state["promised"].items()
+            },
+            renamed=state["renamed"],
+            declined=state["declined"],
+            watched=ContextMonitor.load(state["watched"]),
+        )
+
+    @classmethod
+    def load_other(cls, state: Mapping[str, Any]) -> tuple["ContextState", list[str]]:
+        """Build from what another version's :meth:`dump` may have given. What this one cannot read
+        begins anew, and is named."""
+        try:
+            return cls.load(state), []
+        except UNREADABLE:
+            read = cls(state["context"]).dump()
+        unread = []
+        for part in read.keys() & state.keys():
+            try:
+                cls.load({**read, part: state[part]})
+            except UNREADABLE:
+                unread.append(part)
+            else:
+                read[part] = state[part]
+        return cls.load(read), sorted(unread)
+
+
+def _text(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def _instant(at: str | None) -> datetime | None:
+    return datetime.fromisoformat(at) if at else None

@@ -1,0 +1,158 @@
+"""The search spaces of a study's contexts, those that were looked at lately."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tunerd.core.decisions.overrides import OverrideSet
+from tunerd.core.observation import Observation, Scalar, Value
+from tunerd.core.space import SearchSpace
+from tunerd.core.study import Study
+from tunerd.errors import NothingFeasibleError
+
+__all__ = ["SpaceCache", "SpaceMembership", "in_space_text", "why_not"]
+
+MOST_REASONS = 5
+"""Reasons why jobs lie outside the space that are told."""
+
+
+class SpaceCache:
+    """The study's search spaces by context key, the least recently used one forgotten; with
+    ``orders`` as their limits leave them.
+
+    Some take tens of milliseconds to build, and a busy study has a thousand contexts.
+    """
+
+    MOST = 4_096
+    MOST_BYTES = 64 * 2**20
+    """Of what the spaces that are kept have listed."""
+
+    def __init__(
+        self,
+        study: Study,
+        orders: OverrideSet | None = None,
+        only: Mapping[str, Sequence[Mapping[str, Value]]] | None = None,
+    ) -> None:
+        """``only`` has, by context key, the configurations beside which nothing may be tried."""
+        self._study = study
+        self._orders = orders
+        self._only = only or {}
+        self._known: OrderedDict[str, SearchSpace | NothingFeasibleError] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str, context: Mapping[str, Scalar]) -> SearchSpace:
+        """The space of a context.
+
+        Raises:
+            NothingFeasibleError: the constraints rule out everything there.
+        """
+        space = self._known.get(key)
+        if space is None:
+            study = self._study if self._orders is None else self._orders.study_in(key)
+            only = self._only.get(key)
+            try:
+                space = SearchSpace(study.with_choices(only or ()), context, only)
+            except NothingFeasibleError as error:
+                space = error
+            self._known[key] = space
+            self._bytes += _bytes(space)
+            while len(self._known) > 1 and (
+                len(self._known) > self.MOST or self._bytes > self.MOST_BYTES
+            ):
+                self._bytes -= _bytes(self._known.popitem(last=False)[1])
+        self._known.move_to_end(key)
+        if isinstance(space, NothingFeasibleError):
+            raise space
+        return space
+
+    def own_config(
+        self, key: str, context: Mapping[str, Scalar], config: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """The study's own parameters of a job's configuration, by their present names: as the
+        study file prints them where they lie in the space, as the event had them elsewhere."""
+        config = self._study.named(config)
+        try:
+            space = self.get(key, context)
+            code = space.encode(config)
+        except NothingFeasibleError:
+            code = None
+        if code is not None:
+            return space.decode(code)
+        return config
+
+
+def _bytes(space: SearchSpace | NothingFeasibleError) -> int:
+    return space.nbytes if isinstance(space, SearchSpace) else 0
+
+
+def why_not(study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value]) -> str:
+    """Why a configuration, by present names, does not lie in the space of a context."""
+    return _fault(study, context, config) or "nothing is feasible in this context"
+
+
+def _fault(
+    study: Study, context: Mapping[str, Scalar], config: Mapping[str, Value], *, value: bool = True
+) -> str | None:
+    """What is wrong with a configuration, with its ``value`` or for all values alike."""
+    for parameter in study.parameters:
+        given = config.get(parameter.name)
+        if given is None:
+            return f"{parameter.name} is missing"
+        for one in parameter.spread(given):
+            if parameter.index(one) is None:
+                ends = f"{parameter.choices[0]} to {parameter.choices[-1]}"
+                lies = f"within {ends}" if parameter.ranged else "one of its values"
+                shown = f" = {one}" if value else ""
+                return f"{parameter.name}{shown} is not {lies}"
+    if study.constraints:
+        columns = study.columns([context], [config])
+        for constraint in study.constraints:
+            if not bool(np.all(constraint.expression.evaluate(columns).satisfied())):
+                return f"breaks {constraint.name}: {constraint.expression.text}"
+    return None
+
+
+class SpaceMembership:
+    """Which jobs lie in a study's space, and why the others do not."""
+
+    MOST = 100_000
+    """Different jobs that are remembered."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: dict[str, str | None] = {}
+        self.inside = 0
+        self.outside: Counter[str] = Counter()
+        """Jobs by reason."""
+
+    def why_outside(self, job: Observation) -> str | None:
+        """Why a job does not lie in the space; None where it does."""
+        study = self._study
+        seen = repr((job.context if study.constraints else None, job.config))
+        if seen not in self._known:
+            if len(self._known) >= self.MOST:
+                self._known.clear()
+            context, config = study.clean_context(job.context), study.named(job.config)
+            self._known[seen] = _fault(study, context, config, value=False)
+        return self._known[seen]
+
+    def add(self, jobs: Iterable[Observation]) -> None:
+        """Count jobs."""
+        for job in jobs:
+            why = self.why_outside(job)
+            if why is None:
+                self.inside += 1
+            else:
+                self.outside[why] += 1
+
+
+def in_space_text(inside: int, outside: Mapping[str, int]) -> str:
+    """How many jobs lie in the space, and why the others do not, for a person."""
+    total = inside + sum(outside.values())
+    text = f"{inside:,} of {total:,} {'job lies' if total == 1 else 'jobs lie'} in the space"
+    reasons = sorted(outside.items(), key=lambda one: -one[1])
+    shown = [f"{count:,}: {why}" for why, count in reasons[:MOST_REASONS]]
+    if rest := sum(count for _, count in reasons[MOST_REASONS:]):
+        shown.append(f"{rest:,}: for other reasons")
+    return "; ".join([text, *shown])

@@ -1,0 +1,111 @@
+"""What published candidates were said to gain, beside what jobs that followed them gained.
+
+A searcher goes where the predictor errs in its favour, so that chosen candidates gain less than was
+predicted of them: the searcher-exploitation gap. The decision takes it off its lower bounds.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tunerd.core.observation import FeasibilityLabel
+from tunerd.core.recommendation import Advice, Kind, Recommendation, candidate_id
+from tunerd.core.study import Study
+
+__all__ = ["MOST_GAIN", "GainCalibration", "PredictedGain", "gained", "promises_of"]
+
+LATEST = 200
+"""Gains that count."""
+MOST_GAIN = 10.0
+"""A gain counts as tenfold at most: one broken metric, or an incumbent at about 0, would drown what
+all others gained."""
+PRIOR_GAPS = 10
+"""Candidates that came out as predicted, before any did."""
+MOST_GAP = 0.5
+"""One job that went wrong says no more than this about how much predictions are overrated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedGain:
+    """What a published candidate was said to gain."""
+
+    gain: float | None
+    """Relative to the incumbent of that moment; 0.04 is 4 % better. None where none was told, as of
+    an incumbent that may as well give 0: then only the kind is known."""
+    reference: float
+    """That incumbent's score."""
+    kind: Kind
+    """Candidates that explore promise nothing; what was predicted of them is compared all the
+    same."""
+    against: str
+    """That incumbent's candidate id."""
+
+
+def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[str, PredictedGain]:
+    """What is promised of the candidates of a context, by their ids."""
+    if said.incumbent is None:
+        return {}
+    reference = study.score({study.objective.metric: said.incumbent.median})
+    assert reference is not None
+    against = candidate_id(study.name, key, said.incumbent.config)
+    return {
+        one.candidate_id: PredictedGain(
+            None if one.gain is None else one.gain.median, reference, one.kind, against
+        )
+        for one in said.candidates
+    }
+
+
+def gained(study: Study, score: float, reference: float) -> float:
+    """Gain of a job over an incumbent, as a share, within ± :data:`MOST_GAIN`."""
+    return min(max(study.gain(score, reference), -MOST_GAIN), MOST_GAIN)
+
+
+@dataclass(slots=True)
+class GainCalibration:
+    """The latest promises that a job came of, in all contexts of a study."""
+
+    pairs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """(promised, realised) gain over the incumbent of candidates that jobs followed."""
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
+
+    def compare(
+        self,
+        study: Study,
+        promise: PredictedGain | None,
+        score: float | None,
+        ran: FeasibilityLabel,
+    ) -> None:
+        """One job of a candidate of which this was promised."""
+        if promise is None or promise.gain is None:
+            return
+        if ran is FeasibilityLabel.NO:  # it broke a guard, perhaps, and was fast
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain + 1.0)  # all was lost
+        elif score is not None:
+            realised = gained(study, score, promise.reference)
+            if promise.kind is not Kind.EXPLORE:
+                self.pairs.append((promise.gain, realised))
+            if promise.kind is not Kind.CONFIRM:
+                self.gaps.append(promise.gain - realised)
+
+    @property
+    def overrated(self) -> float:
+        """By how much chosen candidates gained less than was predicted of them. A share, never
+        below 0; drawn to 0 while there are few."""
+        worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
+        return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
+
+    def dump(self) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly."""
+        return {"gains": [list(pair) for pair in self.pairs], "gaps": list(self.gaps)}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "GainCalibration":
+        """Build from what :meth:`dump` gave, whatever else is there."""
+        gains = cls()
+        gains.pairs.extend((promised, realised) for promised, realised in state["gains"])
+        gains.gaps.extend(state["gaps"])
+        return gains

@@ -1,6 +1,0 @@
-"""The probability that a configuration runs at all: :mod:`.boundary` over everything tried
-anywhere, corrected by what was :mod:`.tried` in the context itself."""
-
-from tunerd.core.runs.model import RunsModel
-
-__all__ = ["RunsModel"]

@@ -1,0 +1,433 @@
+"""The books of one study: what it has learned, in memory as in the store.
+
+:mod:`.loading` loads them; :meth:`StudySession.say` writes what a step has to say and
+:meth:`StudySession.save` what it changed, in one transaction. Between steps they are the same as
+what is stored; after a failed transaction they are thrown away.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tunerd import __version__
+from tunerd.core.decisions.decide import gist
+from tunerd.core.decisions.lifecycle import compose, is_news
+from tunerd.core.drift.alarms import DriftUpdate
+from tunerd.core.evidence.prequential import PrequentialRecord
+from tunerd.core.hash_chain import HashChain
+from tunerd.core.recommendation import Advice, MadeFrom, Recommendation
+from tunerd.core.study import Study
+from tunerd.core.tuner import Tuner
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.checkpoints import CheckpointManager
+from tunerd.stages.model_registry import add_versions
+from tunerd.stages.provenance import keep_basis
+from tunerd.stages.recommendations import LogEvent, RecommendationRegistry, StepReport
+from tunerd.store import ContextRow, RecommendationRow, RequestRow, Transaction, TuneStep
+
+__all__ = ["LAYOUT", "StepPlan", "StudySession"]
+
+LAYOUT = 20
+"""Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
+raise it when states or models change their shape."""
+MOST_WAITING = 5
+"""Contexts, the latest, whose jobs wait since earlier steps and that come before those of new jobs:
+so most are told in turn where jobs come about as fast as they can be answered, and no new job waits
+until a whole flood has been. What waits longer is among the older contexts, the first of them."""
+PRUNE_PREDICTIONS_EVERY = 1000
+"""Steps that learned something between two prunings of predictions."""
+
+
+@dataclass
+class StepPlan:
+    """What one step wants to change."""
+
+    served: str | None = None
+    """Name of the checkpoint that the step began with."""
+    swapped: bool = False
+    judged: tuple[PrequentialRecord, ...] = ()
+    """What was thought of the observations before they were learned."""
+    drift: tuple[DriftUpdate, ...] = ()
+    """What the watch for drift found among them."""
+    searched: dict[str, Advice | str] = field(default_factory=dict)
+    """By context key; a text says why nothing is feasible there."""
+    approved: dict[str, int] = field(default_factory=dict)
+    """By context key, the command by which an operator said yes to the proposal there."""
+    declined: list[str] = field(default_factory=list)
+    """Context keys whose proposal an operator said no to."""
+    urgent: list[str] = field(default_factory=list)
+    """Contexts that an operator's command makes due before all others."""
+    outlived: list[str] = field(default_factory=list)
+    """Contexts of recommendations and proposals that had no job for too long."""
+    asked: dict[str, list[RequestRow]] = field(default_factory=dict)
+    """Requests to be answered, by context key."""
+    unanswered: set[str] = field(default_factory=set)
+    """Keys among those that this step had no time to search."""
+    forgotten: list[str] = field(default_factory=list)
+    """Contexts that were only asked about, long ago."""
+    lapsed: Sequence[RecommendationRow] = ()
+    """Rows whose ``renew_at`` has passed."""
+    results: dict[int, str] = field(default_factory=dict)
+    """What came of the operators' commands, by their id."""
+    basis: dict[str, bytes] = field(default_factory=dict)
+    """By context key, what its search began with: see :mod:`tunerd.stages.provenance`."""
+    taken_up: dict[str, Any] = field(default_factory=dict)
+    """Of a model that an operator went back to: which version, by which command."""
+
+
+@dataclass
+class StudySession:
+    """One study under one epoch."""
+
+    study: Study
+    generation: int
+    epoch: int
+    tuner: Tuner
+    recommended: RecommendationRegistry
+    checkpoints: CheckpointManager
+    settings: TuneSettings
+    chain: HashChain = field(default_factory=HashChain)
+    """Of the observations that were learned."""
+    ended: bool = False
+    anew: bool = False
+    """Whether this generation just learned its history anew: everything is still to be saved."""
+    gone: Sequence[str] = ()
+    """Contexts of the former generation that this one does not know."""
+    keys: Sequence[str] = ()
+    """Of the contexts of all jobs, in their order; empty where they are called as they were."""
+    lost: list[LogEvent] = field(default_factory=list)
+    """What this generation could not take over from the former one."""
+    closed: Sequence[DriftUpdate] = ()
+    """Drifts that the former generation watched and this one does not: told to be over …"""
+    former: Study | None = None
+    """… in its words."""
+    damaged: str = ""
+    """What was wrong with the saved state, where history was learned anew because of that."""
+    judged_steps: int = 0
+    """Steps that learned something since the study was loaded."""
+    due: list[str] = field(default_factory=list)
+    """Contexts still to be searched, the most urgent first."""
+    urgent: Collection[str] = ()
+    """Those among them that a new job waits for."""
+    looked_at: float = float("-inf")
+    older_at: float = float("-inf")
+    """When the others may be looked at again."""
+    obeyed: bool = False
+    """Whether what is said keeps to the operators' orders."""
+    put_off: bool = False
+    """Whether the last step left new jobs alone, because somebody asked."""
+
+    @property
+    def fallback_key(self) -> str | None:
+        """Of the entry for the empty context, where that is one beside ordinary ones."""
+        return self.study.name if self.tuner.is_fallback(self.study.name) else None
+
+    def look(self, active: Sequence[str], first: Iterable[str], fresh: Iterable[str]) -> None:
+        """See what is to be searched, and in which order: what an operator wants ``first``, then
+        where jobs have just come in, ``fresh``; the entry for the empty context last."""
+        waiting = [key for key in self.due if key in self.urgent][-MOST_WAITING:]
+        self.urgent = dict.fromkeys((*first, *waiting, *fresh))
+        self.due = self.tuner.due(active, self.urgent)
+        if active and self.tuner.is_fallback_due():
+            self.due.append(self.study.name)
+
+    def outlived(self, now: datetime) -> list[str]:
+        """Contexts that something was said for and that had no job for too long."""
+        since = now - timedelta(days=self.settings.active_days)
+        found = [
+            key
+            for key in sorted({*self.recommended.running, *self.recommended.proposed})
+            if (state := self.tuner.contexts.get(key)) is not None
+            and (state.alive_at is None or state.alive_at < since)
+        ]
+        name = self.study.name
+        said = name in self.recommended.running or name in self.recommended.proposed
+        if said and self.tuner.is_fallback(name) and not self.tuner.active(now, now - since, 1):
+            found.append(name)
+        return found
+
+    def only_asked(self, now: datetime) -> list[str]:
+        """Contexts that somebody asked about long ago and where no job ever ran."""
+        return self.tuner.only_asked(now - timedelta(days=self.settings.active_days))
+
+    def rounds_out(self) -> list[str]:
+        """Contexts whose profiling round schedulers can see."""
+        return [key for key, one in self.recommended.running.items() if one.round is not None]
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def save(
+        self,
+        tx: Transaction,
+        changes: StepPlan,
+        learned: int,
+        now: datetime,
+        detail: Mapping[str, Any],
+    ) -> None:
+        """Write one step: what was learned and changed."""
+        sequence = self.tuner.sequence
+        self._save_state(tx, now)
+        self._save_judged(tx, changes.judged, now)
+        tx.save_step(
+            TuneStep(
+                study=self.study.name,
+                epoch=self.epoch,
+                generation=self.generation,
+                sequence_from=sequence - learned + 1,
+                sequence_to=sequence,
+                seeds=self.study.search.seeds,
+                model=changes.served,
+                swapped_model=self.checkpoints.latest if changes.swapped else None,
+                contexts=tuple(changes.searched),
+                detail={**detail, "history": self.chain.digest},
+                finished_at=now,
+            )
+        )
+        tx.mark_learned(self.study.name, sequence)
+        for number, result in changes.results.items():
+            tx.finish_command(number, result, now)
+
+    def _save_state(self, tx: Transaction, now: datetime) -> None:
+        name = self.study.name
+        if self.gone:
+            tx.forget_contexts(name, self.gone)
+        if self.keys:
+            tx.rename_predictions(name, self.keys)
+        keys = self.tuner.contexts.keys() if self.anew else self.tuner.touched
+        contexts = [(key, self.tuner.contexts[key]) for key in sorted(keys)]
+        tx.save_context_states(
+            name,
+            [ContextRow(key, one.dump(), one.last_job_at, one.searched) for key, one in contexts],
+        )
+        state = {
+            "layout": LAYOUT,
+            "generation": self.generation,
+            "ended": self.ended,
+            "orders": [order.dump() for order in self.tuner.orders.standing],
+            "model": self.checkpoints.latest,
+            "history": self.chain.dump(),
+            "tuner": self.tuner.dump(),
+        }
+        tx.save_study_state(name, state, epoch=self.epoch, now=now)
+        self.tuner.touched.clear()
+        self.anew, self.gone, self.keys, self.lost, self.closed = False, (), (), [], ()
+
+    def _save_judged(
+        self, tx: Transaction, judged: Sequence[PrequentialRecord], now: datetime
+    ) -> None:
+        if not judged:
+            return
+        tx.add_predictions(self.study.name, judged)
+        if self.judged_steps % PRUNE_PREDICTIONS_EVERY == 0:
+            kept = timedelta(days=self.settings.keep_predictions_days)
+            tx.prune_predictions(self.study.name, now - kept)
+        self.judged_steps += 1
+
+    # -- saying -----------------------------------------------------------------------------
+
+    def say(
+        self, tx: Transaction, changes: StepPlan, active: Iterable[str], now: datetime
+    ) -> StepReport:
+        """Write what follows from a step: checkpoint, messages, withdrawals."""
+        said = StepReport(lines=list(self.lost))
+        self.checkpoints.steps += 1
+        self._drop_declined(tx, changes.declined)
+        news = {
+            key: advice
+            for key, advice in changes.searched.items()
+            if isinstance(advice, Advice) and self._is_news(key, advice, key in changes.asked)
+        }
+        model = self.tuner.model
+        if model and self.checkpoints.is_due(model, swapped=changes.swapped, news=bool(news)):
+            said.lines += self.checkpoints.save(tx, model, now)
+        said.lines += add_versions(
+            tx,
+            self.study.name,
+            self.generation,
+            self.tuner.training.built,
+            self.checkpoints.latest,
+            changes.taken_up,
+            now,
+        )
+        self.tuner.training.built.clear()
+        if not self.ended:
+            self._obey(tx, changes, news, now, said)
+            self._say(tx, changes, news, now, said)
+        self._let_go(tx, changes.outlived, now, said)
+        self._forget(tx, changes.forgotten)
+        crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
+        alive = {*active, self.study.name} if active else set()
+        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, said)
+        if self.anew or self.ended:
+            self._withdraw_what_ended(tx, now, said)
+        return said
+
+    def _say(
+        self,
+        tx: Transaction,
+        changes: StepPlan,
+        news: Mapping[str, Advice],
+        now: datetime,
+        said: StepReport,
+    ) -> None:
+        recommended = self.recommended
+        valid = timedelta(days=self.settings.valid_days)
+        # Before what is found in this very step: that is proposed beside it.
+        for key, number in changes.approved.items():
+            if isinstance(problem := changes.searched.get(key), str):
+                changes.results[number] = f"refused: {problem}"
+                continue
+            revision = recommended.next_revision(key)
+            fresh = recommended.proposed[key].renewed(
+                revision=revision, issued_at=now, valid_until=now + valid
+            )
+            recommended.publish(tx, fresh, said)
+            self.tuner.promise(key, fresh)
+        for key, found in changes.searched.items():
+            if isinstance(found, str):
+                if not self.tuner.is_fallback(key):
+                    said.lines.append(
+                        LogEvent("nothing feasible", {"context": key, "problem": found})
+                    )
+                if key in recommended.proposed:
+                    recommended.drop(tx, key, "dropped")
+                if key in recommended.running:
+                    recommended.withdraw(tx, key, found, now, said)
+            elif key in recommended.proposed and self._runs(key, found):
+                recommended.drop(tx, key, "dropped")
+        for key, advice in news.items():
+            message = compose(
+                self.study,
+                key,
+                self.tuner.state(key),
+                advice,
+                self.made_from(),
+                revision=recommended.next_revision(key),
+                now=now,
+                valid=valid,
+            )
+            if self.study.mode == "publish":
+                recommended.publish(tx, message, said)
+                self.tuner.promise(key, advice)
+            else:
+                recommended.propose(tx, message, said)
+            keep_basis(tx, self.generation, self.tuner, self.chain, message, changes.basis[key])
+
+    def made_from(self) -> MadeFrom:
+        """Provenance of what is said now."""
+        return MadeFrom(
+            sequence=self.tuner.sequence,
+            model=None if self.tuner.model is None else self.checkpoints.latest,
+            study=self.study.content_hash,
+            seeds=self.study.search.seeds,
+            tunerd=__version__,
+        )
+
+    def _is_news(self, key: str, advice: Advice, asked: bool) -> bool:
+        if self.is_declined(key, advice) or self._runs(key, advice):
+            return False
+        followed = self.recommended.followed(key)
+        if asked and followed is None and advice.baseline is not None:
+            return True  # to somebody who wants to know, a baseline alone is an answer
+        return is_news(self.study, advice, followed)
+
+    def is_declined(self, key: str, advice: Advice) -> bool:
+        """Whether this is what an operator declined last: it is not proposed again."""
+        declined = self.tuner.state(key).declined
+        return self.study.mode == "approve" and declined is not None and gist(advice) == declined
+
+    def _runs(self, key: str, advice: Advice) -> bool:
+        """Whether schedulers do already what is advised: nobody is asked to approve that."""
+        running = self.recommended.running.get(key)
+        if self.study.mode == "observe":
+            return False  # it is withdrawn
+        return running is not None and not is_news(self.study, advice, running)
+
+    def _drop_declined(self, tx: Transaction, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.tuner.state(key).declined = gist(self.recommended.proposed[key])
+            self.tuner.touch(key)
+            self.recommended.drop(tx, key, "declined")
+
+    def _obey(
+        self,
+        tx: Transaction,
+        changes: StepPlan,
+        news: Mapping[str, Advice],
+        now: datetime,
+        said: StepReport,
+    ) -> None:
+        """Take back at once what is paused or breaks a limit, unless this very step says something
+        else in its place."""
+        if self.obeyed:
+            return
+        recommended = self.recommended
+        for key, proposal in sorted(recommended.proposed.items()):
+            if self.held(proposal):
+                recommended.drop(tx, key, "dropped")
+        for key, running in sorted(recommended.running.items()):
+            replaced = key in news and self.study.mode == "publish"
+            explained = isinstance(changes.searched.get(key), str)
+            if not (replaced or explained) and (reason := self.held(running)):
+                recommended.withdraw(tx, key, reason, now, said)
+        self.obeyed = True
+
+    def held(self, one: Recommendation) -> str | None:
+        """Why the operators' orders forbid to say something; None when none does."""
+        if paused := self.paused(one.context_key):
+            return paused
+        broken = self.tuner.orders.broken_by(one)
+        return (
+            None if broken is None else f"It breaks a limit that an operator set: {broken.named}."
+        )
+
+    def paused(self, key: str) -> str | None:
+        """Why an operator keeps a context silent; None when none does."""
+        paused = self.tuner.orders.paused(key)
+        if paused is None:
+            return None
+        why = f": {paused.why}" if paused.why else ""
+        return f"Paused by an operator (command {paused.number}){why.rstrip('.')}."
+
+    def _let_go(
+        self, tx: Transaction, outlived: Iterable[str], now: datetime, said: StepReport
+    ) -> None:
+        days = self.settings.active_days
+        reason = f"No job in this context for {days:g} day{'' if days == 1 else 's'}."
+        for key in outlived:
+            if key in self.recommended.proposed:
+                self.recommended.drop(tx, key, "dropped")
+            if key in self.recommended.running:
+                self.recommended.withdraw(tx, key, reason, now, said)
+
+    def _forget(self, tx: Transaction, keys: Iterable[str]) -> None:
+        idle = [key for key in keys if self.recommended.followed(key) is None]
+        for key in idle:
+            del self.tuner.contexts[key]
+            self.tuner.touched.discard(key)
+        tx.forget_contexts(self.study.name, idle)
+
+    def is_known(self, key: str) -> bool:
+        """Whether this generation can say something for a context key."""
+        if self.tuner.is_fallback(key):
+            return self.tuner.model is not None
+        return key in self.tuner.contexts
+
+    def _withdraw_what_ended(self, tx: Transaction, now: datetime, said: StepReport) -> None:
+        for key in sorted(self.recommended.proposed):
+            if not self.is_known(key):
+                self.recommended.drop(tx, key, "withdrawn")
+            elif self.ended or self.study.mode == "publish":
+                self.recommended.drop(tx, key, "dropped")
+        self.recommended.follow_mode(tx)
+        for key in sorted(self.recommended.running):
+            if self.ended:
+                reason = "The study has ended."
+            elif self.study.mode == "observe":
+                reason = "The study only observes now."
+            elif not self.is_known(key):
+                reason = "The study has changed and knows this context no longer."
+            else:
+                continue
+            self.recommended.withdraw(tx, key, reason, now, said)

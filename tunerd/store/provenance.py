@@ -1,0 +1,106 @@
+"""What each recommendation was made from, so that it can be derived again.
+
+History, checkpoints and the steps' rows have most of it. What they do not have is here: small,
+compressed, and only of the latest recommendations.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import from_json, to_json
+from tunerd.store.tables import derivations
+
+__all__ = ["ProvenanceReads", "ProvenanceRow", "ProvenanceWrites"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenanceRow:
+    """A recommendation or proposal as it was first said, and what it was made from."""
+
+    study: str
+    recommendation_id: str
+    context_key: str
+    generation: int
+    sequence: int
+    """Last observation that was learned."""
+    said_at: datetime
+    message: Mapping[str, Any]
+    """As it was first said."""
+    basis: Mapping[str, Any]
+    """What history does not tell, as JSON values."""
+
+
+class ProvenanceReads(StoreReads):
+    """Finding them."""
+
+    def derivation(self, recommendation_id: str) -> ProvenanceRow | None:
+        """Of one recommendation of any study; None where it was not kept."""
+        statement = sa.select(derivations).where(
+            derivations.c.recommendation_id == recommendation_id
+        )
+        with self._reading() as connection:
+            row = connection.execute(statement).first()
+            return None if row is None else _derivation(row)
+
+    def derivable(self, study: str | None = None, limit: int = 20) -> list[tuple[str, str, str]]:
+        """The latest (study, recommendation id, context key), newest first."""
+        table = derivations.c
+        statement = sa.select(table.study, table.recommendation_id, table.context_key)
+        if study is not None:
+            statement = statement.where(table.study == study)
+        statement = statement.order_by(table.said_at.desc(), table.sequence.desc()).limit(limit)
+        with self._reading() as connection:
+            return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
+
+
+class ProvenanceWrites(ProvenanceReads, StoreWrites):
+    """Keeping them. Call ``fence`` first in the same transaction."""
+
+    def save_derivation(self, one: ProvenanceRow) -> None:
+        """Keep it. The same advice said once more, from the same history, replaces it."""
+        values = {
+            "study": one.study,
+            "recommendation_id": one.recommendation_id,
+            "context_key": one.context_key,
+            "generation": one.generation,
+            "sequence": one.sequence,
+            "said_at": one.said_at,
+            "message": _packed(one.message, "message"),
+            "basis": _packed(one.basis, "basis"),
+        }
+        self._connection.execute(
+            self._database.insert(derivations)
+            .values(values)
+            .on_conflict_do_update(index_elements=["study", "recommendation_id"], set_=values)
+        )
+
+    def prune_derivations(self, study: str, keep: int) -> int:
+        """Drop all but the latest so many of a study; returns how many."""
+        table = derivations.c
+        latest = (
+            sa.select(table.recommendation_id)
+            .where(table.study == study)
+            .order_by(table.said_at.desc(), table.sequence.desc(), table.recommendation_id)
+            .limit(keep)
+        )
+        statement = sa.delete(derivations).where(
+            table.study == study, table.recommendation_id.not_in(latest.scalar_subquery())
+        )
+        return self._connection.execute(statement).rowcount
+
+
+def _packed(value: Mapping[str, Any], what: str) -> bytes:
+    return zlib.compress(to_json(value, what).encode())
+
+
+def _derivation(row: sa.Row[Any]) -> ProvenanceRow:
+    values = dict(row._mapping)
+    for name in ("message", "basis"):
+        values[name] = from_json(zlib.decompress(values[name]).decode())
+    return ProvenanceRow(**values)
