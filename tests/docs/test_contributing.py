@@ -1,0 +1,95 @@
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the code."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code in which all recipes were followed."""
+    folder = tmp_path_factory.mktemp("contributing")
+    for name in ("tunerd", "tests"):
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for path, code in re.findall(r"Write `(\S+)`:\n\n +```python\n(.*?)```", TEXT, re.DOTALL):
+        (folder / path).write_text(textwrap.dedent("   " + code.lstrip()))
+    added = r"Add to `(\w+)` in `(\S+)`:\n\n +```python\n +(.*?)\n +```(?:\n\n   and `(\w+)` to)?"
+    for registry, path, line, module in re.findall(added, TEXT):
+        text = (folder / path).read_text()
+        text, count = re.subn(
+            rf"^({registry}\b[^=\n]* = [({{])$", rf"\1\n    {line}", text, flags=re.M
+        )
+        assert count == 1, registry
+        if module:
+            package = path.removesuffix("/__init__.py").replace("/", ".")
+            text = re.sub(
+                r"^(from)", rf"from {package} import {module}\n\1", text, count=1, flags=re.M
+            )
+        (folder / path).write_text(text)
+    return folder
+
+
+def run(copy: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["searcher", "predictor"])
+def test_what_is_added_keeps_its_contract(copy: Path, kind: str) -> None:
+    command = re.search(rf"`pytest (tests/contracts/test_{kind}.py -k \w+)`", TEXT)
+    assert command is not None
+    line = ["-q", "-n", "0", "-p", "no:cacheprovider", *command[1].split()]
+    told = run(copy, "-m", "pytest", *line)
+    assert re.search(r"\d\d passed", told), told
+
+
+def test_an_event_format_is_unwrapped(copy: Path) -> None:
+    event = {
+        "schema": "tunerd.job/1",
+        "event_id": "1",
+        "source": "site",
+        "study": "s",
+        "job_id": "j",
+        "status": "succeeded",
+        "finished_at": "2026-11-01T00:00:00Z",
+        "context": {},
+        "config": {"x": 1},
+        "metrics": {"speed": 1.0},
+    }
+    program = (
+        "import sys\nfrom datetime import UTC, datetime\nfrom tunerd.events import read_job\n"
+        "now = datetime(2026, 11, 2, tzinfo=UTC)\n"
+        "for line in sys.argv[1:]:\n    print(read_job(line.encode(), [], now))\n"
+    )
+    good = json.dumps({"envelope": 1, "payload": event})
+    bad = json.dumps({"envelope": 1})
+    first, second = run(copy, "-c", program, good, bad).splitlines()
+    assert first.startswith("Observation(")
+    assert "payload" in second
+
+
+def test_an_importer_is_recognised(copy: Path) -> None:
+    rows = [f"r{n},{n % 3},{1.0 + n % 3}" for n in range(12)]
+    (copy / "runs.csv").write_text("\n".join(["gridlog_id,level,gridlog_time_s", *rows]))
+    told = run(copy, "-m", "tunerd", "init", "runs.csv", "--yes")
+    assert "runs of Gridlog" in told
