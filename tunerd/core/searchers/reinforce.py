@@ -94,8 +94,10 @@ class _ReinforceCycle:
         rng: np.random.Generator,
     ) -> None:
         count = self.count = len(options.seeds)
-        wanted = max(options.batch, min(_widest(space) // VALUES, MOST_DRAWS))
-        steps = min(options.steps, max(scored.left // (count * wanted), FEW_STEPS))
+        wide = min(_widest(space) // VALUES, MOST_DRAWS)
+        wanted, steps = max(options.batch, wide), options.steps
+        if wide > options.batch:
+            steps = min(steps, max(scored.left // (count * wanted), FEW_STEPS))
         self.size = min(max(scored.left // (count * steps), SMALLEST), wanted)
         self.steps = min(steps, max(scored.left // (count * self.size), 1))
         self.space, self.scored, self.rng = space, scored, rng
