@@ -1,6 +1,7 @@
 """``tunerd check``: contracts, before anything runs."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,13 +258,13 @@ def _add_places(
 ) -> None:
     """Add how many jobs of history lie in the space of each study."""
     from tunerd.cli.unsatisfiable import latest_jobs
-    from tunerd.core.decisions.space_cache import SpaceMembership
+    from tunerd.core.decisions.space_cache import why_outside
 
     for study, summary in zip(found, summaries, strict=True):
-        places = SpaceMembership(study)
-        places.add(latest_jobs(settings, study.name, MOST_JOBS))
-        outside = dict(places.outside.most_common())
-        summary["history"] = {"in_space": places.inside, "outside": outside}
+        jobs = latest_jobs(settings, study.name, MOST_JOBS)
+        outside = Counter(why for why in why_outside(study, jobs) if why is not None)
+        inside = len(jobs) - outside.total()
+        summary["history"] = {"in_space": inside, "outside": dict(outside.most_common())}
 
 
 def _history(counts: dict[str, Any]) -> str:

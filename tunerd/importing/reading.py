@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tunerd.core.decisions.space_cache import SpaceMembership
+from tunerd.core.decisions.space_cache import why_outside
 from tunerd.core.observation import Observation
+from tunerd.core.study import Study
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events.job import content_hash
 from tunerd.events.rejection import MAX_EVENT_BYTES, kib
@@ -82,22 +83,25 @@ def read_tables(
     before = sum(file.progress()[1] for file in files[: tally.file])
     for number in range(tally.file, len(files)):
         file, reader = files[number], readers[number]
-        places = SpaceMembership(reader.study)
         done = tally.row
         jobs: list[SpooledJob] = []
+        usable: list[Observation] = []
         for row in file.rows():
             if row.number <= done:
                 continue
             tally.row = row.number
-            made = _take(row, reader, tally, partial(spool.place_among_alike, number), places)
+            made = _take(row, reader, tally, partial(spool.place_among_alike, number))
             if isinstance(made, UnusableRow):
                 rejects.add(_rejected(file, row, made))
             else:
+                usable.append(made[0])
                 jobs.append(_job(*made, number, row.number))
             if row.number % SAVE_EVERY == 0:
+                _place(usable, reader.study, tally)
                 _save(spool, rejects, jobs)
                 show("reading", before + file.progress()[0], total)
         tally.file, tally.row = number + 1, 0
+        _place(usable, reader.study, tally)
         _save(spool, rejects, jobs)
         before += file.progress()[1]
     show("reading", total, total)
@@ -117,16 +121,30 @@ def count_usable(
     total = sum(file.progress()[1] for file in files)
     before = 0
     for file, reader in zip(files, readers, strict=True):
-        places = SpaceMembership(reader.study)
+        usable: list[Observation] = []
         for row in file.rows():
-            made = _take(row, reader, tally, lambda _: 1, places)
+            made = _take(row, reader, tally, lambda _: 1)
             if isinstance(made, UnusableRow):
                 rejects.add(_rejected(file, row, made))
+            else:
+                usable.append(made[0])
             if row.number % SAVE_EVERY == 0:
+                _place(usable, reader.study, tally)
                 show("reading", before + file.progress()[0], total)
+        _place(usable, reader.study, tally)
         before += file.progress()[1]
     show("reading", total, total)
     return tally
+
+
+def _place(usable: list[Observation], study: Study, tally: ImportProgress) -> None:
+    """Count which of these jobs lie in the space, and forget them."""
+    for why in why_outside(study, usable):
+        if why is None:
+            tally.in_space += 1
+        else:
+            count_into(tally.outside, why)
+    usable.clear()
 
 
 def _take(
@@ -134,7 +152,6 @@ def _take(
     reader: TableReader,
     tally: ImportProgress,
     place_among_alike: Callable[[str], int],
-    places: SpaceMembership,
 ) -> tuple[Observation, bytes] | UnusableRow:
     """What tunerd will keep of a row, and its event; counted."""
     tally.rows += 1
@@ -154,10 +171,6 @@ def _take(
             why = reader.study.unusable(observation.metrics)
             tally.measured += why is None
             tally.impossible += why == "impossible"
-            if (fault := places.why_outside(observation)) is None:
-                tally.in_space += 1
-            else:
-                count_into(tally.outside, fault)
             return observation, body
         most = kib(MAX_EVENT_BYTES)
         made = UnusableRow("row", f"makes an event of more than {most}", kib(len(body)))

@@ -1,12 +1,13 @@
 """Reading what a report is made of: the only part of this room that knows the store."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from tunerd.core.decisions.context_state import UNREADABLE
 from tunerd.core.decisions.drift_consequences import DriftConsequences
-from tunerd.core.decisions.space_cache import SpaceMembership, in_space_text
+from tunerd.core.decisions.space_cache import in_space_text, why_outside
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.expressions import suggestion
 from tunerd.core.recommendation import Recommendation
@@ -118,12 +119,12 @@ def gather(
 
 
 def _in_space(store: Store, study: Study, last: int) -> str:
-    places = SpaceMembership(study)
-    places.add(store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED))
-    if not places.inside and not places.outside:
+    jobs = store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED)
+    if not jobs:
         return ""
+    outside = Counter(why for why in why_outside(study, jobs) if why is not None)
     latest = "Of the latest jobs, " if last > MOST_PLACED else ""
-    return latest + in_space_text(places.inside, places.outside)
+    return latest + in_space_text(len(jobs) - outside.total(), outside)
 
 
 def _changed(store: Store, study: Study) -> list[str]:
