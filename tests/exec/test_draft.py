@@ -81,6 +81,7 @@ def test_lists_ranges_switches_and_words(init: Init) -> None:
     ("arguments", "says"),
     [
         (("zstd -3 x",), "has no {name}"),
+        (("prog {größe}",), "has no {name}"),  # a study has no such names
         (("zstd -{level} 'x",), "No closing quotation"),
         (("zstd -{level}",), "--try 'level=1,2,4' lists values"),
         (("zstd -{level}", "--try", "level=3"), "one value only"),

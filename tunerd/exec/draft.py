@@ -64,7 +64,8 @@ def names_in(command: str) -> list[str]:
     except ValueError as error:
         raise MisconfiguredError([ValidationProblem("--from-command", str(error))]) from None
     if not names:
-        message = "has no {name}: put braces around a name where a value is to be tuned"
+        message = "has no {name}: put braces around a name where a value is to be tuned; it has "
+        message += "ASCII letters, digits and underscores"
         raise MisconfiguredError([ValidationProblem("--from-command", message)])
     return names
 

@@ -21,7 +21,10 @@ from tunerd.exec.plan import write_whole
 
 __all__ = ["FORMATS", "FilledCommand", "fill", "placeholders", "text_of"]
 
-_PLACE = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|(?<![\$\{])\{([A-Za-z_]\w*)\}")
+_PLACE = re.compile(
+    r"\{\{([A-Za-z_]\w*)\}\}|(?<![\$\{])\{([A-Za-z_]\w*)\}",
+    re.ASCII,  # as names in a study are
+)
 MOST_BYTES = 4 << 20
 """Of a template."""
 

@@ -20,6 +20,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 __all__ = [
     "NOT_CONFIGURED",
     "JobPlan",
+    "derived_values",
     "in_another_process",
     "make_plan",
     "state_folder",
@@ -107,7 +108,8 @@ def derived_values(plan: JobPlan, config: Mapping[str, Any]) -> dict[str, Any]:
         study = read_study(Path(plan.study_file))
         columns = study.columns([plan.context], [dict(config)])
         found = {name: columns[name].plain(1).tolist()[0] for name in plan.derived}
-        return {name: value for name, value in found.items() if value == value is not None}
+        # NaN, which is not itself, is what an undefined number comes as.
+        return {name: one for name, one in found.items() if one is not None and one == one}
 
     return in_another_process(read)
 

@@ -27,10 +27,7 @@ from tunerd.exec.plan import JobPlan, derived_values, make_plan, state_folder
 from tunerd.exec.spool import EventSpool, SpoolEntry
 from tunerd.exec.stream import SOURCE, reporter_to
 
-__all__ = ["NOT_STARTED", "ExecOptions", "run_job"]
-
-NOT_STARTED = 125
-"""Exit code when tunerd itself could not: that of env, nice and timeout."""
+__all__ = ["ExecOptions", "run_job"]
 
 
 @dataclass(frozen=True)
@@ -190,7 +187,7 @@ class _JobEventWriter:
     def send_what_waits(self) -> None:
         """What earlier wrappers left behind."""
         try:
-            with _sender(self.plan) as send:
+            with _EventSender(self.plan) as send:
                 self.spool.send(send, _left_behind)
         except Exception as error:  # whatever it is, the program has to run
             _tell(f"events of earlier jobs wait in {self.spool.folder}: {error}")
@@ -247,7 +244,7 @@ class _JobEventWriter:
         except OSError as error:
             _tell(f"{self.spool.folder}: {error.strerror}")
         try:
-            with _sender(self.plan) as send:
+            with _EventSender(self.plan) as send:
                 send(event)
         except Exception as error:  # the program has run; its end is what counts
             waits = f"waits in {self.spool.folder}" if self.entry else "is lost"
@@ -257,7 +254,7 @@ class _JobEventWriter:
             self.entry.remove()
 
 
-class _sender:  # noqa: N801 - a context manager, as contextlib's are written
+class _EventSender:
     """How to send to the jobs topic; connects when there is something to send."""
 
     def __init__(self, plan: JobPlan) -> None:

@@ -8,10 +8,9 @@ next revision, in days.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 from tunerd.store import OutboxMessage, RecommendationRow, Store
-from tunerd.streams.base import CompactedTable, LastValue, Stream
+from tunerd.streams.base import CompactedTable, LastValue, Stream, digest_of
 
 __all__ = ["TopicRepair", "message_of"]
 
@@ -125,8 +124,7 @@ class TopicRepair:
         key = row.context_key.encode()
         if row.state == "withdrawn" and (there is None or there.digest is None):
             return False  # nothing is recommended, and nothing is said
-        digest = blake2b(row.value.encode(), digest_size=16).digest()
-        if there is not None and there.digest == digest:
+        if there is not None and there.digest == digest_of(row.value.encode()):
             self._answered.pop(key, None)
             return False
         revision, against, at = self._answered.get(key, (0, None, self.now() - AGAIN_AFTER))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Literal, Protocol
 
 import msgspec
@@ -32,6 +33,7 @@ __all__ = [
     "TopicContent",
     "TopicProblem",
     "TopicSpec",
+    "digest_of",
 ]
 
 MAX_VALUE_BYTES = 256 * 1024
@@ -80,10 +82,15 @@ class TopicProblem:
     as it should. ``unchecked``: nobody may tell."""
 
 
+def digest_of(value: bytes) -> bytes:
+    """BLAKE2b of a message's value, 16 bytes."""
+    return blake2b(value, digest_size=16).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class LastValue:
-    """What a topic says of a key: when that was sent, and a digest (BLAKE2b, 16 bytes) of the
-    value; None where it is a tombstone."""
+    """What a topic says of a key: when that was sent, and :func:`digest_of` the value; None where
+    it is a tombstone."""
 
     timestamp_ms: int
     digest: bytes | None

@@ -172,11 +172,11 @@ def pick_objective(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> C
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     lead = _rank(best) - (_rank(second) if second else 0.0)
     sure = sureness(min(lead + 0.5, _rank(best) / 2))
-    quality = next((one for one in ranked[1:] if _is_quality(one)), None)
-    if quality is not None and not _is_quality(best):
+    quality = None if _is_quality(best) else next(filter(_is_quality, ranked), None)
+    if quality is not None:
         sure = min(sure, 0.4)
     why = f'"{best.name.measure}" is what people tune for' if best.name.measure else best.why
-    if quality is not None and not _is_quality(best):
+    if quality is not None:
         why += f"; {quality.column.name} may be meant instead"
     elif second is not None and second.name.rank > 0:
         why += f"; the next likely is {second.column.name}"

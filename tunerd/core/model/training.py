@@ -174,8 +174,11 @@ class ModelTrainer:
         new = self._gathered(rows, finished, sequence)
         if self.model is None:
             return self._fit_now(sequence, "first")
-        grown = self._has_grown(sequence, waiting)
-        if sequence <= SMALL and grown and self._fit_now(sequence, "grown"):
+        if (
+            sequence <= SMALL
+            and self._has_grown(sequence, waiting)
+            and self._fit_now(sequence, "grown")
+        ):
             return True
         heard = self._heard(new)
         if self._rebuild is not None:
@@ -183,7 +186,7 @@ class ModelTrainer:
         self.model.update(*heard, sequence)
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
             return self._decide(self._rebuild, sequence)
-        if self._rebuild is None and grown and self._has_grown(sequence, waiting):
+        if self._rebuild is None and self._has_grown(sequence, waiting):
             self._start(sequence, "grown", SWAP_AFTER)
         return False
 

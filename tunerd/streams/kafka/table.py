@@ -1,12 +1,11 @@
 """What a compacted topic says now: of each key the last value, kept up to date by reading on."""
 
 from contextlib import suppress
-from hashlib import blake2b
 
 from kafka import KafkaConsumer, TopicPartition
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import LastValue
+from tunerd.streams.base import LastValue, digest_of
 from tunerd.streams.kafka.connection import translated
 from tunerd.streams.kafka.consumer import make_consumer
 from tunerd.streams.kafka.options import KafkaOptions
@@ -86,5 +85,5 @@ class KafkaTable:
             self.changed.add(key)
         before = self._last.get(key)
         if before is None or timestamp_ms >= before.timestamp_ms:
-            digest = None if value is None else blake2b(value, digest_size=16).digest()
+            digest = None if value is None else digest_of(value)
             self._last[key] = LastValue(timestamp_ms, digest)
