@@ -1,4 +1,5 @@
-"""What one search costs, and what it finds: policies of three seeds asking ``boosted_trees``.
+"""What one search costs, and what it finds: policies of three seeds asking ``boosted_trees``, and
+``committee`` in a space of categories with hundreds of values.
 
 The model has learned 1,000 jobs of the simulated cluster. Where a space has fewer feasible
 configurations than a search may ask for, it is scored whole; with ``policies`` in its name the
@@ -18,7 +19,7 @@ from benchmarks.kit import Bars, arguments, observation
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.model.model import StudyModel
-from tunerd.core.observation import Scalar
+from tunerd.core.observation import Scalar, Status
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import SearchBudget, SearchResult
 from tunerd.core.space import SearchSpace
@@ -26,7 +27,7 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.evaluation.forecast_scores import weighed
 from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
-from tunerd.simulation.simulator import job_rng, simulator_for
+from tunerd.simulation.simulator import SimulatedRun, job_rng, simulator_for
 
 SEARCH_S = 2.0
 """Bar: seconds of one search."""
@@ -64,10 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     repeats = 2 if options.quick else 7
     llm = learned(shipped_study("llm-pretrain"), most_gpus(demo_contexts("llm-pretrain")))
     layers = learned(ads_study(24), demo_contexts("ads-fsdp")[0])
+    many = wide()
     for title, situation, evaluations in (
         ("LLM study, 16,384 GPUs", llm, llm.study.search.evaluations),
         ("LLM study, 16,384 GPUs, policies", llm, 4_000),
         ("ads study, 24 layers", layers, layers.study.search.evaluations),
+        ("categories of 1,600, 400 and 100 values", many, many.study.search.evaluations),
     ):
         print(f"{title}: {situation.space.size:,} feasible configurations")
         measure(bars, title, situation, evaluations, repeats)
@@ -103,6 +106,39 @@ def learned(text: str, context: Mapping[str, Scalar], jobs: int = 1_000) -> Situ
         config = space.decode(space.sample(1, rng)[0])
         outcome = simulator.run(space.context, config, job_rng(0, space.context, config, i))
         observations.append(observation(space, config, outcome, i + 1))
+    rows = features.rows(observations)
+    return Situation(study, features, rows, StudyModel.fit(study, features, rows, jobs), spaces[0])
+
+
+def wide(jobs: int = 200) -> Situation:
+    """A model of jobs with made-up speeds, in ten contexts of a study with wide categories."""
+    sizes = {"image": 1_600, "kernel": 400, "node": 100}
+    parameters = [
+        f'{name} = {{ type = "category", values = {[f"{name}{i}" for i in range(size)]} }}'
+        for name, size in sizes.items()
+    ]
+    text = "\n".join(
+        [
+            "schema = 1",
+            'name = "wide"',
+            'objective = { metric = "speed", goal = "maximize", scale = "log" }',
+            'context.n = { type = "int" }',
+            "[parameters]",
+            *parameters,
+            'fused = { type = "bool" }',
+        ]
+    )
+    study = parse_study(text)
+    features, rng = FeatureMap(study), np.random.default_rng(0)
+    spaces = [SearchSpace(study, {"n": n}) for n in range(1, 11)]
+    worth = [rng.normal(size=size) for size in spaces[0].sizes.tolist()]
+    observations = []
+    for i in range(jobs):
+        space = spaces[i % len(spaces)]
+        code = space.sample(1, rng)[0]
+        speed = float(np.exp(0.3 * sum(w[c] for w, c in zip(worth, code.tolist(), strict=True))))
+        outcome = SimulatedRun(Status.SUCCEEDED, {"speed": speed}, 60.0, 60.0)
+        observations.append(observation(space, space.decode(code), outcome, i + 1))
     rows = features.rows(observations)
     return Situation(study, features, rows, StudyModel.fit(study, features, rows, jobs), spaces[0])
 
