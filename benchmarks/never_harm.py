@@ -400,23 +400,25 @@ class Month:
                 cluster.typical(place, stands, day),
                 former if same else baseline,
                 bool(lagging),
-                self._behind(place, kind, value, day),
+                self._behind(place, kind, index, day),
                 cluster.fallen.get(place.key) == index and self.falls[place.key] <= GRACE,
                 self._promised(place, choice) if kind in ("explore", "exploit") else None,
             )
         )
 
-    def _behind(self, place: Place, kind: str, value: float, day: float) -> bool:
-        """Whether a job serves what a measured alternative beats, long after a change."""
-        if place.key not in self.changes or np.isnan(value):
+    def _behind(self, place: Place, kind: str, index: int, day: float) -> bool:
+        """Whether a job serves what a measured alternative beats, long after a change; both on the
+        mean of good and bad days, for one run's luck is no choice."""
+        if place.key not in self.changes:
             return False
         self.changes[place.key] += 1
         self.falls[place.key] += place.key in self.cluster.fallen
         if kind not in ("incumbent", "top") or self.changes[place.key] <= GRACE:
             return False
         known = (one for one, runs in self.runs[place.key].items() if runs >= MEASURED)
-        best = max((self.cluster.typical(place, one, day) for one in known), default=value)
-        return bool(value < best + np.log1p(-SLOWER))
+        own = self.cluster.typical(place, index, day)
+        best = max((self.cluster.typical(place, one, day) for one in known), default=own)
+        return bool(own < best + np.log1p(-SLOWER))
 
     def _promised(self, place: Place, choice: Choice | None) -> float | None:
         if choice is None:
