@@ -187,7 +187,7 @@ class _JobEventWriter:
     def send_what_waits(self) -> None:
         """What earlier wrappers left behind."""
         try:
-            with _EventSender(self.plan) as send:
+            with _LazyReporter(self.plan) as send:
                 self.spool.send(send, _left_behind)
         except Exception as error:  # whatever it is, the program has to run
             _tell(f"events of earlier jobs wait in {self.spool.folder}: {error}")
@@ -244,7 +244,7 @@ class _JobEventWriter:
         except OSError as error:
             _tell(f"{self.spool.folder}: {error.strerror}")
         try:
-            with _EventSender(self.plan) as send:
+            with _LazyReporter(self.plan) as send:
                 send(event)
         except Exception as error:  # the program has run; its end is what counts
             waits = f"waits in {self.spool.folder}" if self.entry else "is lost"
@@ -254,7 +254,7 @@ class _JobEventWriter:
             self.entry.remove()
 
 
-class _EventSender:
+class _LazyReporter:
     """How to send to the jobs topic; connects when there is something to send."""
 
     def __init__(self, plan: JobPlan) -> None:
