@@ -289,6 +289,8 @@ class Month:
         self.runs: dict[str, Counter[int]] = {one.key: Counter() for one in self.cluster.places}
         self.changes: Counter[str] = Counter()
         """Jobs of a context since the last change there; no key before the first."""
+        self.measured: dict[str, list[int]] = {}
+        """What was measured in a context when it changed last."""
         self.falls: Counter[str] = Counter()
         """The same since what served there fell."""
 
@@ -363,6 +365,8 @@ class Month:
             slowed = place.context["gpu"] == "A100" and before < 10 <= day
             if place.key in fell or slowed or before < 20 <= day:
                 self.changes[place.key] = 0
+                runs = self.runs[place.key].items()
+                self.measured[place.key] = [one for one, count in runs if count >= MEASURED]
 
     def _regime(self, place: Place, day: float) -> int:
         return (day >= 10) + (day >= 20) + (place.key in self.cluster.fallen)
@@ -407,16 +411,16 @@ class Month:
         )
 
     def _behind(self, place: Place, kind: str, index: int, day: float) -> bool:
-        """Whether a job serves what a measured alternative beats, long after a change; both on the
-        mean of good and bad days, for one run's luck is no choice."""
+        """Whether a job serves what an alternative beats that was measured before a change, long
+        after it; both on the mean of good and bad days, for one run's luck is no choice."""
         if place.key not in self.changes:
             return False
         self.changes[place.key] += 1
         self.falls[place.key] += place.key in self.cluster.fallen
         if kind not in ("incumbent", "top") or self.changes[place.key] <= GRACE:
             return False
-        known = (one for one, runs in self.runs[place.key].items() if runs >= MEASURED)
         own = self.cluster.typical(place, index, day)
+        known = self.measured[place.key]
         best = max((self.cluster.typical(place, one, day) for one in known), default=own)
         return bool(own < best + np.log1p(-SLOWER))
 

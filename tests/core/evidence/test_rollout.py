@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tunerd.core.evidence.config_stats import ConfigStatsTable, ScoreEstimate
 from tunerd.core.evidence.decision_inputs import MeasuredConfig
+from tunerd.core.evidence.paired_tests import LEAST_RUNS
 from tunerd.core.evidence.rollout import ESTABLISHED, PROMOTE, SECOND_LOOK, Rollout
 from tunerd.core.evidence.sequential import log_odds, raised, start
 from tunerd.core.observation import FeasibilityLabel
@@ -43,7 +44,7 @@ class Context:
         """``without`` what an operator forbids."""
         rivals = [
             MeasuredConfig(
-                name, trial, ScoreEstimate(trial.mean, 0.05 / math.sqrt(trial.runs)), 1.0
+                name, trial, ScoreEstimate(trial.mean, 0.05 / math.sqrt(trial.runs or 0.1)), 1.0
             )
             for name, trial in self.evidence.measured()
         ]
@@ -328,6 +329,35 @@ def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
         context.ran("old", 0.0)
     assert context.outcomes == [("old", "promoted")]
     assert context.introduction.leads.ahead == 0.0
+
+
+@pytest.mark.parametrize(("kept_up", "promoted_after"), [(True, 2), (False, LEAST_RUNS)])
+def test_what_did_not_keep_up_once_needs_its_runs_again_after_a_change(
+    kept_up: bool, promoted_after: int
+) -> None:
+    """Two lucky runs prove nothing of what is slow in half of them."""
+    rng = np.random.default_rng(3)
+    context = Context()
+    while ("new", "promoted") not in context.outcomes:
+        for name in ("new", "old", "old"):
+            context.ran(name, 0.1 * (name == "new") + float(rng.normal(0, 0.02)))
+    for i in range(20):
+        slower = 0.0 if kept_up else 0.35 * (i % 2)
+        context.ran("new", 0.1 - slower + float(rng.normal(0, 0.02)))
+    assert context.introduction.incumbent == ("new" if kept_up else "old")
+    for _ in range(60):
+        context.ran("third", 0.2 + float(rng.normal(0, 0.02)))  # the one that falls
+    fell = context.sequence + 1
+    for _ in range(4):
+        context.ran("third", -0.4 + float(rng.normal(0, 0.02)))
+    context.evidence.begin_again(fell, -0.6)
+    context.introduction.reopen(context.sequence, since=fell)
+    runs = 0
+    while context.introduction.incumbent != "new" and runs < 20:
+        runs += 1
+        context.ran("new", 0.1 + float(rng.normal(0, 0.01)))
+        context.ran("third", -0.4 + float(rng.normal(0, 0.01)))
+    assert runs == promoted_after
 
 
 def test_what_gave_way_in_a_campaign_is_run_again_after_a_drift() -> None:

@@ -424,12 +424,15 @@ class Rollout:
             if cid in known and duel.runs >= LEAST_RUNS and log_odds(duel.better) >= PROMOTE
         ]
         if not won:
-            # What is known from before a change is as steady as it was: fewer runs are enough.
+            # What is known from before a change is as steady as it was: fewer runs are enough, but
+            # not where it did not keep up as the incumbent.
+            unsteady = {one.candidate_id for one in self.verdicts if one.outcome == "returned"}
             won = [
                 (c.mean / c.sd, c.candidate_id)
                 for c in challenges
                 if c.candidate_id in self.duels
                 and c.candidate_id in known
+                and c.candidate_id not in unsteady
                 and known[c.candidate_id].trial.former is not None
                 and self.duels[c.candidate_id].runs >= LEAST_AGAIN
                 and c.mean > CLEARLY * c.sd
