@@ -176,7 +176,7 @@ def _wrong_fields(now: datetime) -> Iterator[BrokenEvent]:
         yield BrokenEvent(f"{field} is null", field, _json(now, **{field: None}))
     wrong: dict[str, list[Any]] = {
         "schema": ["tunerd.job/2", "tunerd.job/0", "tunerd.job", "tunerd.recommendation/1", 1, ""],
-        "type": ["started", "reported", "finished", "COMPLETED", 1, ["completed"]],
+        "type": ["begun", "report", "finished", "COMPLETED", 1, ["completed"]],
         "source": [7, ["slurm"], {"name": "slurm"}, True, "s" * 257],
         "event_id": [17, "", ["e"], {"id": "e"}, False, "e" * 257],
         "study": [17, "", [STUDY], "s" * 257, True],

@@ -543,7 +543,12 @@ class Requests(_EventSender):
 
 
 class JobReporter(_EventSender):
-    """Sends a completed job to tunerd."""
+    """Sends what became of a job to tunerd: whole, in one event, or in halves.
+
+    Halves are for jobs of which a scheduler knows how they were launched and how they ended, and a
+    trainer how fast they were: :meth:`started`, :meth:`reported` and :meth:`completed`. tunerd
+    joins them by cluster, job id and attempt, in whatever order they come.
+    """
 
     TOPIC = "tunerd.jobs"
 
@@ -572,9 +577,6 @@ class JobReporter(_EventSender):
         """
         if status not in STATUSES:
             raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {status!r}")
-        finished = datetime.now(UTC) if finished_at is None else finished_at
-        if finished.tzinfo is None:
-            raise ValueError("finished_at: needs a zone, for instance datetime.now(UTC)")
         event = {
             "schema": JOB_SCHEMA,
             "type": "completed",
@@ -584,16 +586,126 @@ class JobReporter(_EventSender):
             "job_id": job_id,
             "attempt": attempt,
             "status": status,
-            "finished_at": finished.isoformat(),
+            "finished_at": _moment("finished_at", finished_at),
             "context": context,
             "config": config,
             "metrics": metrics or {},
-            "recommendation_id": choice and choice.recommendation_id,
-            "candidate_id": choice and choice.candidate_id,
+            **_of_choice(choice),
             **fields,
         }
         self._send(_event_bytes(event))
         return str(event["event_id"])
+
+    def started(
+        self,
+        *,
+        job_id: str,
+        attempt: int = 1,
+        study: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        choice: Choice | None = None,
+        started_at: datetime | None = None,
+        cluster: str | None = None,
+        event_id: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Send how an attempt of a job was launched and return the event's id.
+
+        Leave out what this sender does not know: the halves of an attempt complete each other.
+        `cluster` is where job ids are unique; without it, what follows the first ``/`` of the
+        reporter's source, which then must be the same for all senders. `started_at` is now unless
+        given. Repeating a half by mistake does no harm. Raises as :meth:`report`.
+        """
+        known = {"context": context, "config": config, **_of_choice(choice)}
+        moment = {"started_at": _moment("started_at", started_at)}
+        event = {"study": study, **known, **moment, **fields}
+        return self._half("started", job_id, attempt, cluster, event_id, event)
+
+    def reported(
+        self,
+        *,
+        job_id: str,
+        metrics: Mapping[str, Any],
+        steps: int | None = None,
+        measured_s: float | None = None,
+        attempt: int = 1,
+        study: str | None = None,
+        reported_at: datetime | None = None,
+        cluster: str | None = None,
+        event_id: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Send what was measured of an attempt so far and return the event's id.
+
+        `metrics` are over all `steps` since the attempt began, which took `measured_s` seconds:
+        of several reports that with the most steps counts. While the job runs, a report counts
+        only if it says its steps. See :meth:`started` for the rest.
+        """
+        event = {
+            "study": study,
+            "metrics": metrics,
+            "steps": steps,
+            "measured_s": measured_s,
+            "reported_at": _moment("reported_at", reported_at),
+            **fields,
+        }
+        return self._half("reported", job_id, attempt, cluster, event_id, event)
+
+    def completed(
+        self,
+        *,
+        job_id: str,
+        status: str,
+        attempt: int = 1,
+        study: str | None = None,
+        finished_at: datetime | None = None,
+        cluster: str | None = None,
+        event_id: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Send how an attempt ended and return the event's id; :meth:`report` sends a whole job.
+
+        See :meth:`started`. `metrics` among the `fields` says that no trainer will report.
+        """
+        if status not in STATUSES:
+            raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {status!r}")
+        moment = {"finished_at": _moment("finished_at", finished_at)}
+        event = {"partial": True, "study": study, "status": status, **moment, **fields}
+        return self._half("completed", job_id, attempt, cluster, event_id, event)
+
+    def _half(
+        self,
+        kind: str,
+        job_id: str,
+        attempt: int,
+        cluster: str | None,
+        event_id: str | None,
+        fields: Mapping[str, Any],
+    ) -> str:
+        known = {name: value for name, value in fields.items() if value is not None}
+        names = {"source": self._source, "cluster": cluster, "job_id": job_id, "attempt": attempt}
+        said = {name: value for name, value in names.items() if value is not None}
+        event = {"schema": JOB_SCHEMA, "type": kind, "event_id": "-", **said, **known}
+        # The same half told again has the same id; a later report of an attempt has another.
+        digest = hashlib.sha256(_event_bytes(event)).hexdigest()[:16]
+        event["event_id"] = event_id or f"{kind}/{attempt}/{digest}"
+        self._send(_event_bytes(event))
+        return str(event["event_id"])
+
+
+def _of_choice(choice: Choice | None) -> dict[str, Any]:
+    return {
+        "recommendation_id": choice and choice.recommendation_id,
+        "candidate_id": choice and choice.candidate_id,
+    }
+
+
+def _moment(name: str, moment: datetime | None) -> str:
+    moment = datetime.now(UTC) if moment is None else moment
+    if moment.tzinfo is None:
+        raise ValueError(f"{name}: needs a zone, for instance datetime.now(UTC)")
+    return moment.isoformat()
 
 
 def _to_kafka(

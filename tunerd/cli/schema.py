@@ -14,6 +14,7 @@ SCHEMAS = {
     "settings": "tunerd.settings:Settings.model_json_schema",
     "study": "tunerd.core.study_file:StudyFile.model_json_schema",
     "job": "tunerd.events.job:job_schema",
+    "half": "tunerd.events.half:half_schema",
     "recommendation": "tunerd.events.recommendation:recommendation_schema",
     "request": "tunerd.events.request:request_schema",
     "drift": "tunerd.events.drift:drift_schema",

@@ -1,12 +1,11 @@
 """Events in, recommendations out: what the messages mean, apart from how they travel.
 
-A record from the jobs topic becomes an observation or a rejection in :func:`read_job`, one from
-the requests topic a request or a rejection in :func:`read_request`. An event may come wrapped in
-another format; each format is one file that recognises its records and unwraps them to the event
-of the contract, and one line in :data:`FORMATS`.
+A record from the jobs topic becomes an observation, half of one or a rejection in
+:func:`read_job`, one from the requests topic a request or a rejection in :func:`read_request`. An
+event may come wrapped in another format; each format is one file that recognises its records and
+unwraps them to the event of the contract, and one line in :data:`FORMATS`.
 
-Missing yet: Slurm's ``jobcomp/kafka`` records, field mapping, and joining the halves that
-``started`` and ``reported`` are reserved for.
+Missing yet: Slurm's ``jobcomp/kafka`` records and field mapping.
 """
 
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
 from tunerd.events import cloudevents
+from tunerd.events.half import HalfEvent, JobHalf, half_schema, is_half, read_half
 from tunerd.events.job import JobEvent, TimeLimits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
 from tunerd.events.recommendation import from_bytes, recommendation_schema, to_bytes
@@ -32,13 +32,16 @@ from tunerd.events.values import decode_object
 __all__ = [
     "FORMATS",
     "EventFormat",
+    "HalfEvent",
     "JobEvent",
+    "JobHalf",
     "RejectedRecord",
     "Rejection",
     "RequestEvent",
     "TimeLimits",
     "conflict",
     "from_bytes",
+    "half_schema",
     "job_schema",
     "read_job",
     "read_request",
@@ -83,14 +86,16 @@ def read_job(
     now: datetime,
     limits: TimeLimits = DEFAULT_LIMITS,
     size: int | None = None,
-) -> Observation | Rejection:
+) -> Observation | JobHalf | Rejection:
     """What a record of the jobs topic says. Never raises, whatever the bytes are.
 
     `now` has a zone; `size` is the original one in bytes of a record that the stream cut short.
     The study need not exist: see :func:`unknown_study`.
     """
     content = _content(value, headers, size, "a job event")
-    return content if isinstance(content, Rejection) else read_content(content, now, limits)
+    if isinstance(content, Rejection):
+        return content
+    return (read_half if is_half(content) else read_content)(content, now, limits)
 
 
 def read_request(

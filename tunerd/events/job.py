@@ -37,6 +37,7 @@ __all__ = [
     "Time",
     "TimeLimits",
     "content_hash",
+    "finite_metrics",
     "job_schema",
     "out_of_time",
     "read_content",
@@ -61,7 +62,7 @@ class JobEvent(Struct, frozen=True, kw_only=True, gc=False):
     schema: Annotated[Literal["tunerd.job/1"], Meta(description="Name and major version.")]
     type: Annotated[
         Literal["completed"] | None,
-        Meta(description="`started` and `reported` are reserved and not supported yet."),
+        Meta(description="`started` and `reported` are halves: see the schema `half`."),
     ] = "completed"
     source: Annotated[
         Note | None,
@@ -156,7 +157,7 @@ def read_content(
     try:
         event = msgspec.convert(content, JobEvent)
     except (msgspec.ValidationError, RecursionError) as error:
-        finite = _finite(content)
+        finite = finite_metrics(content)
         return (
             why_invalid(content, str(error))
             if finite is None
@@ -197,7 +198,7 @@ def read_content(
 _NO_NUMBERS = frozenset({"nan", "inf", "+inf", "-inf", "infinity", "-infinity"})
 
 
-def _finite(content: Mapping[str, Any]) -> dict[str, Any] | None:
+def finite_metrics(content: Mapping[str, Any]) -> dict[str, Any] | None:
     """The event with metrics that are the word NaN or inf as missing; ``None`` if none is."""
     metrics = content.get("metrics")
     if not isinstance(metrics, dict):

@@ -17,6 +17,7 @@ __all__ = [
     "conflict",
     "unknown_study",
     "why_invalid",
+    "why_no_half",
     "why_no_request",
 ]
 
@@ -39,13 +40,17 @@ _OBJECT = "an object, {…}"
 
 _EXPECTED = {
     "source": _NOTE,
+    "cluster": _NOTE,
+    "partial": "true, false or null",
     "event_id": _ID,
     "study": _ID,
     "job_id": _ID,
     "attempt": f"a whole number from 1 to {MAX_INT32:,} or null",
     "submitted_at": f"{_TIME}, or null",
     "started_at": f"{_TIME}, or null",
+    "reported_at": f"{_TIME}, or null",
     "finished_at": _TIME,
+    "steps": "a whole number of steps, not negative, or null",
     "measured_s": "a number of seconds, not negative, or null",
     "gpus": f"a whole number from 0 to {MAX_INT32:,} or null",
     "user": _NOTE,
@@ -68,6 +73,16 @@ def why_invalid(content: Mapping[str, Any], error: str) -> Rejection:
         _why_schema(content, "tunerd.job/1")
         or _why_type(content)
         or _why_status(content)
+        or _why_field(content, error)
+    )
+
+
+def why_no_half(content: Mapping[str, Any], error: str) -> Rejection:
+    """Why msgspec refused `content` as half a job event; `error` is what it said."""
+    return (
+        _why_schema(content, "tunerd.job/1")
+        or _why_type(content)
+        or (_why_status(content) if "status" in error else None)
         or _why_field(content, error)
     )
 
@@ -106,11 +121,9 @@ def _why_schema(content: Mapping[str, Any], expected: str) -> Rejection | None:
 
 def _why_type(content: Mapping[str, Any]) -> Rejection | None:
     kind = content.get("type")
-    if kind in (None, "completed"):
+    if kind in (None, "started", "reported", "completed"):
         return None
-    if kind in ("started", "reported"):
-        return Rejection("type", f"'{kind}' is reserved and not supported yet; send 'completed'")
-    return Rejection("type", f"expected 'completed', got {describe(kind)}")
+    return Rejection("type", f"expected 'started', 'reported' or 'completed', got {describe(kind)}")
 
 
 def _why_status(content: Mapping[str, Any]) -> Rejection | None:

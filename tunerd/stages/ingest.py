@@ -17,7 +17,15 @@ from tunerd import telemetry
 from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
 from tunerd.errors import LostPartitionError
-from tunerd.events import Rejection, TimeLimits, conflict, read_job, rejected_record, unknown_study
+from tunerd.events import (
+    JobHalf,
+    Rejection,
+    TimeLimits,
+    conflict,
+    read_job,
+    rejected_record,
+    unknown_study,
+)
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.store import OutboxMessage, Store, Transaction
 from tunerd.streams.base import Stream, StreamPosition, StreamRecord, StreamSource
@@ -126,7 +134,10 @@ class IngestStage:
 
     def read(self, record: StreamRecord, now: datetime, limits: TimeLimits) -> Event | Rejection:
         """What a record says."""
-        return read_job(record.value, record.headers, now, limits, record.size)
+        event = read_job(record.value, record.headers, now, limits, record.size)
+        if isinstance(event, JobHalf):
+            return Rejection("type", "halves of a job are read, but not joined yet")
+        return event
 
     def take(
         self, tx: Transaction, study: str, events: Sequence[Any], now: datetime
