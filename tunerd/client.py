@@ -22,10 +22,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from urllib.parse import quote
 
-__all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key"]
+if TYPE_CHECKING:
+    from tunerd.trainers.job import TrainingJob
+
+__all__ = ["Choice", "JobReporter", "Recommendations", "Requests", "context_key", "job"]
 
 log = logging.getLogger("tunerd.client")
 """Warns, once, where nothing of a daemon is found. A warning nobody listens to is on standard
@@ -706,6 +709,61 @@ def _moment(name: str, moment: datetime | None) -> str:
     if moment.tzinfo is None:
         raise ValueError(f"{name}: needs a zone, for instance datetime.now(UTC)")
     return moment.isoformat()
+
+
+def job(
+    study: str | Path,
+    context: Mapping[str, Any],
+    *,
+    config: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    choice: Choice | None = None,
+    stream: str | Path | None = None,
+    kafka: str | None = None,
+    kafka_options: Mapping[str, Any] | None = None,
+    job_id: str | None = None,
+    attempt: int | None = None,
+    gpus: int | None = None,
+    replicas: int | None = None,
+    warmup_steps: int = 10,
+    labels: Mapping[str, Any] | None = None,
+    handle_sigterm: bool = True,
+) -> "TrainingJob":
+    """A training that tunerd chooses for and hears of. Nothing of it can fail the training.
+
+        with tunerd.client.job("llm", {"gpu": "H100"}, defaults={"tp": 8}) as job:
+            for batch in loader:
+                train(batch, **job.config)
+                job.step(tokens=batch.numel())
+
+    `study` is a name or a study's file. With `config` that is what runs, and nothing is chosen.
+    Without it ``job.config`` has what is recommended, over `defaults`. `stream` is the folder of
+    the topics, `kafka` the broker's addresses; without either, settings say (``TUNERD_SETTINGS``,
+    ``tunerd.toml``). Only rank 0 reports. `gpus` is for speeds per GPU (all ranks, once CUDA is in
+    use); `replicas` is by what counts of one process are multiplied (all ranks). The first
+    `warmup_steps` are left out. Needs the rest of the package, though none of its libraries.
+    """
+    from tunerd.trainers.job import JobOptions, TrainingJob
+
+    return TrainingJob(
+        JobOptions(
+            study=str(study),
+            context=context,
+            config=config,
+            defaults=defaults or {},
+            choice=choice,
+            stream=stream,
+            kafka=kafka,
+            kafka_options=kafka_options or {},
+            job_id=job_id,
+            attempt=attempt,
+            gpus=gpus,
+            replicas=replicas,
+            warmup_steps=warmup_steps,
+            labels=labels or {},
+            handle_sigterm=handle_sigterm,
+        )
+    )
 
 
 def _to_kafka(

@@ -17,7 +17,14 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.exec.child import ChildExit
 from tunerd.exec.output import BytesPattern
 
-__all__ = ["CausePatterns", "FailureCause", "OomCounter", "parse_causes"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "CausePatterns",
+    "FailureCause",
+    "OomCounter",
+    "parse_causes",
+    "stopped_by",
+]
 
 OUT_OF_MEMORY = (
     r"CUDA out of memory",
@@ -90,7 +97,7 @@ class CausePatterns:
             )
         for number in ended.received:
             if number in _ASKED_TO_STOP:
-                return _stopped(number, environ)
+                return stopped_by(number, environ)
         if ended.signal is None and ended.code == 0:
             return FailureCause("succeeded", "")
         if self.known:
@@ -133,7 +140,8 @@ def _noting(causes: list[FailureCause], status: str, regex: str) -> BytesPattern
     return BytesPattern(regex, found)
 
 
-def _stopped(number: int, environ: Mapping[str, str]) -> FailureCause:
+def stopped_by(number: int, environ: Mapping[str, str]) -> FailureCause:
+    """What a signal means that asked a program to stop."""
     reason = f"{_name(number)} came while it ran"
     end = environ.get(SLURM_END, "")
     if number == signal.SIGTERM and end.isdecimal() and time() > int(end) - NEAR_THE_END_S:

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tunerd.errors import MisconfiguredError, ValidationProblem
-from tunerd.exec.plan import in_another_process, state_folder, write_whole
+from tunerd.exec.plan import in_another_process, write_whole
+from tunerd.spool import state_folder
 
 __all__ = ["local_folder", "prepare", "stop", "used"]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from tunerd import __version__
 from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.spool import state_folder
 
 __all__ = [
     "NOT_CONFIGURED",
@@ -23,7 +24,6 @@ __all__ = [
     "derived_values",
     "in_another_process",
     "make_plan",
-    "state_folder",
     "write_whole",
 ]
 
@@ -62,13 +62,6 @@ class JobPlan:
     jobs_topic: str
     requests_topic: str
     recommendations_topic: str
-
-
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where this user's programs keep what is worth keeping, by the rules of freedesktop.org."""
-    given = environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
-    return base / "tunerd"
 
 
 def make_plan(

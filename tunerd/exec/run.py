@@ -1,7 +1,6 @@
 """The course of ``tunerd exec``, top to bottom."""
 
 import os
-import pwd
 import resource
 import shlex
 import signal
@@ -16,16 +15,17 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tunerd.client import Choice, JobReporter
+from tunerd.client import JobReporter
 from tunerd.exec.causes import CausePatterns, FailureCause, OomCounter
 from tunerd.exec.child import CannotRunError, ChildExit, run_child
 from tunerd.exec.choose import ChosenConfig, choose
 from tunerd.exec.fill import FilledCommand, fill, placeholders
 from tunerd.exec.metrics import MetricPattern, collect, from_clock
 from tunerd.exec.output import LineSplitter
-from tunerd.exec.plan import JobPlan, derived_values, make_plan, state_folder
-from tunerd.exec.spool import EventSpool, SpoolEntry
-from tunerd.exec.stream import SOURCE, reporter_to
+from tunerd.exec.plan import JobPlan, derived_values, make_plan
+from tunerd.exec.stream import reporter_to
+from tunerd.job_identity import attempt_of, boot_id, job_id_of, rank_of, user_name
+from tunerd.spool import EventSpool, SpoolEntry, job_event, spool_folder, state_folder
 
 __all__ = ["ExecOptions", "run_job"]
 
@@ -77,8 +77,9 @@ def run_job(job: ExecOptions, environ: Mapping[str, str]) -> int:
 
 def _run_plan(job: ExecOptions, plan: JobPlan, environ: Mapping[str, str]) -> int:
     state = state_folder(environ) / "exec"
-    rank = _rank(environ)
-    job_id, attempt = _job_id(job, environ), job.attempt or _attempt(environ)
+    spool = spool_folder(environ, plan.stream, plan.where, plan.jobs_topic)
+    rank = rank_of(environ)
+    job_id, attempt = job.job_id or job_id_of(environ), job.attempt or attempt_of(environ)
     chosen = choose(
         plan,
         job_id,
@@ -102,9 +103,7 @@ def _run_plan(job: ExecOptions, plan: JobPlan, environ: Mapping[str, str]) -> in
         _remove(filled.made)
         return 0
     telling = (
-        _JobEventWriter(plan, EventSpool(state, plan), job_id, attempt, chosen)
-        if rank == 0
-        else None
+        _JobEventWriter(plan, EventSpool(spool), job_id, attempt, chosen) if rank == 0 else None
     )
     try:
         return _run(job, filled, telling, environ)
@@ -188,7 +187,7 @@ class _JobEventWriter:
         """What earlier wrappers left behind."""
         try:
             with _LazyReporter(self.plan) as send:
-                self.spool.send(send, _left_behind)
+                self.spool.send(send)
         except Exception as error:  # whatever it is, the program has to run
             _tell(f"events of earlier jobs wait in {self.spool.folder}: {error}")
 
@@ -203,11 +202,11 @@ class _JobEventWriter:
             "context": self.plan.context,
             "config": self.chosen.config,
             "started_at": datetime.now(UTC).isoformat(),
-            "user": _user(),
+            "user": user_name(),
             "nodes": [socket.gethostname()[:256]],
             "labels": {"program": program[:1024], "kind": self.chosen.kind},
             "choice": choice and [choice.kind, choice.recommendation_id, choice.candidate_id],
-            "boot": _boot(),
+            "boot": boot_id(),
         }
         try:
             self.entry = self.spool.new()
@@ -233,7 +232,7 @@ class _JobEventWriter:
         code = {"signal": ended.signal} if ended.signal else {"exit_code": ended.code}
         labels = {"cause": cause.reason} if cause.reason else {}
         try:
-            event = _event(self.said, cause.status, metrics, labels | code, ended.wall_s)
+            event = job_event(self.said, cause.status, metrics, labels | code, ended.wall_s)
         except ValueError as error:
             self.forget()
             _tell(f"the event cannot be sent: {error}")
@@ -275,77 +274,6 @@ class _LazyReporter:
                 self.reporter.close()
 
 
-def _left_behind(entry: SpoolEntry) -> bytes:
-    """The event of a job whose wrapper was killed: how it ended, nobody saw.
-
-    So it says nothing about the configuration, which is what ``cancelled`` means; after a restart
-    of the machine it is ``node_failure``.
-    """
-    rebooted = entry.begin.get("boot") not in (None, _boot())
-    status = "node_failure" if rebooted else "cancelled"
-    reason = "the machine was restarted" if rebooted else "tunerd exec was killed"
-    return _event(entry.begin, status, {}, {"cause": reason}, None)
-
-
-def _event(
-    begin: Mapping[str, Any],
-    status: str,
-    metrics: Mapping[str, float],
-    labels: Mapping[str, Any],
-    measured_s: float | None,
-) -> bytes:
-    made: list[bytes] = []
-    fields = {name: begin[name] for name in ("started_at", "user", "nodes")}
-    if measured_s is not None:
-        fields["measured_s"] = round(measured_s, 6)
-    chosen = begin["choice"]
-    JobReporter(made.append, lambda: None, SOURCE).report(
-        study=begin["study"],
-        job_id=begin["job_id"],
-        status=status,
-        context=begin["context"],
-        config=begin["config"],
-        metrics=metrics,
-        attempt=begin["attempt"],
-        choice=chosen and Choice({}, *chosen),
-        event_id=begin["event_id"],
-        labels=begin["labels"] | labels,
-        **fields,
-    )
-    return made[0]
-
-
-# -- who and where ----------------------------------------------------------------------------
-
-
-def _job_id(job: ExecOptions, environ: Mapping[str, str]) -> str:
-    """The scheduler's name of this step, where there is one; its ranks must choose alike."""
-    if job.job_id:
-        return job.job_id
-    if slurm := environ.get("SLURM_JOB_ID"):
-        if step := environ.get("SLURM_STEP_ID"):
-            return f"{slurm}.{step}"[:256]
-        return f"{slurm}-{uuid4().hex[:8]}"[:256]
-    if torchrun := environ.get("TORCHELASTIC_RUN_ID"):
-        return torchrun[:256]
-    return uuid4().hex[:16]
-
-
-def _attempt(environ: Mapping[str, str]) -> int:
-    for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
-        if environ.get(name, "").isdecimal():
-            return int(environ[name]) + 1
-    return 1
-
-
-def _rank(environ: Mapping[str, str]) -> int:
-    """Which of a job's processes this is: the first one reports."""
-    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
-        if environ.get(name, "").isdecimal():
-            return int(environ[name])
-    return 0
-
-
 def _reserve_standard() -> None:
     """See that no file of ours becomes standard input, output or error where these are closed. The
     program has them closed all the same: descriptors are not inherited unless somebody says so."""
@@ -357,21 +285,6 @@ def _reserve_standard() -> None:
             if null != number:
                 os.dup2(null, number, inheritable=False)
                 os.close(null)
-
-
-def _user() -> str | None:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user without a name
-        return str(os.getuid())
-
-
-def _boot() -> str | None:
-    """The kernel's name for the time since it started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
 
 
 # -- the end ----------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ Nothing here may keep a program from running: whatever is wrong with a stream is
 """
 
 import logging
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tunerd.client import JobReporter, Recommendations, Requests
 from tunerd.exec.plan import JobPlan
+from tunerd.reach import AwayError, find_folder, knock
 
 __all__ = ["SOURCE", "AwayError", "follow", "reporter_to", "requests_to"]
 
@@ -19,18 +19,12 @@ __all__ = ["SOURCE", "AwayError", "follow", "reporter_to", "requests_to"]
 logging.getLogger("tunerd.client").setLevel(logging.ERROR)
 
 SOURCE = "tunerd exec"
-ANSWERS_WITHIN_S = 2.0
-"""A broker that takes longer to accept a connection counts as away."""
-
-
-class AwayError(Exception):
-    """Nobody is there: no folder, no broker that answers."""
 
 
 def follow(plan: JobPlan) -> Recommendations:
     """Recommendations of the stream, not yet read. Raises AwayError."""
     if plan.stream == "jsonl":
-        _look(plan)
+        find_folder(plan.where)
         return Recommendations.follow_jsonl(plan.where, plan.recommendations_topic)
     options = _kafka(plan)
     try:
@@ -42,7 +36,7 @@ def follow(plan: JobPlan) -> Recommendations:
 def reporter_to(plan: JobPlan) -> JobReporter:
     """Who sends to the jobs topic. Raises AwayError."""
     if plan.stream == "jsonl":
-        _look(plan)
+        find_folder(plan.where)
         return JobReporter.jsonl(plan.where, plan.jobs_topic, SOURCE)
     options = _kafka(plan)
     try:
@@ -62,14 +56,9 @@ def requests_to(plan: JobPlan) -> Requests:
         raise AwayError(f"{plan.where}: {error}") from None
 
 
-def _look(plan: JobPlan) -> None:
-    if not Path(plan.where).is_dir():
-        raise AwayError(f"{plan.where} does not exist, so no daemon has been there")
-
-
 def _kafka(plan: JobPlan) -> Mapping[str, Any]:
     """kafka-python's options, once a broker accepts connections. Raises AwayError."""
-    _knock(plan.where)
+    knock(plan.where)
     import os
 
     from tunerd.settings import load_settings
@@ -88,16 +77,3 @@ def _kafka(plan: JobPlan) -> Mapping[str, Any]:
         "ssl_keyfile": kafka.ssl_keyfile and str(kafka.ssl_keyfile),
     }
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _knock(servers: str) -> None:
-    """Return once one of several ``host:port`` accepts a connection. Raises AwayError."""
-    why = "no address"
-    for server in filter(None, (part.strip() for part in servers.split(","))):
-        host, _, port = server.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), ANSWERS_WITHIN_S).close()
-            return
-        except OSError as error:
-            why = f"{server}: {error.strerror or error}"
-    raise AwayError(why)

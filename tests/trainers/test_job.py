@@ -1,0 +1,375 @@
+"""A PyTorch loop in three lines: chosen for, timed, told, whatever becomes of it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.servers import wait_until
+from tests.trainers.conftest import LOOP, TrainingPlace
+from tunerd.core.observation import Observation, Status
+from tunerd.events import read_job
+
+ROOT = Path(__file__).parents[2]
+ENDLESS = """
+import time, tunerd.client, tunerd.trainers.teller
+tunerd.trainers.teller.PROGRESS_FIRST_S = tunerd.trainers.teller.PROGRESS_LAST_S = 0.05
+with tunerd.client.job("tiny", {"gpu": "none"}, config={"batch": 4}) as job:
+    for step in range(1_000_000):
+        time.sleep(0.001)
+        job.step(tokens=100)
+        if step == 100:
+            print("runs", flush=True)
+"""
+
+
+def test_a_training_is_told(place: TrainingPlace) -> None:
+    assert place.run() == ""
+    event = place.event()
+    assert (event["status"], event["config"], event["context"]) == (
+        "succeeded",
+        {"batch": 4},
+        {"gpu": "none"},
+    )
+    metrics = event["metrics"]
+    assert 0 < metrics["steps_per_second"] < 1000
+    assert metrics["tokens_per_second"] == pytest.approx(100 * metrics["steps_per_second"])
+    assert event["labels"]["steps"] == 48  # twelve stretches of four
+    assert event["labels"]["warmup_steps"] == 10
+    assert event["labels"]["speed"].startswith("median of 12 stretches")
+    assert event["measured_s"] == pytest.approx(48 / metrics["steps_per_second"], rel=0.5)
+    assert place.spool == []
+
+
+def test_it_is_an_event_that_tunerd_accepts(place: TrainingPlace) -> None:
+    place.run()
+    line = (place.stream / "tunerd.jobs.jsonl").read_bytes().strip()
+    seen = read_job(line, [], datetime.now(UTC))
+    assert isinstance(seen, Observation)
+    assert (seen.status, seen.study, seen.source) == (Status.SUCCEEDED, "tiny", "tunerd trainers")
+    assert seen.measured_s is not None
+
+
+def test_it_needs_no_library(place: TrainingPlace) -> None:
+    """``pip install --no-deps tunerd`` in a training's image."""
+    (place.folder / "tunerd").symlink_to(ROOT / "tunerd")
+    program = "import sys; sys.path.insert(0, '.')\n" + LOOP
+    program += "assert not {'numpy', 'click', 'pydantic', 'msgspec', 'kafka'} & set(sys.modules)\n"
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        cwd=place.folder,
+        env=place.environment,
+        check=True,
+    )
+    assert place.event()["status"] == "succeeded"
+
+
+# -- the configuration ------------------------------------------------------------------------
+
+CHOSEN = """
+import json, tunerd.client
+with tunerd.client.job("tiny", {"gpu": "none"}, defaults={"batch": 1, "other": 3}) as job:
+    print(json.dumps(job.config))
+    for step in range(5):
+        job.step(tokens=1)
+"""
+
+
+def test_it_takes_what_is_recommended_and_says_so(place: TrainingPlace) -> None:
+    place.recommend()
+    assert json.loads(place.run(CHOSEN)) == {"batch": 8, "other": 3}
+    event = place.event()
+    assert event["config"] == {"batch": 8, "other": 3}
+    assert (event["recommendation_id"], event["labels"]["kind"]) == ("r-1", "incumbent")
+
+
+def test_without_a_recommendation_its_defaults_stay(place: TrainingPlace) -> None:
+    assert json.loads(place.run(CHOSEN)) == {"batch": 1, "other": 3}
+    assert place.event()["labels"]["kind"] == "defaults"
+
+
+def test_ranks_that_it_starts_get_the_same_and_are_not_told(place: TrainingPlace) -> None:
+    place.recommend()
+    inner = CHOSEN.replace("tunerd.client.job", "__import__('tunerd.client').client.job")
+    outer = f"""
+    import subprocess, sys, tunerd.client
+    with tunerd.client.job("tiny", {{"gpu": "none"}}, defaults={{"batch": 1}}) as job:
+        job.config["batch"] = 8
+        subprocess.run([sys.executable, "-c", {inner!r}], check=True)
+        for step in range(5):
+            job.step(tokens=1)
+    """
+    assert json.loads(place.run(outer)) == {"batch": 8}
+    assert len(place.events()) == 1
+
+
+@pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"])
+def test_only_the_first_rank_tells(place: TrainingPlace, name: str) -> None:
+    place.run(environ={name: "1"})
+    assert place.events() == []
+    place.run(environ={name: "0"})
+    assert place.event()["status"] == "succeeded"
+    assert place.spool == []
+
+
+def test_under_exec_it_is_exec_that_tells(place: TrainingPlace) -> None:
+    place.recommend()
+    exec_ = [sys.executable, "-m", "tunerd", "exec", "--study", "tiny", "--context", "gpu=none"]
+    out = place.run(CHOSEN.replace("range(5)", "range(50)"), prefix=[*exec_, "--"])
+    assert json.loads(out) == {"batch": 8, "other": 3}
+    event = place.event()
+    assert (event["source"], event["config"]) == ("tunerd exec", {"batch": 8})
+    assert event["metrics"]["tokens_per_second"] > 0
+
+
+# -- how it ends ------------------------------------------------------------------------------
+
+
+def ends(how: str, steps: int = 60) -> str:
+    return LOOP.replace("range(60)", f"range({steps})") + f"    {how}\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "status"),
+    [
+        ("raise ValueError('it is wrong')", 1, "failed"),
+        ("import torch; raise torch.OutOfMemoryError('Tried to allocate')", 1, "out_of_memory"),
+        ("import torch; raise torch.cuda.OutOfMemoryError('no more')", 1, "out_of_memory"),
+        ("raise RuntimeError('HIP out of memory')", 1, "out_of_memory"),
+        ("raise MemoryError", 1, "out_of_memory"),
+        ("raise ValueError from RuntimeError('CUDA error: out of memory')", 1, "out_of_memory"),
+        ("raise ExceptionGroup('ranks', [ValueError(), MemoryError()])", 1, "out_of_memory"),
+        ("raise ValueError('an OutOfMemoryError is what this is not')", 1, "failed"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "cancelled"),
+        ("raise SystemExit(3)", 3, "failed"),
+        ("raise SystemExit(0)", 0, "succeeded"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, "preempted"),
+    ],
+)  # fmt: skip
+def test_what_ended_it(place: TrainingPlace, how: str, code: int, status: str) -> None:
+    """The training ends as it would without tunerd."""
+    said = place.run(ends(how), code=code)
+    assert "tunerd:" not in said
+    event = place.event()
+    assert event["status"] == status
+    assert event["metrics"]["tokens_per_second"] > 0  # what was measured counts all the same
+    assert ("cause" in event["labels"]) is (status != "succeeded")
+
+
+def test_who_breaks_off_in_the_warm_up_has_no_speed(place: TrainingPlace) -> None:
+    place.run(ends("raise MemoryError", steps=15), code=1)
+    event = place.event()
+    assert (event["status"], event["metrics"]) == ("out_of_memory", {})
+
+
+def test_success_without_a_speed_does_not_blame_the_configuration(place: TrainingPlace) -> None:
+    said = place.run(LOOP.replace("range(60)", "range(1)"))
+    assert place.event()["status"] == "cancelled"
+    assert "fewer than two steps" in said
+
+
+def test_success_without_the_studys_metric_does_not_either(place: TrainingPlace) -> None:
+    said = place.run(LOOP.replace("tokens=", "samples="))
+    assert place.event()["status"] == "cancelled"
+    assert "there is no tokens_per_second" in said
+
+
+def test_a_handler_of_ones_own_for_sigterm_decides(place: TrainingPlace) -> None:
+    program = """
+    import os, signal, sys, tunerd.client
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+    with tunerd.client.job("tiny", {"gpu": "none"}, config={}) as job:
+        for step in range(60):
+            job.step(tokens=1)
+        os.kill(os.getpid(), signal.SIGTERM)
+    """
+    place.run(program, code=7)
+    assert place.event()["status"] == "preempted"
+
+
+def test_without_with_the_exception_of_the_program_tells(place: TrainingPlace) -> None:
+    program = LOOP.replace("with ", "job = ").replace(" as job:", "\nif True:")
+    place.run(program + "    raise MemoryError('CUDA out of memory')\n", code=1)
+    assert place.event()["status"] == "out_of_memory"
+    place.run(program)
+    assert place.events()[1]["status"] == "cancelled"
+    place.run(program + "    job.end()\n")
+    assert place.events()[2]["status"] == "succeeded"
+
+
+# -- who is killed, and what is away -------------------------------------------------------------
+
+
+def begun(place: TrainingPlace, program: str = ENDLESS) -> "subprocess.Popen[str]":
+    running = place.start(program)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "runs\n"
+    return running
+
+
+def measured(place: TrainingPlace) -> bool:
+    return any('"progress"' in file.read_text() for file in place.spool)
+
+
+def test_the_next_start_tells_of_one_that_was_killed(place: TrainingPlace) -> None:
+    running = begun(place)
+    wait_until(lambda: measured(place), 30, "the spool has a speed")
+    running.kill()
+    running.communicate()
+    assert place.events() == []
+    place.run()
+    wait_until(lambda: place.spool == [], 30, "what waited is sent")
+    killed, own = sorted(place.events(), key=lambda event: str(event["started_at"]))
+    assert (killed["status"], killed["config"]) == ("cancelled", {"batch": 4})
+    assert killed["labels"]["cause"] == "tunerd trainers was killed"
+    assert killed["metrics"]["tokens_per_second"] > 0
+    assert killed["labels"]["steps"] > 0
+    assert own["status"] == "succeeded"
+
+
+def test_exec_tells_of_it_too(place: TrainingPlace) -> None:
+    running = begun(place)
+    wait_until(lambda: measured(place), 30, "the spool has a speed")
+    running.kill()
+    running.communicate()
+    exec_ = [sys.executable, "-m", "tunerd", "exec", "--study", "tiny", "--context", "gpu=none"]
+    place.run("pass", prefix=[*exec_, "--"])
+    assert {event["source"] for event in place.events()} == {"tunerd exec", "tunerd trainers"}
+    assert place.spool == []
+
+
+def test_workers_that_were_forked_neither_end_it_nor_hold_its_lock(place: TrainingPlace) -> None:
+    program = """
+    import os, signal, sys, time, tunerd.client
+    with tunerd.client.job("tiny", {"gpu": "none"}, config={}) as job:
+        while not job._teller._entry:
+            time.sleep(0.001)
+        leaves = os.fork()
+        if not leaves:
+            sys.exit(0)  # unwinds the `with` of a process that is not the training
+        stays = os.fork()
+        if not stays:
+            time.sleep(60)
+        print(stays, os.waitpid(leaves, 0)[1], flush=True)
+        time.sleep(60)
+    """
+    running = place.start(program)
+    assert running.stdout is not None
+    child, left = map(int, running.stdout.readline().split())
+    assert left == 0
+    assert place.events() == []
+    running.kill()
+    running.wait()
+    try:
+        place.run()  # the worker lives on
+        wait_until(lambda: len(place.events()) == 2, 30, "what waited is sent")
+    finally:
+        os.kill(child, signal.SIGTERM)
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), 30, "SIGTERM ends the worker")
+    running.communicate()
+
+
+def test_without_a_stream_it_waits_in_the_spool(place: TrainingPlace) -> None:
+    away = place.stream.rename(place.folder / "away")
+    said = place.run()
+    assert said.count("tunerd:") == 1
+    assert "waits in" in said
+    assert len(place.spool) == 1
+    away.rename(place.stream)
+    place.run()
+    wait_until(lambda: place.spool == [], 30, "what waited is sent")
+    assert [event["status"] for event in place.events()] == ["succeeded"] * 2
+
+
+def test_a_full_disk_fails_nothing(place: TrainingPlace) -> None:
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    said = place.run(full + LOOP + "print('done')\n")
+    assert "done" in said
+    assert place.events() == []
+
+
+def test_a_state_folder_that_cannot_be_written_loses_no_event(place: TrainingPlace) -> None:
+    (place.folder / "state").write_text("in the way")
+    said = place.run()
+    assert "an event that cannot be sent is lost" in said
+    assert place.event()["status"] == "succeeded"
+
+
+def test_a_broker_that_never_answers_holds_up_only_the_end(place: TrainingPlace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        program = LOOP.replace("config=", f"kafka='127.0.0.1:{port}', config=")
+        program = (
+            f"import time; began = time.monotonic()\n{program}print(time.monotonic() - began)\n"
+        )
+        said = place.run(program)
+    assert float(said.splitlines()[0]) < 8
+    assert len(place.spool) == 1
+    assert '"event"' in place.spool[0].read_text()
+
+
+def test_a_wrong_call_is_told_at_once_and_fails_nothing(place: TrainingPlace) -> None:
+    said = place.run(LOOP.replace('{"gpu": "none"}', '{"gpu": object()}'))
+    assert "cannot send <object object" in said
+    assert place.events() == []
+
+
+# -- faults of ours ---------------------------------------------------------------------------
+
+PLACES = [
+    "tunerd.trainers.speed.StepTimer.step",
+    "tunerd.trainers.speed.StepTimer.measure",
+    "tunerd.trainers.speed.StepTimer.pause",
+    "tunerd.trainers.job.find_destination",
+    "tunerd.trainers.job.read_study_file",
+    "tunerd.trainers.job.job_id_of",
+    "tunerd.trainers.job.job_event",
+    "tunerd.trainers.job.outcome_of",
+    "tunerd.trainers.job.EventTeller.start",
+    "tunerd.trainers.job.EventTeller._open",
+    "tunerd.trainers.job.EventTeller._wait",
+    "tunerd.trainers.job.EventTeller.tell",
+    "tunerd.trainers.job.EventSpool",
+    "tunerd.trainers.job._rank",
+    "tunerd.trainers.job._measured",
+    "tunerd.trainers.destination.EventDestination.reporter",
+    "tunerd.trainers.destination.EventDestination.recommendations",
+    "tunerd.spool.EventSpool.new",
+    "tunerd.spool.EventSpool.send",
+    "tunerd.spool.SpoolEntry.write_begin",
+    "tunerd.spool.SpoolEntry.write_event",
+    "tunerd.spool.SpoolEntry.remove",
+    "tunerd.client.JobReporter.send",
+]
+FAULTY = """
+import pkgutil, threading, time, tunerd.client, tunerd.trainers.job
+def fault(*_, **__):
+    raise RuntimeError("a fault of tunerd's")
+if {place!r}:
+    owner, _, name = {place!r}.rpartition(".")
+    setattr(pkgutil.resolve_name(owner), name, fault)
+longest = 0.0
+with tunerd.client.job("tiny", {{"gpu": "none"}}, defaults={{"batch": 4}}) as job:
+    for step in range(60):
+        began = time.perf_counter()
+        job.step(tokens=100)
+        longest = max(longest, time.perf_counter() - began)
+        with job.paused():
+            job.log(loss=1.0)
+print("trained", job.config["batch"], longest < 0.5)
+"""
+
+
+@pytest.mark.parametrize("fault", PLACES)
+def test_no_fault_of_ours_reaches_the_training(place: TrainingPlace, fault: str) -> None:
+    fault = fault.replace("job._measured", "job.TrainingJob._measured")
+    said = place.run(FAULTY.format(place=fault))
+    assert "trained 4 True\n" in said
+    assert "Traceback" not in said
+    assert said.count("tunerd:") <= 2

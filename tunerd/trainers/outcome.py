@@ -1,0 +1,67 @@
+"""How a training ended, told from its exception."""
+
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+
+from tunerd.exec.causes import OUT_OF_MEMORY, FailureCause, stopped_by
+
+__all__ = ["outcome_of"]
+
+_OUT_OF_MEMORY = re.compile("|".join(OUT_OF_MEMORY), re.MULTILINE)
+STOPPED_BY_NAME = {
+    "SIGTERMException": signal.SIGTERM,  # Lightning's
+    "BdbQuit": signal.SIGINT,  # out of a debugger
+}
+MOST_CAUSES = 20
+MOST_TEXT = 200
+
+
+def outcome_of(error: BaseException | None, environ: Mapping[str, str]) -> FailureCause:
+    """Status and reason of a training that an exception ended, or nothing."""
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return FailureCause("succeeded", "")
+    for one in _causes(error):
+        if _is_out_of_memory(one):
+            return FailureCause("out_of_memory", _in_words(one))
+        if isinstance(one, KeyboardInterrupt):
+            return FailureCause("cancelled", "KeyboardInterrupt")
+        if isinstance(one, GeneratorExit):
+            return FailureCause("cancelled", "the training was left before its end")
+        if stopped := STOPPED_BY_NAME.get(type(one).__name__):
+            return stopped_by(stopped, environ)
+    return FailureCause("failed", _in_words(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception, and those that it was raised from; of a group, its members."""
+    waiting, seen = [error], set[int]()
+    while waiting and len(seen) < MOST_CAUSES:
+        one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+        # Ray keeps what a worker raised in an attribute.
+        inner = (one.__cause__, getattr(one, "cause", None))
+        waiting += [other for other in inner if isinstance(other, BaseException)]
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    known = getattr(torch, "OutOfMemoryError", None)  # and of CUDA, which is the same class
+    if isinstance(known, type) and isinstance(error, known):
+        return True
+    # Older versions, other accelerators and JAX have no class of their own.
+    told = isinstance(error, RuntimeError | OSError) or type(error).__name__ == "XlaRuntimeError"
+    return isinstance(error, MemoryError) or (
+        told and _OUT_OF_MEMORY.search(str(error)[: 1 << 16]) is not None
+    )
+
+
+def _in_words(error: BaseException) -> str:
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:MOST_TEXT].rstrip(": ")
