@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,11 @@ class Place:
     def spool(self) -> list[Path]:
         """Files of jobs that are not told yet."""
         return sorted((self.folder / "state" / "tunerd" / "exec" / "spool").glob("*/*"))
+
+    @property
+    def plans(self) -> Path:
+        """What ``tunerd exec`` read of settings and studies."""
+        return self.folder / "state" / "tunerd" / "exec" / "plans"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -94,15 +99,32 @@ class Place:
             file.write(line + "\n")
 
 
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the folder of each test is while it runs."""
+    return tmp_path_factory.mktemp("exec")
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    made = Place(tmp_path)
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "studies").mkdir()
-    (tmp_path / "studies" / "zip.toml").write_text(STUDY)
-    (tmp_path / "tunerd.toml").write_text("http.enabled = false\n")
+def place(ground: Path, tmp_path: Path) -> Iterator[Place]:
+    """A folder of this test's own, under the path of all the others until the test ends.
+
+    A plan is kept for settings and a study at a path. So only the first test has to read these in
+    full, which takes three times as long as everything else that ``tunerd exec`` does.
+    """
+    made, plans = Place(ground / "here"), ground / "plans"
+    (made.folder / "tmp").mkdir(parents=True)
+    (made.folder / "studies").mkdir()
+    (made.folder / "studies" / "zip.toml").write_text(STUDY)
+    (made.folder / "tunerd.toml").write_text("http.enabled = false\n")
     made.stream.mkdir(parents=True)
-    return made
+    if plans.is_dir():
+        made.plans.parent.mkdir(parents=True)
+        plans.rename(made.plans)
+    yield made
+    if made.plans.is_dir():
+        made.plans.rename(plans)
+    made.folder.rename(tmp_path / "here")
 
 
 def message(

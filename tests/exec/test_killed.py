@@ -1,6 +1,7 @@
 """Whoever is killed: no event is lost, none is told twice, and none says success wrongly."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,7 +138,9 @@ def test_a_damaged_file_is_taken_away_and_stops_nothing(place: Place, text: str)
 
 
 def test_where_nothing_can_be_kept_the_program_runs_all_the_same(place: Place) -> None:
-    (place.folder / "state").write_text("no folder")
+    state = place.folder / "state"
+    shutil.rmtree(state, ignore_errors=True)
+    state.write_text("no folder")
     done = place.run("--", "sh", "-c", "exit 6")
     assert done.returncode == 6
     assert place.event()["status"] == "failed"

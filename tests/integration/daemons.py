@@ -15,7 +15,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.core.tuning import START, TEXT, random_jobs
@@ -23,7 +23,7 @@ from tests.servers import free_ports, wait_until
 from tunerd.metrics import MetricDefinition
 from tunerd.store import Store, StudyRow, open_store
 
-__all__ = ["PATIENCE_S", "Daemon", "events"]
+__all__ = ["PATIENCE_S", "Daemon", "events", "read_topic"]
 
 PATIENCE_S = 45.0
 """How long a test waits for what should take a second or two: other tests may run beside it."""
@@ -224,3 +224,27 @@ def events(count: int, first: int = 1, study: str = "toy") -> list[bytes]:
         ).encode()
         for one in random_jobs(count, seed=first, first=first)
     ]
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Message]:
+    """All that was committed on a topic, by another client than ours."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "look",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    found, ended = [], 0
+    while ended < len(partitions):
+        record = consumer.poll(10)
+        assert record is not None
+        if record.error() is None:
+            found.append(record)
+        else:
+            ended += 1
+    consumer.close()
+    return found

@@ -5,34 +5,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.integration.daemons import Daemon, events
+from tests.integration.daemons import Daemon, events, read_topic
 from tests.servers.kafka import KafkaServer, kafka_cluster
+from tunerd.errors import StreamUnavailableError
 from tunerd.metrics import definitions as d
+from tunerd.streams.base import TopicContent, TopicSpec
+from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.stream import KafkaStream
 
 
 def latest(bootstrap: str, topic: str) -> dict[bytes, bytes | None]:
     """What a new reader of the topic is left with, by key."""
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})
     found: dict[bytes, tuple[int, bytes | None]] = {}
-    try:
-        there = reader.list_topics(topic, timeout=10).topics[topic]
-        for number in there.partitions:
-            end = reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
-            reader.assign([TopicPartition(topic, number, 0)])
-            at = 0
-            while at < end and (record := reader.poll(5.0)) is not None:
-                key, offset = record.key(), record.offset()
-                assert key is not None
-                assert offset is not None
-                at = offset + 1
-                moment = record.timestamp()[1]
-                if moment >= found.get(key, (0, None))[0]:
-                    found[key] = (moment, record.value())
-    finally:
-        reader.close()
+    for record in read_topic(bootstrap, topic):
+        key, moment = record.key(), record.timestamp()[1]
+        assert key is not None
+        if moment >= found.get(key, (0, None))[0]:
+            found[key] = (moment, record.value())
     return {key: value for key, (_, value) in found.items()}
 
 
@@ -86,22 +78,45 @@ def test_a_recommendations_topic_that_was_overwritten_or_lost_gets_what_holds_ag
     assert any(topic in line["problem"] for line in daemon.lines("a topic is not as it should be"))
 
 
+def told(stream: KafkaStream) -> str:
+    """What is broken, by whatever way it is said."""
+    try:
+        return "; ".join(one.message for one in stream.check_topics() if one.kind == "away")
+    except StreamUnavailableError as error:
+        return f"unavailable: {error}"
+
+
 @pytest.mark.timeout(300)  # four processes of Java and Python on two cores
-def test_a_daemon_whose_brokers_lost_their_majority_is_not_ready(
+def test_without_their_brokers_topics_are_told_and_the_daemon_is_not_ready(
     tmp_path: Path, kafka_server: KafkaServer, unique: str
 ) -> None:
+    """Two of three are lost, and with them the controllers' majority: what the third one says of
+    leaders and copies is as it was before."""
     assert kafka_server  # where there can be none, this says so
     servers = kafka_cluster(tmp_path / "brokers", 3)
     daemon = Daemon(tmp_path, ",".join(server.bootstrap for server in servers), unique)
+    options = KafkaOptions(tuple(server.bootstrap for server in servers), connect_timeout_s=1.0)
+    stream = KafkaStream(options, [TopicSpec(f"{unique}.jobs", TopicContent.EVENT)])
+
+    def until_all_is_well() -> None:
+        daemon.until(lambda: told(stream) == "", "nothing is away")
+
     try:
         daemon.start()
         daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
-        for server in servers[:2]:
-            server.kill()
+        until_all_is_well()
+        servers[0].kill()
+        until_all_is_well()  # the others take over
+        servers[1].kill()
+        daemon.until(  # a first look may find nobody at all
+            lambda: any(why in told(stream) for why in ("no leader that answers", "in sync")),
+            "what is away is told",
+        )
         daemon.until(lambda: daemon.get("/readyz")[0] == 503, "that is noticed")
         assert json.loads(daemon.get("/readyz")[1])["problems"]
         for server in servers[:2]:
             server.spawn()
+        until_all_is_well()
         daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it goes on")
         assert daemon.stop()[0] == 0
     finally:

@@ -9,7 +9,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from tests.servers.kafka import KafkaServer, kafka_cluster
+from tests.servers.kafka import KafkaServer
 from tests.servers.secure import PASSWORD, USER, secure_kafka
 from tests.streams.rigs import eventually
 from tunerd.errors import StreamUnavailableError
@@ -38,14 +38,6 @@ def make(bootstrap: str, topic: str, partitions: int = 3, **config: str) -> None
     settings = {name.replace("_", "."): value for name, value in config.items()}
     made = admin.create_topics([NewTopic(topic, partitions, config=settings)])
     made[topic].result(timeout=20)
-
-
-def told(stream: KafkaStream) -> str:
-    """What is broken, by whatever way it is said."""
-    try:
-        return "; ".join(one.message for one in stream.check_topics() if one.kind == "away")
-    except StreamUnavailableError as error:
-        return f"unavailable: {error}"
 
 
 def told_by(source: KafkaSource) -> str:
@@ -214,9 +206,6 @@ def _allow(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding
     return AclBinding(kind, name, *everywhere, operation, AclPermissionType.ALLOW)
 
 
-# -- brokers that are lost ------------------------------------------------------------------
-
-
 def test_a_topic_with_fewer_copies_than_its_least_in_sync_takes_what_it_gets(
     kafka_bootstrap: str, unique: str
 ) -> None:
@@ -227,30 +216,3 @@ def test_a_topic_with_fewer_copies_than_its_least_in_sync_takes_what_it_gets(
     sink = stream.sink()
     sink.send([StreamMessage(f"{unique}.jobs", None, b"{}")])
     sink.close()
-
-
-@pytest.mark.usefixtures("kafka_bootstrap")  # says why, where there can be no broker
-def test_topics_without_their_brokers_are_told_within_seconds(tmp_path: Path, unique: str) -> None:
-    """Two of three are lost, and with them the controllers' majority: what the third one says of
-    leaders and copies is as it was before."""
-    servers = kafka_cluster(tmp_path, 3)
-    try:
-        bootstrap = ",".join(server.bootstrap for server in servers)
-        options = KafkaOptions(
-            tuple(bootstrap.split(",")), partitions=3, replication_factor=3, connect_timeout_s=1.0
-        )
-        stream = KafkaStream(options, specs(unique))
-        stream.ensure_topics()
-        assert eventually(lambda: told(stream) == "")
-        servers[0].kill()
-        assert eventually(lambda: told(stream) == "", 30)  # the others take over
-        servers[1].kill()
-        assert eventually(  # a first look may find nobody at all
-            lambda: any(why in told(stream) for why in ("no leader that answers", "in sync")), 30
-        )
-        for server in servers[:2]:
-            server.spawn()
-        assert eventually(lambda: told(stream) == "", 60)
-    finally:
-        for server in servers:
-            server.stop()
