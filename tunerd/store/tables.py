@@ -65,7 +65,7 @@ class UtcDateTime(TypeDecorator[datetime]):
             except ValueError as error:
                 raise CorruptDataError(f"a time is damaged: {error}") from error
         assert isinstance(value, datetime)
-        return value.astimezone(UTC)
+        return value if value.tzinfo is UTC else value.astimezone(UTC)
 
 
 _SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,6 +33,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+ROWS_AT_ONCE = 500
+"""Context states that are read together: one at a time takes twice as long."""
 BEGINS = 8
 """Bytes of a checkpoint that are listed with it, to tell what it is."""
 
@@ -147,7 +150,9 @@ class TunerStateReads(StoreReads):
         statement = sa.select(table.context_key, table.state).where(table.study == study)
         found = {}
         with self._reading() as connection:
-            for key, state in connection.execute(statement.order_by(table.context_key)):
+            # By parts: a row at a time takes twice as long, all at once a gigabyte.
+            result = connection.execute(statement.order_by(table.context_key))
+            for key, state in chain.from_iterable(result.partitions(ROWS_AT_ONCE)):
                 try:
                     found[key] = decode(state)
                 except msgspec.ValidationError:

@@ -11,7 +11,7 @@ people launched before.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -97,37 +97,57 @@ class LedgerAccount:
     spent: float = 0.0
     """GPU-hours that trying took more than the incumbent would have, less what it took less."""
 
-    def add(self, study: Study, one: PrequentialRecord) -> None:
+    def add(self, one: "_JobEntry") -> None:
         """Enter one job."""
-        outcome, entry = one.outcome, one.outcome.entry
         self.jobs += 1
-        if outcome.following is not None:
-            self.following[outcome.following] = self.following.get(outcome.following, 0) + 1
-        hours = outcome.gpu_hours or 0.0
-        self.gpu_hours += hours
-        if outcome.following != "followed" or entry is None:
-            return
-        if not outcome.told_to_try:
-            if outcome.score is not None and outcome.ran is not False:
-                self.saved += hours * _more(study, entry.ahead, outcome.score)
-            return
-        kind = entry.kind or Kind.EXPLORE.value
-        self.tried[kind] = self.tried.get(kind, 0) + 1
-        gain = realised(study, one)
-        if outcome.ran is False:
-            self.did_not_run += 1
-            self.spent += hours
-        elif entry.lead is not None and outcome.score is not None:
-            self.spent -= hours * _more(study, entry.lead, outcome.score)
-        if gain is not None and entry.promised is not None:
+        if one.following is not None:
+            self.following[one.following] = self.following.get(one.following, 0) + 1
+        self.gpu_hours += one.gpu_hours
+        self.saved += one.saved
+        self.spent += one.spent
+        self.did_not_run += one.did_not_run
+        if one.tried is not None:
+            self.tried[one.tried] = self.tried.get(one.tried, 0) + 1
+        if one.promised is not None and one.realised is not None:
             self.promises += 1
-            self.promised += (entry.promised - self.promised) / self.promises
-            self.realised += (gain - self.realised) / self.promises
+            self.promised += (one.promised - self.promised) / self.promises
+            self.realised += (one.realised - self.realised) / self.promises
 
     @property
     def overrated(self) -> float | None:
         """Predicted less realised gain; None before anything was tried."""
         return self.promised - self.realised if self.promises else None
+
+
+class _JobEntry(NamedTuple):
+    """What a job adds to each account that it belongs to."""
+
+    following: str | None
+    gpu_hours: float
+    saved: float = 0.0
+    spent: float = 0.0
+    tried: str | None = None
+    did_not_run: bool = False
+    promised: float | None = None
+    realised: float | None = None
+
+    @classmethod
+    def of(cls, study: Study, one: PrequentialRecord) -> "_JobEntry":
+        outcome, entry = one.outcome, one.outcome.entry
+        following, hours = outcome.following, outcome.gpu_hours or 0.0
+        if following != "followed" or entry is None:
+            return cls(following, hours)
+        if not outcome.told_to_try:
+            if outcome.score is None or outcome.ran is False:
+                return cls(following, hours)
+            return cls(following, hours, saved=hours * _more(study, entry.ahead, outcome.score))
+        failed, spent = outcome.ran is False, 0.0
+        if failed:
+            spent = hours
+        elif entry.lead is not None and outcome.score is not None:
+            spent = -hours * _more(study, entry.lead, outcome.score)
+        tried, gain = entry.kind or Kind.EXPLORE.value, realised(study, one)
+        return cls(following, hours, 0.0, spent, tried, failed, entry.promised, gain)
 
 
 @dataclass
@@ -148,11 +168,12 @@ def ledger(
     for one in judged:
         if one.history:
             continue
-        made.study.add(study, one)
-        _account(made.contexts, one.context_key).add(study, one)
+        entry = _JobEntry.of(study, one)
+        made.study.add(entry)
+        _account(made.contexts, one.context_key).add(entry)
         told = one.outcome.recommendation_id
         if recommendations and told is not None:
-            _account(made.recommendations, told).add(study, one)
+            _account(made.recommendations, told).add(entry)
     return made
 
 
