@@ -144,7 +144,7 @@ def learned(kind: str, contexts: int, count: int) -> dict[str, float]:
             time.monotonic,
         )
         started, spent, learned_s, said = time.perf_counter(), time.process_time(), 0.0, 0
-        while said < contexts and (stage.step() or not learned_s):
+        while (said < contexts or not learned_s) and (stage.step() or not learned_s):
             row = store.study(study.name)
             assert row is not None
             took = time.perf_counter() - started
