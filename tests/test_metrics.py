@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tunerd.metrics import MOST_STUDIES, MetricsExporter, metrics_page
 from tunerd.telemetry import (
+    AttemptBacklog,
     BatchIngested,
     ConsumerLag,
     DependencyUnreachable,
@@ -39,7 +40,15 @@ from tunerd.telemetry import (
 DOCS = Path(__file__).parent.parent / "docs"
 
 REPORTS: list[Report] = [
-    BatchIngested(accepted={"a": 3, "b": 1}, duplicates=2, rejected={"value": 1}, seconds=0.2),
+    BatchIngested(
+        accepted={"a": 3, "b": 1},
+        duplicates=2,
+        rejected={"value": 1},
+        halves=5,
+        joined={"ended": 2, "running": 1},
+        seconds=0.2,
+    ),
+    AttemptBacklog(waiting=4, incomplete=2),
     ConsumerLag(records=7),
     RequestsIngested(accepted={"a": 2}, duplicates=1, rejected={"study": 1}, seconds=0.01),
     RequestBacklog(requests=3),
@@ -125,6 +134,10 @@ def test_reports_can_be_read_off() -> None:
         ("tunerd_ingest_batch_seconds_count", ()): 1,
         ("tunerd_ingest_rejected_total", ("study",)): 1,
         ("tunerd_stream_lag_records", ()): 7,
+        ("tunerd_ingest_records_total", ("half",)): 5,
+        ("tunerd_attempts_joined_total", ("running",)): 1,
+        ("tunerd_attempts_waiting", ()): 4,
+        ("tunerd_attempts_incomplete", ()): 2,
         ("tunerd_requests_total", ("accepted",)): 2,
         ("tunerd_requests_total", ("duplicate",)): 1,
         ("tunerd_requests_total", ("rejected",)): 1,

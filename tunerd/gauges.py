@@ -6,7 +6,7 @@ failed over to one that lacks transactions, or been given to another daemon mean
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tunerd import telemetry
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
@@ -58,6 +58,7 @@ class GaugeSampler:
         except StoreUnavailableError:
             self.hear(telemetry.OutboxBacklog(waiting=None))
             self.hear(telemetry.RequestBacklog(requests=None))
+            self.hear(telemetry.AttemptBacklog(waiting=None))
         if problem := self._lost():
             yield "the store lost what it knew", problem
 
@@ -83,6 +84,12 @@ class GaugeSampler:
         unsent = sum(one.unsent for one in waiting)
         self.hear(telemetry.OutboxBacklog(waiting=unsent, oldest_s=oldest_s))
         self.hear(telemetry.RequestBacklog(requests=asked))
+        if self.ingest is not None:
+            waits = timedelta(days=self.ingest.settings.halves_wait_days)
+            attempts = self.store.attempt_counts(now - waits)
+            self.hear(
+                telemetry.AttemptBacklog(waiting=attempts.waiting, incomplete=attempts.incomplete)
+            )
         for one in progress:
             self.hear(
                 telemetry.StudyBacklog(

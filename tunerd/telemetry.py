@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 __all__ = [
+    "AttemptBacklog",
     "BatchIngested",
     "ConsumerLag",
     "DependencyUnreachable",
@@ -51,6 +52,10 @@ class BatchIngested(msgspec.Struct, frozen=True, kw_only=True, tag="ingested"):
     """New observations by study."""
     duplicates: int = 0
     """Events that were known already."""
+    halves: int = 0
+    """New halves of jobs that were kept."""
+    joined: dict[str, int] = {}
+    """Attempts of jobs that were joined from halves: ended, running, corrected."""
     rejected: dict[str, int] = {}
     """Records by kind of reason (a few words, not the whole reason)."""
     seconds: float
@@ -83,6 +88,14 @@ class RequestBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="unanswered"
     """How many requests wait for an answer; ``None`` when nobody can say."""
 
     requests: int | None
+
+
+class AttemptBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="attempts"):
+    """How many attempts wait for halves; ``None`` when nobody can say."""
+
+    waiting: int | None
+    incomplete: int | None = None
+    """Of which no half came for longer than halves are waited for."""
 
 
 class ConsumerLag(msgspec.Struct, frozen=True, kw_only=True, tag="lagging"):
@@ -301,6 +314,7 @@ Report = (
     | RequestsIngested
     | RequestsAnswered
     | RequestBacklog
+    | AttemptBacklog
     | ConsumerLag
     | StudyLoaded
     | StepCommitted

@@ -322,6 +322,7 @@ def test_what_is_wrong_is_said_to_its_end_on_a_narrow_terminal() -> None:
             "stages": [],
             "rejected_topic": "tunerd.rejected",
             "unsendable_messages": None,
+            "attempts": {"waiting": 0, "incomplete": 0, "oldest_at": None, "wait_days": 7.0},
             "stream": "kafka",
             "store": url,
             "outbox": {},

@@ -34,6 +34,7 @@ COMMANDS = {
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
+    "attempts": ("attempts", "List jobs of which a half is missing."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),

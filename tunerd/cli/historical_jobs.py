@@ -123,9 +123,11 @@ def _of_tables(
 
 
 def _of_store(study: "Study", file: Path | None) -> HistoricalJobs:
+    from tunerd.core.observation import effective
+
     settings: Settings = read_settings(file)
     found: list[Observation] = []
     with open_the_store(settings, upgrade=False) as store:
         while page := store.observations(study.name, after=len(found), limit=PAGE):
             found += page
-    return HistoricalJobs(study, tuple(found), True, {}, (), f"history of {study.name}")
+    return HistoricalJobs(study, tuple(effective(found)), True, {}, (), f"history of {study.name}")

@@ -121,10 +121,10 @@ def _role(one: "ColumnGuess") -> "Role":
 
 def _statuses(guesses: "TableGuess") -> "dict[str, JobStatus]":
     """What words for how a job ended mean, of which nobody knows it."""
-    from tunerd.core.observation import Status
+    from tunerd.core.observation import END_STATUSES
     from tunerd.tables.draft_mapping import guessed_words
 
-    among = [status.value for status in Status]
+    among = [status.value for status in END_STATUSES]
     found: dict[str, JobStatus] = {}
     for word, status in list(guessed_words(guesses).items())[:MOST_ASKED]:
         if not found:

@@ -63,6 +63,7 @@ def status(file: Path | None, study: str | None, every: bool, as_json: bool) -> 
 
 
 def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str, Any]:
+    from tunerd.cli.attempts import attempts_in_short
     from tunerd.cli.daemon_probe import probe
     from tunerd.cli.study_files import study_files
 
@@ -84,6 +85,7 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
         "lag_records": metrics.one("tunerd_stream_lag_records"),
         "rejected_records": metrics.of("tunerd_ingest_records_total", outcome="rejected"),
         "rejected_topic": settings.topics.rejected,
+        "attempts": attempts_in_short(settings, store),
         "unsendable_messages": metrics.sum("tunerd_unsendable_messages_total"),
         "outbox": {
             kind: {"unsent": depth.unsent, "oldest_at": depth.oldest_at}

@@ -81,6 +81,8 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     if rejected := report["rejected_records"]:
         where = report["rejected_topic"]
         text.append(f"rejected {rejected:,.0f} since the start: {where} says why\n", "yellow")
+    if line := _attempts(report["attempts"]):
+        text.append(f"halves   {line}\n", "yellow" if report["attempts"]["incomplete"] else "")
     if lost := report["unsendable_messages"]:
         text.append(f"lost     {lost:,.0f} messages since the start: the log says why\n", "red")
     text.append(f"store    {report['store']}\n")
@@ -93,6 +95,17 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
         text.append("\nstudies  ")
         text.append(line, "yellow")
     yield text
+
+
+def _attempts(counts: Mapping[str, Any]) -> str:
+    """How many attempts wait for halves; empty where none does."""
+    told = []
+    if waiting := counts["waiting"]:
+        told.append(f"{plural(waiting, 'attempt')} of jobs not joined yet")
+    if incomplete := counts["incomplete"]:
+        days = f"{counts['wait_days']:g} days"
+        told.append(f"{incomplete:,} incomplete, no half for {days}: `tunerd attempts` lists them")
+    return "; ".join(told)
 
 
 def _study(study: Mapping[str, Any], now: datetime) -> Text:

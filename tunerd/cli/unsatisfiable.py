@@ -55,6 +55,7 @@ def never_true(study: Study, jobs: "Sequence[Observation]") -> Iterator[str]:
 def latest_jobs(settings: "Settings", study: str, most: int = LOOKED_AT) -> "list[Observation]":
     """The latest jobs of a study; none where there is no store that could be read."""
     from tunerd.cli.options import open_the_store
+    from tunerd.core.observation import effective
 
     try:
         with open_the_store(settings, upgrade=False) as store:
@@ -62,6 +63,6 @@ def latest_jobs(settings: "Settings", study: str, most: int = LOOKED_AT) -> "lis
             if row is None:
                 return []
             after = max(0, row.last_sequence - most)
-            return store.observations(study, after=after, limit=most)
+            return effective(store.observations(study, after=after, limit=most))
     except (TunerdError, OSError):
         return []

@@ -21,6 +21,7 @@ from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.drift.monitor import DriftMonitor
 from tunerd.core.drift.monitor import MonitoredJob as Job
 from tunerd.core.evidence.config_stats import noise_of_repeats
+from tunerd.core.evidence.corrections import as_known, corrections_of, put_right, silent
 from tunerd.core.evidence.gain_calibration import GainCalibration
 from tunerd.core.evidence.prequential import Advises, NamedJob, PrequentialRecord, judge, nobody
 from tunerd.core.evidence.rollout import RolloutResult
@@ -29,7 +30,12 @@ from tunerd.core.generation_mapping import GenerationMapping
 from tunerd.core.model.history_weights import Regime, days
 from tunerd.core.model.model import StudyModel
 from tunerd.core.model.training import ModelTrainer, portions
-from tunerd.core.observation import FeasibilityLabel, Observation, Value
+from tunerd.core.observation import (
+    CorrectedObservation,
+    FeasibilityLabel,
+    Observation,
+    Value,
+)
 from tunerd.core.outliers import OutlierFilter, ReportedScore
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.scores import PrequentialWindow
@@ -118,7 +124,7 @@ class StudyLearner:
         is fitted anew. Cost does not depend on history.
         """
         first = self._expect(observations)
-        self.usability.see(self.study, observations)
+        self._count_usable(observations)
         judged: list[PrequentialRecord] = []
         changes: list[DriftUpdate] = []
         swapped = False
@@ -128,6 +134,8 @@ class StudyLearner:
             jobs = self._named(portion, rows)
             before = self.model
             rows = self._held_back(jobs, rows)
+            corrections = corrections_of(jobs)
+            trained = self._take_back(corrections, rows, portion[0].sequence)
             self._start_bands(before)
             swapped = swapped or self.model is not before
             seen = judge(
@@ -135,18 +143,20 @@ class StudyLearner:
                 self.features,
                 self.model,
                 self.bands,
-                jobs,
-                rows,
+                as_known(jobs) if corrections else jobs,
+                silent(rows, corrections),
                 self._tried,
                 advises,
                 lambda key: self.contexts[key].evidence.constant,
             )
             seen = entered(self.contexts, seen)
+            if corrections:
+                seen = put_right(self.study, jobs, seen)
             self._score(seen)
             drift = self._watch(seen, jobs)
             self._remember(jobs, rows)
             before = self.model
-            swapped = self.training.learn(rows, days(portion), self.sequence, waiting) or swapped
+            swapped = self.training.learn(trained, days(portion), self.sequence, waiting) or swapped
             swapped = self._act(drift) or swapped
             self._start_bands(before)
             changes += drift
@@ -185,14 +195,16 @@ class StudyLearner:
         For a new generation, which derives everything again from the raw history.
         """
         self._expect(observations)
-        self.usability.see(self.study, observations)
+        self._count_usable(observations)
         rows = self.features.rows(observations)
         jobs = self._named(observations, rows)
         rows = self._held_back(jobs, rows)
+        corrections = corrections_of(jobs)
+        trained = self._take_back(corrections, rows, observations[0].sequence, fit=False)
         tried = np.array([job.tried > 0 for job in jobs], np.bool_)
-        self.bands.learn(rows.context_key, None, None, rows.score, tried)
+        self.bands.learn(rows.context_key, None, None, silent(rows, corrections).score, tried)
         self._remember(jobs, rows)
-        self.training.gather(rows, days(observations), self.sequence)
+        self.training.gather(trained, days(observations), self.sequence)
 
     def remember(self, observations: Sequence[Observation]) -> None:
         """Take in what jobs say of their configurations, and nothing else: for deriving again
@@ -215,18 +227,24 @@ class StudyLearner:
 
     def _named(self, observations: Sequence[Observation], rows: FeatureRows) -> list[NamedJob]:
         """Name the configurations that the jobs ran; contexts never seen before begin here."""
-        jobs = []
-        for observation, key in zip(observations, rows.context_key, strict=True):
-            state = self.contexts.get(key)
-            if state is None:
-                state = ContextState(self.study.clean_context(observation.context))
-                self.contexts[key] = state
-            if (told := state.renamed.get(observation.candidate_id or "")) is not None:
-                observation = structs.replace(observation, candidate_id=told)
-            config = self.spaces.own_config(key, state.context, observation.config)
-            name = candidate_id(self.study.name, key, config)
-            jobs.append(NamedJob(observation, name, config, self._tried(key, name)))
-        return jobs
+        return list(map(self._named_job, observations, rows.context_key))
+
+    def _named_job(self, observation: Observation, key: str) -> NamedJob:
+        state = self.contexts.get(key)
+        if state is None:
+            state = ContextState(self.study.clean_context(observation.context))
+            self.contexts[key] = state
+        if (told := state.renamed.get(observation.candidate_id or "")) is not None:
+            observation = structs.replace(observation, candidate_id=told)
+        config = self.spaces.own_config(key, state.context, observation.config)
+        name = candidate_id(self.study.name, key, config)
+        return NamedJob(observation, name, config, self._tried(key, name))
+
+    def _count_usable(self, observations: Sequence[Observation]) -> None:
+        """Count jobs by whether their objective is usable, each attempt once."""
+        self.usability.see(
+            self.study, [one for one in observations if not isinstance(one, CorrectedObservation)]
+        )
 
     def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
         """The rows of jobs, without scores that no other job comes near: these wait for a repeat,
@@ -250,11 +268,40 @@ class StudyLearner:
     def _taken_back(self, key: str, held: ReportedScore) -> bool:
         """Take back what a job said of speed that was learned before; says whether that could be
         done. Not in large studies: a fit on the spot would take too long there."""
-        if not self.training.take_back(held.sequence, self.sequence):
+        if not self.training.take_back([held.sequence], self.sequence):
             return False
         self.contexts[key].evidence.take_back(held.config_id, held.score)
         self.look_again([key])
         return True
+
+    def _take_back(
+        self,
+        corrections: Mapping[int, CorrectedObservation],
+        rows: FeatureRows,
+        first: int,
+        *,
+        fit: bool = True,
+    ) -> FeatureRows:
+        """The rows that the model learns, ``first`` the sequence of the first: a speed that was
+        corrected since is taken back. Not in large studies, where a fit on the spot would take too
+        long: there both count until the earlier one leaves the sample."""
+        if not corrections:
+            return rows
+        score = rows.score.copy()
+        changed = [
+            one.earlier.sequence
+            for one in corrections.values()
+            if self.study.score(one.earlier.metrics) is not None and self.study.teaches_anew(one)
+        ]
+        here = [one for one in changed if one >= first]
+        score[[one - first for one in here]] = np.nan
+        before = [one for one in changed if one < first]
+        if fit:
+            before = self.training.take_back(before, self.sequence)
+        else:
+            before = [one for one in before if self.training.replay.forget_score(one)]
+        self.features.held_back |= {*here, *before}
+        return replace(rows, score=score)
 
     def _tried(self, key: str, config_id: str) -> int:
         """Jobs of a configuration that a context knows."""
@@ -271,7 +318,7 @@ class StudyLearner:
         """Let the window see how live jobs were predicted."""
         for one in judged:
             told = one.outcome
-            if one.history or told.predicted is None or told.score is None:
+            if one.history or one.corrects or told.predicted is None or told.score is None:
                 continue
             assert told.low is not None
             assert told.high is not None
@@ -285,8 +332,10 @@ class StudyLearner:
         seen = [
             Job(self.contexts[one.context_key].context, job.config)
             for one, job in zip(judged, jobs, strict=True)
+            if not one.corrects
         ]
-        changes = self.watch.see(judged, seen, self.contexts)
+        known = [one for one in judged if not one.corrects]
+        changes = self.watch.see(known, seen, self.contexts)
         for change in changes:
             if change.phase != "over":
                 self.touched |= set(change.drift.contexts or self.contexts)
@@ -325,7 +374,10 @@ class StudyLearner:
     def _remember(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> None:
         told = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
         for job, key, score, weight in told:
-            self._remember_one(job, key, None if np.isnan(score) else score, weight)
+            if isinstance(job.observation, CorrectedObservation):
+                self._correct(job, job.observation, key, score, weight)
+            else:
+                self._remember_one(job, key, None if np.isnan(score) else score, weight)
         self.sequence = jobs[-1].observation.sequence
 
     def _remember_one(self, job: NamedJob, key: str, score: float | None, weight: float) -> None:
@@ -357,10 +409,44 @@ class StudyLearner:
             state.introduction.see(cid, usable, observation.sequence)
             if state.campaign is not None and ran is not FeasibilityLabel.UNKNOWN:
                 state.campaign.count(cid)  # above a share or not: what was asked for was run
+        self._note_job(state, key, observation)
+
+    def _note_job(self, state: ContextState, key: str, observation: Observation) -> None:
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
         self.touched.add(key)
+
+    def _correct(
+        self, job: NamedJob, one: CorrectedObservation, key: str, score: float, weight: float
+    ) -> None:
+        """Put right what a job said of its configuration when it counted before. ``score`` is NaN
+        also where that stays as good as it was."""
+        study, earlier = self.study, one.earlier
+        exact = study.score(one.metrics) if np.isnan(score) else score
+        if one.sequence in self.features.held_back:
+            exact = None
+        measured = study.score(earlier.metrics) is not None
+        was, ran = study.ran(earlier), study.ran(one)
+        before_key = study.context_key(earlier.context)
+        before = self._named_job(earlier, before_key)
+        if (before_key, before.config_id) != (key, job.config_id):
+            taken = self.contexts[before_key]
+            taken.evidence.correct(
+                before.config_id, earlier.sequence, None, was, FeasibilityLabel.UNKNOWN
+            )
+            self.look_again([before_key])
+            self._remember_one(job, key, exact, weight)
+            return
+        if not measured and was is FeasibilityLabel.UNKNOWN:
+            self._remember_one(job, key, exact, weight)
+            return
+        state = self.contexts[key]
+        run = None if exact is None else (exact, weight)
+        state.evidence.correct(job.config_id, earlier.sequence, run, was, ran, measured=measured)
+        if ran is FeasibilityLabel.NO and was is not ran and not one.history:
+            state.introduction.see(job.config_id, None, one.sequence)
+        self._note_job(state, key, one)
 
     def noise(self) -> tuple[float, int]:
         """Standard deviation of one run around its configuration's others, relative to the

@@ -1,12 +1,23 @@
-"""What tunerd keeps of a finished job."""
+"""What tunerd keeps of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum, StrEnum
 
 import msgspec
 
-__all__ = ["FeasibilityLabel", "Observation", "Scalar", "Status", "Value", "started"]
+__all__ = [
+    "END_STATUSES",
+    "CorrectedObservation",
+    "FeasibilityLabel",
+    "Observation",
+    "Scalar",
+    "Status",
+    "Value",
+    "corrected",
+    "effective",
+    "started",
+]
 
 LONGEST_H = 24 * 366.0
 """Hours; a job that claims to have run for longer has a wrong clock."""
@@ -28,6 +39,12 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
     NODE_FAILURE = "node_failure"
+    RUNNING = "running"
+    """It has not ended, and counts already: what was joined from halves (:mod:`tunerd.events`)."""
+
+
+END_STATUSES = tuple(status for status in Status if status is not Status.RUNNING)
+"""What an event may say."""
 
 
 class FeasibilityLabel(Enum):
@@ -73,6 +90,28 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     """Event fields that nothing reads yet (nodes, labels, times, unknown ones)."""
     content_hash: str = ""
     """SHA-256 of the event's canonical content: tells a duplicate from a conflict."""
+
+
+class CorrectedObservation(Observation, frozen=True, gc=False, kw_only=True):
+    """What is known of an attempt after it counted before: it takes the place of ``earlier``.
+
+    A class of its own, so that other observations cost and hash what they did.
+    """
+
+    earlier: Observation
+
+
+def corrected(observation: Observation, earlier: Observation) -> CorrectedObservation:
+    """The observation as one that takes the place of ``earlier``."""
+    known = {name: getattr(observation, name) for name in Observation.__struct_fields__}
+    return CorrectedObservation(earlier=earlier, **known)
+
+
+def effective(observations: Iterable[Observation]) -> list[Observation]:
+    """Those that no later one among them takes the place of, in their order."""
+    found = list(observations)
+    gone = {one.earlier.sequence for one in found if isinstance(one, CorrectedObservation)}
+    return [one for one in found if one.sequence not in gone] if gone else found
 
 
 def started(job: Observation) -> datetime | None:

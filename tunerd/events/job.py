@@ -163,6 +163,8 @@ def read_content(
             if finite is None
             else read_content(finite, now, limits)
         )
+    if event.status is Status.RUNNING:
+        return why_invalid(content, "")
     extra: dict[str, Any] = {}
     if not content.keys() <= _WITH_A_HOME:
         extra = {name: content[name] for name in content.keys() - _WITH_A_HOME}
@@ -249,4 +251,6 @@ def _span(span: timedelta) -> str:
 def job_schema() -> dict[str, Any]:
     """JSON Schema of the job event, version 1."""
     comment = f"The whole event has at most {MAX_EVENT_BYTES:,} bytes."
-    return {"$comment": comment, **msgspec.json.schema(JobEvent)}
+    schema = msgspec.json.schema(JobEvent)
+    schema["$defs"]["Status"]["enum"].remove(Status.RUNNING)
+    return {"$comment": comment, **schema}

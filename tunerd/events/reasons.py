@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tunerd.core.observation import Status
+from tunerd.core.observation import END_STATUSES
 from tunerd.events.rejection import Rejection
 from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, describe, step
 
@@ -32,7 +32,7 @@ MAX_ENTRIES = 1_000
 
 MAX_INT32 = 2**31 - 1
 
-_STATUSES = ", ".join(Status)
+_STATUSES = ", ".join(END_STATUSES)
 _ID = f"a text of 1 to {MAX_NAME} characters"
 _NOTE = f"a text of at most {MAX_NAME} characters or null"
 _TIME = "an RFC 3339 time with a zone, such as 2026-11-20T10:00:00Z"
@@ -130,9 +130,9 @@ def _why_status(content: Mapping[str, Any]) -> Rejection | None:
     if "status" not in content:
         return Rejection("status", f"is missing; expected one of {_STATUSES}")
     status = content["status"]
-    if isinstance(status, str) and status in tuple(Status):
+    if isinstance(status, str) and status in END_STATUSES:
         return None
-    hint = did_you_mean(status.lower(), tuple(Status)) if isinstance(status, str) else ""
+    hint = did_you_mean(status.lower(), END_STATUSES) if isinstance(status, str) else ""
     return Rejection("status", f"expected one of {_STATUSES}, got {describe(status)}{hint}")
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Literal
 
 from tunerd.core.request import RequestOutcome
-from tunerd.events import JobEvent, RequestEvent
+from tunerd.events import HalfEvent, JobEvent, RequestEvent
 
 __all__ = ["DEFINITIONS", "OTHER", "MetricDefinition", "MetricLabel"]
 
@@ -73,6 +73,8 @@ class MetricDefinition:
 STUDY = MetricLabel("study")
 STAGE = MetricLabel("stage", ("ingest", "requests", "tune", "publish"))
 OUTCOME = MetricLabel("outcome", ("accepted", "duplicate", "rejected"))
+RECORD_OUTCOME = MetricLabel("outcome", ("accepted", "half", "duplicate", "rejected"))
+JOINED_HOW = MetricLabel("how", ("ended", "running", "corrected"))
 ENVELOPE = ("specversion", "data", "data_base64", "ce_specversion", "ce_id", "ce_source")
 REASON = MetricLabel(
     "reason",
@@ -81,6 +83,7 @@ REASON = MetricLabel(
             (
                 "value",
                 *JobEvent.__struct_encode_fields__,
+                *HalfEvent.__struct_encode_fields__,
                 *RequestEvent.__struct_encode_fields__,
                 *ENVELOPE,
                 OTHER,
@@ -123,7 +126,26 @@ def _seconds(name: str, about: str) -> MetricDefinition:
 BUILD = _gauge("build_info", "Always 1; the label says which tunerd runs.", MetricLabel("version"))
 
 # -- ingest ---------------------------------------------------------------------------------
-RECORDS = _counter("ingest_records", "Records of the jobs topic by what became of them.", OUTCOME)
+RECORDS = _counter(
+    "ingest_records",
+    "Records of the jobs topic by what became of them; half: kept, to be joined with others.",
+    RECORD_OUTCOME,
+)
+JOINED = _counter(
+    "attempts_joined",
+    "Attempts of jobs that were joined from halves: they ended, count while they run, or count "
+    "otherwise than before.",
+    JOINED_HOW,
+)
+ATTEMPTS_WAITING = _gauge(
+    "attempts_waiting",
+    "Attempts of jobs that wait for halves, one of which came lately; NaN while nobody can say.",
+)
+ATTEMPTS_INCOMPLETE = _gauge(
+    "attempts_incomplete",
+    "Attempts of which something is missing and no half came for ingest.halves_wait_days; NaN "
+    "while nobody can say.",
+)
 OBSERVATIONS = _counter("observations", "New observations in history.", STUDY)
 REJECTED = _counter(
     "ingest_rejected", "Rejected records by the field of the event that is wrong.", REASON

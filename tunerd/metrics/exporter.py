@@ -101,6 +101,7 @@ class MetricsExporter:
         """Studies whose gauges are ours to tell."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
             telemetry.BatchIngested: self._ingested,
+            telemetry.AttemptBacklog: self._attempts,
             telemetry.ConsumerLag: self._lagging,
             telemetry.RequestsIngested: self._asked,
             telemetry.RequestBacklog: self._unanswered,
@@ -145,7 +146,8 @@ class MetricsExporter:
             if one.kind == "counter" and not one.of_a_study:
                 for values in one.known():
                     self._count(0, one, *values)
-        for gauge in (d.LAG, d.UNANSWERED, d.WAITING, d.OLDEST, d.TUNER_SIZE):
+        unknown = (d.LAG, d.UNANSWERED, d.WAITING, d.OLDEST, d.TUNER_SIZE)
+        for gauge in (*unknown, d.ATTEMPTS_WAITING, d.ATTEMPTS_INCOMPLETE):
             self._show(None, gauge)  # 0 would claim that somebody looked
 
     def _count(self, number: float, of: MetricDefinition, *values: str) -> None:
@@ -165,6 +167,9 @@ class MetricsExporter:
             self._count(count, d.OBSERVATIONS, self._study(study))
         self._rejected(report.rejected)
         self._count(sum(report.accepted.values()), d.RECORDS, "accepted")
+        self._count(report.halves, d.RECORDS, "half")
+        for how, count in report.joined.items():
+            self._count(count, d.JOINED, how)
         self._count(report.duplicates, d.RECORDS, "duplicate")
         self._count(sum(report.rejected.values()), d.RECORDS, "rejected")
         self._observe(report.seconds, d.INGEST_S)
@@ -172,6 +177,10 @@ class MetricsExporter:
     def _rejected(self, rejected: Mapping[str, int]) -> None:
         for reason, count in rejected.items():
             self._count(count, d.REJECTED, reason if reason in d.REASON.values else OTHER)
+
+    def _attempts(self, report: telemetry.AttemptBacklog) -> None:
+        self._show(report.waiting, d.ATTEMPTS_WAITING)
+        self._show(report.incomplete, d.ATTEMPTS_INCOMPLETE)
 
     def _lagging(self, report: telemetry.ConsumerLag) -> None:
         self._show(report.records, d.LAG)

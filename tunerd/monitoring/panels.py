@@ -206,6 +206,19 @@ WORKING = DashboardRow(
             ),
             kind="bars",
         ),
+        DashboardPanel(
+            "Do the halves of jobs come together?",
+            "As many that wait as jobs run or have just ended, and hardly an incomplete one. Many "
+            "that are incomplete: a scheduler or a trainer stopped to send, or they name clusters, "
+            "jobs or attempts differently; `tunerd attempts` says what is missing.",
+            (
+                PanelQuery(f"sum({shown(d.ATTEMPTS_WAITING)})", "wait"),
+                PanelQuery(f"sum({shown(d.ATTEMPTS_INCOMPLETE)})", "incomplete"),
+                PanelQuery(_increase(d.JOINED, "how"), "joined: {{how}}"),
+            ),
+            low=0,
+            empty="no halves",
+        ),
     ),
 )
 

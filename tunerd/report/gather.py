@@ -10,6 +10,7 @@ from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.space_cache import in_space_text, why_outside
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.expressions import suggestion
+from tunerd.core.observation import effective
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -119,7 +120,7 @@ def gather(
 
 
 def _in_space(store: Store, study: Study, last: int) -> str:
-    jobs = store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED)
+    jobs = effective(store.observations(study.name, after=last - MOST_PLACED, limit=MOST_PLACED))
     if not jobs:
         return ""
     outside = Counter(why for why in why_outside(study, jobs) if why is not None)

@@ -212,6 +212,11 @@ class IngestSettings(SettingsSection):
     """An event that finished further in the future than this is rejected."""
     max_age_days: Days = 365.0
     """An event that finished longer ago than this is rejected."""
+    halves_wait_days: Days = 7.0
+    """An attempt of which something is missing is incomplete when no half of it came for so long;
+    a later half still joins it."""
+    max_waiting_attempts: Count = 1_000_000
+    """Halves of further attempts are rejected while so many attempts wait for theirs."""
 
 
 class TuneSettings(SettingsSection):

@@ -27,6 +27,7 @@ from tunerd.events import (
     unknown_study,
 )
 from tunerd.settings.model import IngestSettings, TopicSettings
+from tunerd.stages.halves import HalfJoiner, JoinedBatch
 from tunerd.store import OutboxMessage, Store, Transaction
 from tunerd.streams.base import Stream, StreamPosition, StreamRecord, StreamSource
 
@@ -38,7 +39,7 @@ STUDIES_AGE_S = 2.0
 """How old the list of known studies may be before an event for an unknown one asks again."""
 
 Event = Observation | AdviceRequest
-"""What a record was found to say."""
+"""What a record was found to say, whole."""
 
 Place = tuple[str, str, str]
 """Cluster, topic and partition."""
@@ -50,6 +51,7 @@ class _RecordBatch:
 
     events: Mapping[str, Sequence[tuple[Event, StreamRecord]]]
     """By study."""
+    halves: Sequence[tuple[JobHalf, StreamRecord]]
     rejections: Sequence[tuple[Rejection, StreamRecord]]
     positions: Mapping[Place, StreamPosition]
     """After the batch."""
@@ -92,10 +94,14 @@ class IngestStage:
     _studies: frozenset[str] = frozenset()
     _studies_at: float = float("-inf")
 
+    def __post_init__(self) -> None:
+        self._joiner = HalfJoiner(self.store, self.settings, self.clock)
+
     def step(self) -> bool:
         """Read a batch and commit it."""
         batch = self._unsaved or self._read()
         if batch is None:
+            self.tidy()
             return False
         self._unsaved = batch
         assert self._source is not None
@@ -125,6 +131,10 @@ class IngestStage:
             self._source.close()
             self._source = None
 
+    def tidy(self) -> None:
+        """Forget what nobody needs any more, while there is nothing to read."""
+        self._joiner.tidy(self.now())
+
     # -- what is read -----------------------------------------------------------------------
 
     @property
@@ -132,12 +142,11 @@ class IngestStage:
         """Where the records are."""
         return self.topics.jobs
 
-    def read(self, record: StreamRecord, now: datetime, limits: TimeLimits) -> Event | Rejection:
+    def read(
+        self, record: StreamRecord, now: datetime, limits: TimeLimits
+    ) -> Event | JobHalf | Rejection:
         """What a record says."""
-        event = read_job(record.value, record.headers, now, limits, record.size)
-        if isinstance(event, JobHalf):
-            return Rejection("type", "halves of a job are read, but not joined yet")
-        return event
+        return read_job(record.value, record.headers, now, limits, record.size)
 
     def take(
         self, tx: Transaction, study: str, events: Sequence[Any], now: datetime
@@ -147,11 +156,20 @@ class IngestStage:
         return BatchOutcome(len(added.fresh), added.duplicates, added.conflicts)
 
     def report(
-        self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
+        self,
+        accepted: dict[str, int],
+        duplicates: int,
+        rejected: dict[str, int],
+        halves: JoinedBatch,
     ) -> telemetry.BatchIngested | telemetry.RequestsIngested:
         """What to say of a batch."""
         return telemetry.BatchIngested(
-            accepted=accepted, duplicates=duplicates, rejected=rejected, seconds=0.0
+            accepted=accepted,
+            duplicates=duplicates,
+            rejected=rejected,
+            halves=halves.kept,
+            joined={str(how): count for how, count in halves.joined.items()},
+            seconds=0.0,
         )
 
     # -- reading ----------------------------------------------------------------------------
@@ -180,22 +198,25 @@ class IngestStage:
             max_age=timedelta(days=self.settings.max_age_days),
         )
         events: dict[str, list[tuple[Event, StreamRecord]]] = {}
+        halves: list[tuple[JobHalf, StreamRecord]] = []
         rejections: list[tuple[Rejection, StreamRecord]] = []
         latest: dict[Place, StreamRecord] = {}
         for record in records:
             read = self.read(record, now, limits)
             if not isinstance(read, Rejection) and not self._knows(read.study):
-                read = unknown_study(read.study, self._studies)
+                read = unknown_study(read.study or "", self._studies)
             if isinstance(read, Rejection):
                 rejections.append((read, record))
+            elif isinstance(read, JobHalf):
+                halves.append((read, record))
             else:
                 events.setdefault(read.study, []).append((read, record))
             latest[record.cluster, record.topic, record.partition] = record
         positions = {place: record.position for place, record in latest.items()}
-        return _RecordBatch(events, rejections, positions)
+        return _RecordBatch(events, halves, rejections, positions)
 
-    def _knows(self, study: str) -> bool:
-        if study in self._studies:
+    def _knows(self, study: str | None) -> bool:
+        if study in self._studies or study is None:  # a half need not name it
             return True
         if self.clock() - self._studies_at > STUDIES_AGE_S:
             self._studies = frozenset(row.name for row in self.store.studies())
@@ -213,9 +234,13 @@ class IngestStage:
         accepted: dict[str, int] = {}
         duplicates = 0
         rejections = list(batch.rejections)
+        halves = self._joiner.join(tx, batch.halves, now)
         # In the order of names: two instances that lock the same studies cannot wait in a circle.
-        for study in sorted(batch.events):
-            pairs = batch.events[study]
+        for study in sorted({*batch.events, *halves.studies}):
+            halves.add_to(tx, study, now)
+            pairs = batch.events.get(study, ())
+            if not pairs:
+                continue
             taken = self.take(tx, study, [one for one, _ in pairs], now)
             if taken.fresh:
                 accepted[study] = taken.fresh
@@ -226,9 +251,12 @@ class IngestStage:
                     (conflict(one.event_id, one.source), records[id(one)])
                     for one in taken.conflicts
                 ]
+        halves.save(tx)
+        rejections += halves.rejections
+        duplicates += halves.duplicates
         tx.enqueue(*[self._message(rejection, record, now) for rejection, record in rejections])
         kinds = Counter(_kind(rejection) for rejection, _ in rejections)
-        return self.report(accepted, duplicates, dict(kinds))
+        return self.report(accepted, duplicates, dict(kinds), halves)
 
     def _message(self, rejection: Rejection, record: StreamRecord, now: datetime) -> OutboxMessage:
         rejected = rejected_record(

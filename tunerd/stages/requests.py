@@ -12,6 +12,7 @@ from typing import Any
 from tunerd import telemetry
 from tunerd.core.request import AdviceRequest
 from tunerd.events import Rejection, TimeLimits, read_request
+from tunerd.stages.halves import JoinedBatch
 from tunerd.stages.ingest import BatchOutcome, IngestStage
 from tunerd.store import Transaction
 from tunerd.streams.base import StreamRecord
@@ -47,8 +48,15 @@ class RequestStage(IngestStage):
         asked = tx.add_requests(events, now)
         return BatchOutcome(len(asked.fresh), asked.duplicates, asked.conflicts)
 
+    def tidy(self) -> None:
+        """Answered ones are forgotten by whoever answers."""
+
     def report(
-        self, accepted: dict[str, int], duplicates: int, rejected: dict[str, int]
+        self,
+        accepted: dict[str, int],
+        duplicates: int,
+        rejected: dict[str, int],
+        halves: JoinedBatch,  # noqa: ARG002 - a question has none
     ) -> telemetry.RequestsIngested:
         """What to say of a batch."""
         return telemetry.RequestsIngested(

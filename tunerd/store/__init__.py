@@ -4,6 +4,7 @@
 nothing else: history, positions, outbox, studies, what was learned, leases, operators' commands.
 """
 
+from tunerd.store.attempts import AttemptCounts, AttemptRow, WaitingAttempt
 from tunerd.store.commands import OperatorCommand
 from tunerd.store.instance_lock import InstanceLock, folder_guard
 from tunerd.store.leases import study_lease
@@ -18,6 +19,8 @@ from tunerd.store.studies import StudyGeneration, StudyRow
 from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
 
 __all__ = [
+    "AttemptCounts",
+    "AttemptRow",
     "ContextRow",
     "CorruptCheckpointError",
     "InsertedRequests",
@@ -34,6 +37,7 @@ __all__ = [
     "StudyRow",
     "Transaction",
     "TuneStep",
+    "WaitingAttempt",
     "checkpoint_name",
     "folder_guard",
     "open_store",

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.core.observation import Observation, Status
+from tunerd.core.observation import CorrectedObservation, Observation, Status, corrected
 from tunerd.errors import CorruptDataError, StoreUnavailableError
 from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.json_text import from_json, text_problem, to_jsons, whole_json
@@ -51,8 +51,13 @@ _COLUMNS = (
     observations.c.history,
     observations.c.extra,
     observations.c.content_hash,
+    observations.c.corrects,
 )
-"""In the order of the fields of Observation."""
+"""In the order of the fields of Observation, and what it takes the place of."""
+
+
+_CORRECTS = 19
+"""Place of the last of them."""
 
 
 def attempt_of(one: Observation) -> str:
@@ -113,7 +118,7 @@ class ObservationReads(StoreReads):
             .limit(limit)
         )
         with self._reading() as connection:
-            return list(map(_observation, connection.execute(statement)))
+            return self._with_earlier(study, connection.execute(statement).all())
 
     def observations_at(self, study: str, sequences: Sequence[int]) -> list[Observation]:
         """The observations with these sequences, in this order, repeated ones repeated.
@@ -121,20 +126,61 @@ class ObservationReads(StoreReads):
         Raises:
             LookupError: one of them does not exist.
         """
-        found: dict[int, Observation] = {}
+        found = self._found_at(study, sequences)
+        if len(found) < len(set(sequences)):
+            missing = next(sequence for sequence in sorted(sequences) if sequence not in found)
+            raise LookupError(f"study {study!r} has no observation with sequence {missing}")
+        return [found[sequence] for sequence in sequences]
+
+    def _found_at(
+        self, study: str, sequences: Iterable[int], *, earlier: bool = True
+    ) -> dict[int, Observation]:
+        """By sequence, those of these observations that exist; ``earlier`` says whether with what
+        they take the place of."""
         wanted = sorted(set(sequences))
+        rows: list[Any] = []
         with self._reading() as connection:
             for start in range(0, len(wanted), _CHUNK):
                 statement = sa.select(*_COLUMNS).where(
                     observations.c.study == study,
                     observations.c.sequence.in_(wanted[start : start + _CHUNK]),
                 )
-                for observation in map(_observation, connection.execute(statement)):
-                    found[observation.sequence] = observation
-        if len(found) < len(wanted):
-            missing = next(sequence for sequence in wanted if sequence not in found)
-            raise LookupError(f"study {study!r} has no observation with sequence {missing}")
-        return [found[sequence] for sequence in sequences]
+                rows += connection.execute(statement)
+        found = self._with_earlier(study, rows) if earlier else map(_observation, rows)
+        return {one.sequence: one for one in found}
+
+    def _with_earlier(self, study: str, rows: Sequence[Any]) -> list[Observation]:
+        """Observations from their rows, each with the one that it takes the place of."""
+        found = list(map(_observation, rows))
+        places = {row[9]: row[_CORRECTS] for row in rows if row[_CORRECTS] is not None}
+        if not places:
+            return found
+        known = self._found_at(study, places.values(), earlier=False)
+        return [
+            one
+            if (before := known.get(places.get(one.sequence, 0))) is None
+            else corrected(one, before)
+            for one in found
+        ]
+
+    def event_places(
+        self, events: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[str, int]]:
+        """Study and sequence of those events that history has, by source and id."""
+        found: dict[tuple[str, str], tuple[str, int]] = {}
+        by_source: dict[str, list[str]] = {}
+        for source, event_id in events:
+            by_source.setdefault(source, []).append(event_id)
+        c = observations.c
+        with self._reading() as connection:
+            for source, ids in by_source.items():
+                for start in range(0, len(ids), _CHUNK):
+                    statement = sa.select(c.event_id, c.study, c.sequence).where(
+                        c.source == source, c.event_id.in_(ids[start : start + _CHUNK])
+                    )
+                    for event_id, study, sequence in connection.execute(statement):
+                        found[source, event_id] = (study, sequence)
+        return found
 
     def content_hashes(self, source: str, event_ids: Sequence[str]) -> dict[str, str]:
         """By event id, the content of those events of a source that history has."""
@@ -320,6 +366,7 @@ class ObservationWrites(ObservationReads, StoreWrites):
                 one.history,
                 extra,
                 one.content_hash,
+                one.earlier.sequence if isinstance(one, CorrectedObservation) else None,
                 received_at,
             )
             for sequence, (one, (context, config, metrics, extra)) in enumerate(

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 import sqlalchemy as sa
+from msgspec import structs
 
 from tunerd.core.evidence.prequential import PrequentialOutcome, PrequentialRecord
 from tunerd.store.access import StoreReads, StoreWrites
@@ -93,6 +94,10 @@ class PredictionWrites(PredictionReads, StoreWrites):
         Raises:
             ValueError: an outcome holds NaN or infinity, which JSON does not have.
         """
+        for one in judged:
+            if one.corrects:
+                self._put_right(study, one)
+        judged = [one for one in judged if not one.corrects]
         if not judged:
             return
         native = self._database.native
@@ -110,6 +115,31 @@ class PredictionWrites(PredictionReads, StoreWrites):
         marks = ",".join([self._database.placeholder] * 6)
         statement = f"INSERT INTO predictions (study,{','.join(_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - our own names
         self._connection.exec_driver_sql(statement, rows)
+
+    def _put_right(self, study: str, one: PrequentialRecord) -> None:
+        """Give an attempt that counted before what came of it. What was predicted of it stays."""
+        table = predictions.c
+        mine = (table.study == study, table.sequence == one.corrects)
+        detail = self._connection.execute(sa.select(table.detail).where(*mine)).scalar()
+        if detail is None:
+            return  # forgotten, or imported
+        before, now = _decode(detail), one.outcome
+        entry = before.entry
+        if entry is not None and entry.lead is not None and before.score is not None:
+            moved = None if now.score is None else entry.lead + now.score - before.score
+            entry = structs.replace(entry, lead=moved)
+        outcome = structs.replace(
+            before,
+            status=now.status,
+            score=now.score,
+            ran=now.ran,
+            gpu_hours=now.gpu_hours,
+            entry=entry,
+        )
+        changed = sa.update(predictions).where(*mine)
+        self._connection.execute(
+            changed.values(finished_at=one.finished_at, detail=_encode(outcome).decode())
+        )
 
     def rename_predictions(self, study: str, keys: Sequence[str]) -> None:
         """Keep what was thought of jobs under the present keys of their contexts, given those of

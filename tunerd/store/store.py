@@ -2,8 +2,8 @@
 
 Reads are methods of :class:`Store`. Writes are methods of a :class:`Transaction`, which can read
 as well; a few that always stand alone are also offered by the store itself. Rows are locked in
-this order, so that no two transactions wait for each other: positions, leases, studies by name,
-recommendations.
+this order, so that no two transactions wait for each other: positions, leases, attempts, studies by
+name, recommendations.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Self
 
+from tunerd.store.attempts import AttemptReads, AttemptWrites
 from tunerd.store.commands import CommandReads, CommandWrites
 from tunerd.store.engine import Database
 from tunerd.store.instance_lock import InstanceLock, is_held, store_guard
@@ -45,6 +46,7 @@ class Transaction(
     CommandWrites,
     ProvenanceWrites,
     RequestWrites,
+    AttemptWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
 
@@ -63,6 +65,7 @@ class Store(
     CommandReads,
     ProvenanceReads,
     RequestReads,
+    AttemptReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""
 

@@ -15,6 +15,7 @@ from tunerd.store.engine import instant_text
 
 __all__ = [
     "UtcDateTime",
+    "attempts",
     "checkpoints",
     "commands",
     "context_states",
@@ -135,8 +136,28 @@ observations = sa.Table(
     sa.Column("metrics", sa.Text, nullable=False),
     sa.Column("extra", sa.Text, nullable=False),
     sa.Column("history", sa.Boolean, server_default=sa.false(), nullable=False),
+    sa.Column("corrects", sa.BigInteger),
     sa.UniqueConstraint("source", "event_id"),
 )
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("job_id", sa.Text, primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("study", sa.Text),
+    sa.Column("missing", sa.Text, nullable=False),
+    sa.Column("ended", sa.Boolean, nullable=False),
+    sa.Column("first_at", UtcDateTime, nullable=False),
+    sa.Column("last_at", UtcDateTime, nullable=False),
+    sa.Column("sequence", sa.BigInteger),
+    sa.Column("corrections", sa.BigInteger, nullable=False),
+    sa.Column("material", sa.Text),
+    # Last, as blobs are.
+    sa.Column("halves", sa.Text, nullable=False),
+)
+sa.Index("ix_attempts_ended_last_at", attempts.c.ended, attempts.c.last_at)
 
 predictions = sa.Table(
     "predictions",

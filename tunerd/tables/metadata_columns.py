@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import cast
 
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
@@ -35,7 +36,7 @@ def meaning(word: str) -> JobStatus | None:
     """What a word for how a job ended means; ``None`` when nobody knows."""
     found = status_in(word)
     if found is not None:
-        return found.value
+        return cast("JobStatus", found.value)  # nothing that was imported runs
     whole = word.strip().lower().replace(" ", "_").replace("-", "_")
     return _WORDS.get(whole) or _WORDS.get(gist(word).replace("-", "_"))
 

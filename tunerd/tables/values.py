@@ -4,7 +4,7 @@ import json
 import math
 import re
 
-from tunerd.core.observation import Scalar, Status, Value
+from tunerd.core.observation import END_STATUSES, Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, category_text, clean_value
 from tunerd.tables.quantities import PLAIN, NumberNotation, read_quantity
 
@@ -30,7 +30,7 @@ _NO_NAME = _NOTHING - {"na", "none", "nil", "?"}
 _TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 
-_STATUS = {status.value: status for status in Status} | {
+_STATUS = {status.value: status for status in END_STATUSES} | {
     "ok": Status.SUCCEEDED,
     "success": Status.SUCCEEDED,
     "successful": Status.SUCCEEDED,

@@ -136,11 +136,20 @@ class ConfigStats:
     def take_back(self, score: float) -> None:
         """Forget one of the latest runs, which told nothing of the configuration."""
         scores = [one[0] for one in self.latest]
-        if score not in scores:
-            return
-        place = scores.index(score)
-        self.latest = self.latest[:place] + self.latest[place + 1 :]
-        self.runs -= 1
+        if score in scores:
+            self._put_right(scores.index(score), None)
+
+    def correct_run(self, sequence: int, run: tuple[float, float] | None) -> None:
+        """Give the run of a job another score and weight, or forget it; nothing where it is not
+        among the latest."""
+        sequences = [one[2] for one in self.latest]
+        if sequence in sequences:
+            self._put_right(sequences.index(sequence), run)
+
+    def _put_right(self, place: int, run: tuple[float, float] | None) -> None:
+        right = () if run is None else ((*run, self.latest[place][2]),)
+        self.latest = self.latest[:place] + right + self.latest[place + 1 :]
+        self.runs -= run is None
         self.mean, self.weight = (0.0, 0.0)
         if self.latest or self.older[1]:
             self.mean, self.weight = self._pooled()
@@ -274,6 +283,34 @@ class ConfigStatsTable:
         trial.take_back(score)
         nearest = min((abs(one - score) for one in scores if one != score), default=math.inf)
         self.apart = [one for one in self.apart if one < nearest / 2.0]
+
+    def correct(
+        self,
+        candidate_id: str,
+        sequence: int,
+        run: tuple[float, float] | None,
+        was: FeasibilityLabel,
+        ran: FeasibilityLabel,
+        *,
+        measured: bool = True,
+    ) -> None:
+        """Put right what a job counted as: ``run`` is its score and weight now, None without one;
+        ``was`` what it said about whether its configuration runs, ``ran`` what it says now;
+        ``measured`` whether it had a score before."""
+        trial = self.trials.get(candidate_id)
+        if trial is None:
+            return
+        failed = (FeasibilityLabel.NO, FeasibilityLabel.WEAK_NO)
+        yes = FeasibilityLabel.YES
+        trial.ran = max(0, trial.ran + (ran is yes) - (was is yes))
+        trial.failures = max(0, trial.failures + (ran in failed) - (was in failed))
+        run = None if ran is FeasibilityLabel.NO else run
+        if measured:
+            trial.correct_run(sequence, run)
+        elif run is not None:
+            away = trial.add_run(*run, sequence)
+            if away is not None:
+                self.apart = [*self.apart, away][-REPEATS:]
 
     def begin_again(
         self, since: int, moved: float | None, scale: float = 1.0, *, history: bool = False

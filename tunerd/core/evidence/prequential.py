@@ -124,6 +124,8 @@ class PrequentialRecord(msgspec.Struct, frozen=True, gc=False):
     """Imported: it followed nothing and could not have."""
     context_key: str
     outcome: PrequentialOutcome
+    corrects: int = 0
+    """Sequence of the row of the same attempt whose outcome this puts right; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)

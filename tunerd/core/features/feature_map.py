@@ -13,7 +13,7 @@ from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.expressions import ValueColumn as Values
 from tunerd.core.features.columns import CategoryEncoder, ColumnSource, FeatureColumn
 from tunerd.core.features.rows import FeatureRows
-from tunerd.core.observation import FeasibilityLabel, Observation
+from tunerd.core.observation import CorrectedObservation, FeasibilityLabel, Observation
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import DerivedValue, Study
 from tunerd.core.study.context_key import ValueType
@@ -104,6 +104,9 @@ class FeatureMap:
         scores = [
             None if o.sequence in self.held_back else study.score(o.metrics) for o in observations
         ]
+        for i, one in enumerate(observations):
+            if isinstance(one, CorrectedObservation) and not study.teaches_anew(one):
+                scores[i], ran[i] = None, _RAN[FeasibilityLabel.UNKNOWN]
         seconds = [STEADY_S if o.measured_s is None else o.measured_s for o in observations]
         return FeatureRows(
             X=self._matrix(columns, n, learn=True),

@@ -190,14 +190,15 @@ class ModelTrainer:
             self._start(sequence, "grown", SWAP_AFTER)
         return False
 
-    def take_back(self, earlier: int, sequence: int) -> bool:
-        """Learn anew, on what is known at ``sequence``, without the score of an earlier
-        observation; says whether that was done. Only while a fit is quick."""
-        if sequence > SMALL or self.pinned or not self.replay.forget_score(earlier):
-            return False
-        if self.model is not None:
+    def take_back(self, earlier: Sequence[int], sequence: int) -> list[int]:
+        """Learn anew, on what is known at ``sequence``, without the scores of earlier
+        observations; returns those of which that was done. Only while a fit is quick."""
+        if sequence > SMALL or self.pinned:
+            return []
+        found = [one for one in earlier if self.replay.forget_score(one)]
+        if found and self.model is not None:
             self._fit_now(sequence, "grown")
-        return True
+        return found
 
     def catch_up(self, sequence: int) -> None:
         """Fit on what was gathered up to ``sequence``, for a new generation."""

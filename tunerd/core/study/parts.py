@@ -26,6 +26,7 @@ __all__ = [
     "Objective",
     "Parameter",
     "PredictorOptions",
+    "RunningOptions",
     "SearchOptions",
 ]
 
@@ -350,6 +351,14 @@ class DriftOptions:
 
     quiet_jobs: int = 10_000
     act: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOptions:
+    """Whether jobs count before they end (study file: ``[running]``)."""
+
+    counts: bool = True
+    min_steps: int = 100
 
 
 def _called(name: str, was: Sequence[str], values: Mapping[str, object], absent: object) -> object:

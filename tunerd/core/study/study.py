@@ -10,7 +10,14 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.expressions import ValueColumn, constant
-from tunerd.core.observation import FeasibilityLabel, Observation, Scalar, Status, Value
+from tunerd.core.observation import (
+    CorrectedObservation,
+    FeasibilityLabel,
+    Observation,
+    Scalar,
+    Status,
+    Value,
+)
 from tunerd.core.study.columns import context_columns, parameter_columns
 from tunerd.core.study.context_key import BucketKey, BucketValue, canonical_context_key, clean_value
 from tunerd.core.study.continuous_range import BETWEEN
@@ -27,6 +34,7 @@ from tunerd.core.study.parts import (
     Objective,
     Parameter,
     PredictorOptions,
+    RunningOptions,
     SearchOptions,
 )
 
@@ -37,6 +45,10 @@ Unusable = Literal["missing", "impossible"]
 
 LARGEST_GAIN = 1e300
 """A share of what is next to nothing is still a number: no message holds another."""
+
+
+SAME_SPEED = 0.01
+"""Relative difference up to which the speed of a job's end is the one that it ran with."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Study:
     history: HistoryOptions
     limits: LimitOptions
     drift: DriftOptions
+    running: RunningOptions
     mapping: MappingTable
     """How to read tables of old jobs."""
     text: str
@@ -272,6 +285,20 @@ class Study:
             if status in (Status.FAILED, Status.TIMEOUT)
             else FeasibilityLabel.UNKNOWN
         )
+
+    def teaches_anew(self, one: CorrectedObservation) -> bool:
+        """Return whether what is known of a job now teaches something else than what it counted as
+        before. A speed within :data:`SAME_SPEED` does not."""
+        earlier = one.earlier
+        if one.config != earlier.config or self.ran(one) is not self.ran(earlier):
+            return True
+        if self.context_key(one.context) != self.context_key(earlier.context):
+            return True
+        now, before = self.score(one.metrics), self.score(earlier.metrics)
+        if now is None or before is None:
+            return now is not before
+        size = 1.0 if self.objective.scale == "log" else max(abs(now), abs(before))
+        return abs(now - before) > SAME_SPEED * size
 
     # ── many jobs at once ────────────────────────────────────────────────────────────────────
 

@@ -19,6 +19,7 @@ from tunerd.core.study.parts import (
     Objective,
     Parameter,
     PredictorOptions,
+    RunningOptions,
     SearchOptions,
 )
 from tunerd.core.study_file.baselines import baselines_of
@@ -74,6 +75,7 @@ class _StudyCompiler:
             "history": HistoryOptions(**table.history.model_dump()),
             "limits": self.limits(),
             "drift": DriftOptions(**table.drift.model_dump()),
+            "running": RunningOptions(**table.running.model_dump()),
             "mapping": table.mapping,
         }
 

@@ -21,6 +21,7 @@ __all__ = [
     "ObjectiveTable",
     "ParameterTable",
     "PredictorTable",
+    "RunningTable",
     "SearchTable",
     "StudyFile",
 ]
@@ -262,6 +263,22 @@ class DriftTable(StudyFileTable):
     )
 
 
+class RunningTable(StudyFileTable):
+    """Whether a job of which trainers report counts before it ends."""
+
+    counts: bool = Field(
+        default=True,
+        description="Whether it counts once, as soon as its speed over enough steps is known; its"
+        " end corrects that. Else only its end counts.",
+    )
+    min_steps: int = Field(
+        default=100,
+        ge=1,
+        le=2**53,
+        description="Steps over which its speed has to be measured before it counts.",
+    )
+
+
 class LimitsTable(StudyFileTable):
     """How far candidates may go from what runs, and how much one user or node may count."""
 
@@ -372,6 +389,10 @@ class StudyFile(StudyFileTable):
     drift: DriftTable = Field(
         default_factory=DriftTable,
         description="Drift: what is done about jobs that no longer are as they were.",
+    )
+    running: RunningTable = Field(
+        default_factory=RunningTable,
+        description="Running jobs: whether one of which a trainer reports counts before it ends.",
     )
     mapping: MappingTable = Field(
         default_factory=MappingTable,

@@ -17,6 +17,7 @@ from tunerd.core.study_file.keys import (
     ObjectiveTable,
     ParameterTable,
     PredictorTable,
+    RunningTable,
     SearchTable,
     StudyFile,
 )
@@ -83,6 +84,10 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
     "[history]": (HistoryTable, "All optional."),
     "[limits]": (LimitsTable, "All optional; [Limits](introduction.md#limits) has an example."),
     "[drift]": (DriftTable, "All optional; [Drift](drift.md) says what it is about."),
+    "[running]": (
+        RunningTable,
+        "All optional; [Halves of a job](events.md#half-of-a-job) says what it is about.",
+    ),
     "[mapping]": (MappingTable, "All optional; [Importing old jobs](import.md) has examples."),
     "mapping.columns.NAME, mapping.measured_s and mapping.gpus as a table": (ColumnTable, ""),
     "mapping.finished_at as a table": (TimeTable, ""),

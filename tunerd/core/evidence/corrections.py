@@ -1,0 +1,66 @@
+"""Attempts that counted before and are known better now.
+
+Of an attempt that ran, its end tells how fast it was and whether it ran well. Mostly that is what
+was known already: then no model learns it twice. Else the earlier speed is taken back where that
+can be done, and what a context knows of the configuration is put right.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from msgspec import structs
+
+from tunerd.core.evidence.prequential import NamedJob, PrequentialRecord
+from tunerd.core.features.rows import FeatureRows
+from tunerd.core.observation import CorrectedObservation
+from tunerd.core.study import Study
+
+__all__ = ["as_known", "corrections_of", "put_right", "silent"]
+
+
+def corrections_of(jobs: Sequence[NamedJob]) -> dict[int, CorrectedObservation]:
+    """By place, the jobs that counted before."""
+    return {
+        i: job.observation
+        for i, job in enumerate(jobs)
+        if isinstance(job.observation, CorrectedObservation)
+    }
+
+
+def silent(rows: FeatureRows, places: Mapping[int, object]) -> FeatureRows:
+    """The rows, those at these places without a score: nobody predicted what was known."""
+    if not places:
+        return rows
+    score = rows.score.copy()
+    score[list(places)] = np.nan
+    return replace(rows, score=score)
+
+
+def as_known(jobs: Sequence[NamedJob]) -> list[NamedJob]:
+    """The jobs, those that counted before as ones that nothing was recommended for."""
+    return [
+        job._replace(observation=structs.replace(job.observation, history=True))
+        if isinstance(job.observation, CorrectedObservation)
+        else job
+        for job in jobs
+    ]
+
+
+def put_right(
+    study: Study, jobs: Sequence[NamedJob], judged: Sequence[PrequentialRecord]
+) -> list[PrequentialRecord]:
+    """The records, those of jobs that counted before as what puts their first one right."""
+    found = []
+    for job, one in zip(jobs, judged, strict=True):
+        observation = job.observation
+        if isinstance(observation, CorrectedObservation):
+            outcome = structs.replace(one.outcome, score=study.score(observation.metrics))
+            one = structs.replace(
+                one,
+                history=observation.history,
+                outcome=outcome,
+                corrects=observation.earlier.sequence,
+            )
+        found.append(one)
+    return found
