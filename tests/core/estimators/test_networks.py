@@ -73,3 +73,23 @@ def test_rows_are_looked_at_as_often_as_they_count() -> None:
     assert kendall(found[:200], y[:200]) > 0.4  # as the other rows have it
     alike = start.trained(Z, y, group, masks, how, np.full(300, 0.1))
     assert alike.dump() == start.trained(Z, y, group, masks, how).dump()
+
+
+def test_few_rows_learn_as_many_do_that_are_the_same() -> None:
+    """Of few, each is computed once for all its places in a batch; of many, every place is."""
+    few, often = 200, 3  # 200 rows lie below the batch, three times as many above
+    Z, y, group, _ = problem(few)
+    how = TrainingSchedule(300, 5, 1e-2)
+    once = RankingNetworks.fresh(MEMBERS, 5, 5).trained(
+        Z, y, group, np.ones((MEMBERS, few), bool), how
+    )
+    thrice = RankingNetworks.fresh(MEMBERS, 5, 5).trained(
+        np.tile(Z, (often, 1)),
+        np.tile(y, often),
+        np.tile(group, often),
+        np.ones((MEMBERS, often * few), bool),
+        how,
+    )
+    new = np.random.default_rng(7).normal(size=(500, 5))
+    one, two = once.predict(new).mean(axis=1), thrice.predict(new).mean(axis=1)
+    assert np.corrcoef(one, two)[0, 1] > 0.99

@@ -99,8 +99,7 @@ class RankingNetworks:
         optimizer = _AmsGrad((self.into, self.bias, self.out, self.shift))
         pairs = _PairSampler(group, masks, counts)
         for rate, momentum in _one_cycle(how):
-            both = pairs.draw(rng)
-            gradients = _gradients(optimizer.parameters, inputs[both], targets[both], rng)
+            gradients = _gradients(optimizer.parameters, inputs, targets, pairs.draw(rng), rng)
             optimizer.step(gradients, rate, momentum)
         return RankingNetworks(*optimizer.parameters)
 
@@ -116,38 +115,57 @@ class RankingNetworks:
 
 
 def _gradients(
-    parameters: Sequence[Weights], inputs: Weights, targets: Weights, rng: np.random.Generator
+    parameters: Sequence[Weights],
+    inputs: Weights,
+    targets: Weights,
+    both: IntArray,
+    rng: np.random.Generator,
 ) -> list[Weights]:
     """Of the loss of rows and their partners, the second half of the batch: the margin ranking
     loss mean(max(0, |margin| - sign(margin) (f(first) - f(second)))), and a little squared error.
 
-    ``inputs`` (M, 2 B, D) and ``targets`` (M, 2 B); members share nothing.
+    ``inputs`` (n, D), ``targets`` (n,), ``both`` (M, 2 B) row numbers; members share nothing.
     """
     into, bias, out, shift = parameters
-    hidden = np.matmul(inputs, into)
+    goal, few = targets[both], len(inputs) < both.shape[1]
+    # Of few rows, each stands in a batch several times: what is said of it is the same.
+    seen = inputs if few else inputs[both]
+    hidden = np.matmul(seen, into)
     hidden += bias
     # A byte of randomness each: floats cost more than the products do.
     kept = np.frombuffer(rng.bytes(hidden.size), np.uint8).reshape(hidden.shape) >= DROPPED
     alive = ((hidden > 0) & kept) * np.float32(256 / (256 - DROPPED))
     hidden *= alive
     scores = (np.matmul(hidden, out) + shift)[:, :, 0]
-    batch = scores.shape[1] // 2
-    margin = targets[:, :batch] - targets[:, batch:]
+    if few:
+        scores = np.take_along_axis(scores, both, axis=1)
+    batch = both.shape[1] // 2
+    margin = goal[:, :batch] - goal[:, batch:]
     sign = np.sign(margin)
     missed = np.abs(margin) > sign * (scores[:, :batch] - scores[:, batch:])
     push = sign * missed / np.float32(batch)
     slope = np.concatenate([-push, push], axis=1)
-    slope += (scores - targets) * np.float32(LEVEL_WEIGHT / batch)
+    slope += (scores - goal) * np.float32(LEVEL_WEIGHT / batch)
+    if few:
+        slope = _summed(slope, both, len(inputs))
     by_score = slope[:, :, None]
     by_out = np.matmul(hidden.transpose(0, 2, 1), by_score)
     alive *= by_score
     alive *= out.transpose(0, 2, 1)
     return [
-        np.matmul(inputs.transpose(0, 2, 1), alive),
+        np.matmul(seen.swapaxes(-1, -2), alive),
         alive.sum(axis=1, keepdims=True),
         by_out,
         by_score.sum(axis=1, keepdims=True),
     ]
+
+
+def _summed(slope: Weights, both: IntArray, rows: int) -> Weights:
+    """(M, 2 B) of places in a batch → (M, rows) of rows, which may stand in several places."""
+    members = len(both)
+    place = both + rows * np.arange(members)[:, None]
+    summed = np.bincount(place.ravel(), slope.ravel(), members * rows)
+    return summed.reshape(members, rows).astype(np.float32)
 
 
 class _AmsGrad:
