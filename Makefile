@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers demo demo-real test check format bench-quick clean
+.PHONY: help setup peers demo demo-real docs test check format bench-quick clean
 
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,11 @@ demo-real: $(READY) ## tune real programs for five minutes against their own def
 peers: $(READY) ## add what tunerd is compared with: without it, its tests are skipped
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test,peers]'
+
+docs: $(READY) ## build the documentation as a site, in build/site; a broken link is an error
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
+		-c constraints.txt -e '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -729,7 +729,7 @@ def job(
     labels: Mapping[str, Any] | None = None,
     handle_sigterm: bool = True,
 ) -> "TrainingJob":
-    """A training that tunerd chooses for and hears of. Nothing of it can fail the training.
+    """A training that tunerd chooses for and hears of. Nothing of it can fail the training::
 
         with tunerd.client.job("llm", {"gpu": "H100"}, defaults={"tp": 8}) as job:
             for batch in loader:
