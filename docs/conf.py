@@ -1,4 +1,4 @@
-"""How Sphinx builds the pages: ``make docs``. Warnings, broken links among them, are errors there."""
+"""How Sphinx builds the pages (``make docs``). Warnings, such as broken links, are errors there."""
 
 from tunerd import __version__
 
