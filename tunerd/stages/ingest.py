@@ -99,9 +99,9 @@ class IngestStage:
 
     def step(self) -> bool:
         """Read a batch and commit it."""
+        self.tidy()
         batch = self._unsaved or self._read()
         if batch is None:
-            self.tidy()
             return False
         self._unsaved = batch
         assert self._source is not None
@@ -132,7 +132,7 @@ class IngestStage:
             self._source = None
 
     def tidy(self) -> None:
-        """Forget what nobody needs any more, while there is nothing to read."""
+        """Forget what nobody needs any more."""
         self._joiner.tidy(self.now())
 
     # -- what is read -----------------------------------------------------------------------

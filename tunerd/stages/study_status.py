@@ -8,7 +8,7 @@ from typing import Any
 
 from tunerd import telemetry
 from tunerd.core.evidence.prequential import PrequentialRecord
-from tunerd.core.observation import Observation
+from tunerd.core.observation import CorrectedObservation, Observation
 from tunerd.core.study import Study
 from tunerd.stages.drift_events import drifting
 from tunerd.stages.study_session import StudySession
@@ -68,7 +68,9 @@ def following(judged: Sequence[PrequentialRecord]) -> dict[str, int]:
 
 def outside(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
     """Jobs that have a value which the study does not have, by parameter; under an empty name those
-    with a parameter that it does not know, whose names are a sender's."""
+    with a parameter that it does not know, whose names are a sender's. One that counted before was
+    counted then."""
+    jobs = [job for job in jobs if not isinstance(job, CorrectedObservation)]
     found = Counter(name for job in jobs for name in study.outside(job.config))
     if foreign := sum(study.is_foreign(job.config) for job in jobs):
         found[""] = foreign
