@@ -44,6 +44,8 @@ from tunerd.threads import THREADS
 STUDY = "llm-pretrain"
 JOBS, CONTEXTS, QUALITY = 100_000, (20, 2_000), 3_000
 QUICK_JOBS, QUICK_CONTEXTS, QUICK_QUALITY = 2_000, (20, 200), 1_000
+STUDIES, QUICK_STUDIES, STUDY_JOBS, STUDIES_S = 50, 4, 100, 60.0
+KINDS = ("live", "import", "studies", "quality")
 LEARNED_S, RECOMMENDED_S, MOST_MIB, LEAST_SCORES = 300.0, 600.0, 1024.0, 2_000
 LEAST_TAU, MOST_LOSS = -0.01, 0.005
 """Of a backlog's model beside the usual one."""
@@ -54,19 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = arguments(__doc__)
     parser.add_argument("--jobs", type=int, metavar="N", help="another number of jobs")
     parser.add_argument("--contexts", type=int, nargs="+", metavar="N", help="other numbers")
-    parser.add_argument("--kind", choices=("live", "import", "quality"), help="only one part")
+    parser.add_argument("--kind", choices=KINDS, help="only one part")
     parser.add_argument("--only", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.only:
         kind, contexts, jobs = options.only[0], int(options.only[1]), int(options.only[2])
-        found = quality(contexts, jobs) if kind == "quality" else learned(kind, contexts, jobs)
+        parts = {"quality": quality, "studies": many_studies}
+        found = parts[kind](contexts, jobs) if kind in parts else learned(kind, contexts, jobs)
         print(json.dumps(found))
         return 0
     bars = Bars("backlog")
     jobs = options.jobs or (QUICK_JOBS if options.quick else JOBS)
     for contexts in options.contexts or (QUICK_CONTEXTS if options.quick else CONTEXTS):
         for kind in ("live", "import") if options.kind is None else (options.kind,):
-            if kind == "quality":
+            if kind in ("quality", "studies"):
                 continue
             one = apart(kind, contexts, jobs)
             title = f"{kind}, {jobs:,} jobs in {contexts:,} contexts"
@@ -84,6 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             bars.hold(f"{title}: memory", memory, memory < MOST_MIB, f"< {MOST_MIB:g}", "MiB")
             bars.say(f"{title}: models", one["models"])
             bars.say(f"{title}: processor time", one["cpu_s"], "s")
+    if options.kind in (None, "studies"):
+        count = QUICK_STUDIES if options.quick else STUDIES
+        one = apart("studies", count, STUDY_JOBS)
+        title = f"{count} studies of {STUDY_JOBS} jobs"
+        took, most = one["learned_s"], STUDIES_S
+        bars.hold(f"{title}: learned", took, took < most, f"< {most:g}", "s")
+        bars.say(f"{title}: all recommended", one["recommended_s"], "s")
+        bars.say(f"{title}: processor time", one["cpu_s"], "s")
     if options.kind in (None, "quality"):
         one = apart("quality", 20, QUICK_QUALITY if options.quick else QUALITY)
         bars.say("tau, jobs as they come", one["usual_tau"])
@@ -133,16 +144,7 @@ def learned(kind: str, contexts: int, count: int) -> dict[str, float]:
         now = datetime.now(UTC)
         store.publish_generation(study.name, study.content_hash, study.text, "benchmark", now)
         fill(store, study, contexts, count, history=kind == "import")
-        settings = TuneSettings(max_contexts=2 * contexts)
-        stage = TuneStage(
-            store,
-            settings,
-            "recommendations",
-            quiet,
-            cast(logs.Log, quiet),
-            lambda: datetime.now(UTC),
-            time.monotonic,
-        )
+        stage = stage_of(store, quiet, contexts)
         started, spent, learned_s, said = time.perf_counter(), time.process_time(), 0.0, 0
         while (said < contexts or not learned_s) and (stage.step() or not learned_s):
             row = store.study(study.name)
@@ -162,6 +164,44 @@ def learned(kind: str, contexts: int, count: int) -> dict[str, float]:
         }
         stage.close()
     return found
+
+
+def many_studies(count: int, jobs: int) -> dict[str, float]:
+    """Let the stage learn a few jobs of each of many studies."""
+    like, quiet = shipped_study(STUDY), Quiet()
+    with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
+        store = open_store(f"sqlite:///{Path(folder) / 'store.sqlite'}")
+        now = datetime.now(UTC)
+        for number in range(count):
+            study = parse_study(like.replace(f'"{STUDY}"', f'"{STUDY}-{number}"', 1))
+            store.publish_generation(study.name, study.content_hash, study.text, "benchmark", now)
+            fill(store, study, 4, jobs, history=False)
+        stage = stage_of(store, quiet, 4)
+        started, spent, learned_s = time.perf_counter(), time.process_time(), 0.0
+        while stage.step():
+            rows = store.studies()
+            if not learned_s and all(row.learned_sequence == row.last_sequence for row in rows):
+                learned_s = time.perf_counter() - started
+        found = {
+            "learned_s": learned_s,
+            "recommended_s": time.perf_counter() - started,
+            "cpu_s": time.process_time() - spent,
+        }
+        stage.close()
+    return found
+
+
+def stage_of(store: Store, quiet: Quiet, contexts: int) -> TuneStage:
+    """The stage, as a tuner's process has it."""
+    return TuneStage(
+        store,
+        TuneSettings(max_contexts=2 * contexts),
+        "recommendations",
+        quiet,
+        cast(logs.Log, quiet),
+        lambda: datetime.now(UTC),
+        time.monotonic,
+    )
 
 
 def told(store: Store, study: str, *, history: bool) -> list[Any]:
@@ -222,7 +262,7 @@ def simulated(
             Observation(
                 study=study.name,
                 source="benchmark",
-                event_id=str(sequence),
+                event_id=f"{study.name}-{sequence}",
                 job_id=str(sequence),
                 status=Status.SUCCEEDED if ran else Status.OUT_OF_MEMORY,
                 finished_at=at + timedelta(seconds=10 * sequence),

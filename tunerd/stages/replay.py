@@ -21,7 +21,7 @@ from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.features import FeatureMap
 from tunerd.core.hash_chain import HashChain
 from tunerd.core.model.history_weights import Regime
-from tunerd.core.model.training import ModelTrainer, portions
+from tunerd.core.model.training import PORTION_MOST, ModelTrainer, portions
 from tunerd.core.observation import Observation
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.scores import PrequentialWindow
@@ -326,7 +326,7 @@ class _ReplayRun:
         todo = [
             (first, last)
             for step in steps
-            for first, last in portions(step.sequence_from, step.sequence_to)
+            for first, last in portions(step.sequence_from, step.sequence_to, PORTION_MOST)
             if isinstance(start, str) or last > start
         ]
         if self.how == "auto" and len(todo) > MOST_PORTIONS and parts is not None:

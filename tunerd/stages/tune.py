@@ -18,7 +18,7 @@ import msgspec
 from tunerd import logs, telemetry
 from tunerd.connections import store_of
 from tunerd.core.decisions.drift_consequences import DriftConsequences
-from tunerd.core.model.training import portions
+from tunerd.core.model.training import PORTION_MOST, portions
 from tunerd.core.observation import Observation
 from tunerd.errors import (
     FencedOutError,
@@ -39,8 +39,9 @@ from tunerd.store import OperatorCommand, RequestRow, Store, StudyRow, study_lea
 
 __all__ = ["TuneStage"]
 
-LEARN_MOST = 1000
-"""Observations learned in one step; a backlog is learned in steps of so many at most …"""
+LEARN_MOST = 4000
+"""Observations learned in one step; a backlog is learned in steps of so many at most: after each,
+everything that changed is saved, and contexts are searched …"""
 LEARN_S = 5.0
 """… and as far as this time goes: a portion of jobs of a study with a hundred parameters can take
 half a minute, and meanwhile other studies, requests and commands wait. Where a step is cut is in
@@ -268,7 +269,7 @@ class TuneStage:
         them."""
         started, first = self.clock(), found[0].sequence
         done, fresh = 0, dict[str, None]()
-        for begin, end in portions(first, found[-1].sequence):
+        for begin, end in portions(first, found[-1].sequence, PORTION_MOST):
             if done and (self.stop() or self.clock() - started > LEARN_S):
                 break
             # The parent's deadline is for what hangs: a backlog that takes long is no fault.

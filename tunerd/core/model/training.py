@@ -25,7 +25,16 @@ from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 
-__all__ = ["SOON", "SWAP_AFTER", "Fetch", "ModelBuild", "ModelTrainer", "Why", "portions"]
+__all__ = [
+    "PORTION_MOST",
+    "SOON",
+    "SWAP_AFTER",
+    "Fetch",
+    "ModelBuild",
+    "ModelTrainer",
+    "Why",
+    "portions",
+]
 
 Fetch = Callable[[Sequence[int]], Sequence[Observation]]
 """Reads the observations with these sequences from history, in this order."""
@@ -47,6 +56,8 @@ BACKLOG_GROWTH = 1.5
 """… by this share, while so many jobs wait to be learned that the fit would be obsolete before they
 are: a backlog of 100,000 jobs is learned with 11 fits instead of 46, one of 100 jobs with two. Near
 its end the usual share counts, so that the model that serves afterwards is as fresh as any."""
+WORTH_WAITING = 0.25
+"""… and what waits is at least this share of that growth: the fit near the end replaces it soon."""
 SWAP_AFTER = 64
 """Observations between the start of a rebuild and the decision. A rebuild that is not ready by
 then is waited for."""
@@ -54,6 +65,8 @@ SOON = 24
 """… after drift, when every job on the old model costs more."""
 RECENT = 500
 """Window that an update's correction is fitted on."""
+PORTION_MOST = 1_000
+"""Observations that the daemon learns together at most: with a hundred parameters half a minute."""
 PORTION = 32
 """Observations learned together at the start of a study, and from four times as many on a quarter
 of what is known: else a table of 400 old jobs would be learned whole, and none of them predicted
@@ -285,7 +298,8 @@ class ModelTrainer:
         attempted = max(fitted_at, self._attempted_at)
         grown = sequence - attempted
         if waiting > _lasts(sequence):
-            return grown >= max(FIRST_FIT, BACKLOG_GROWTH * attempted)
+            lasting = waiting >= grown * WORTH_WAITING
+            return lasting and grown >= max(FIRST_FIT, BACKLOG_GROWTH * attempted)
         return grown >= _lasts(attempted)
 
     # -- champion and challenger ------------------------------------------------------------
@@ -368,7 +382,8 @@ class ModelTrainer:
             return
         self.model = model = StudyModel.load(self.study, self.features, parts)
         behind = model.learned
-        ends = [end for step in steps if step[0] > behind for _, end in portions(*step)]
+        fresh = (step for step in steps if step[0] > behind)
+        ends = [end for step in fresh for _, end in portions(*step, PORTION_MOST)]
         ends = [end for end in ends if end <= last]
         under_way: Mapping[str, Any] | None = state["rebuild"]
         if under_way is None:
@@ -432,9 +447,11 @@ def _told(model: StudyModel, rows: FeatureRows) -> PrequentialPredictions:
     return PrequentialPredictions(outlook.mean, outlook.spread)
 
 
-def portions(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """First and last sequence of what is learned together of the observations of a step."""
+def portions(first: int, last: int, most: int | None = None) -> Iterator[tuple[int, int]]:
+    """First and last sequence of what is learned together of the observations of a step, ``most``
+    at a time."""
     while first <= last:
-        end = min(first - 1 + max(PORTION, (first - 1) // 4), last)
+        size = max(PORTION, (first - 1) // 4)
+        end = min(first - 1 + (size if most is None else min(size, most)), last)
         yield first, end
         first = end + 1
