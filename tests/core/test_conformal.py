@@ -324,7 +324,7 @@ def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
     held: list[bool] = []
     toy = study()
     toy = replace(toy, predictor=replace(toy.predictor, name=predictor))
-    for seed in range(12):
+    for seed in range(8):
         tuner = Tuner(toy, Inline())
         past = random_jobs(80, seed)
         for step in steps(past, 40):

@@ -135,11 +135,11 @@ def test_the_same_steps_give_the_same_advice_bit_for_bit(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "checkpoints"), [(4, [4]), (60, [60, 45]), (420, [420, 390, 380]), (500, [310])]
+    ("size", "count", "checkpoints"),
+    [(90, 4, [4]), (5, 60, [60, 45]), (5, 420, [420, 390, 380]), (90, 420, [390]), (90, 500, [310])],
 )
-@pytest.mark.parametrize("size", [5, 90])
 def test_recovery_goes_on_exactly_where_it_was(
-    count: int, checkpoints: list[int], size: int
+    size: int, count: int, checkpoints: list[int]
 ) -> None:
     """Wherever the last of the ``checkpoints`` was taken: the steps since are learned again."""
     jobs = random_jobs(count)

@@ -246,8 +246,8 @@ def test_another_tuner_process_goes_on_with_a_comparison(tmp_path: Path) -> None
             one = Tuning(store, Time(), Heard())
             one.publish()
             tune = one.start()
-            for first in range(1, 480, 20):
-                one.add(random_jobs(20, first=first, seed=first))
+            for first in (1, 101, 201, *range(301, 480, 20)):
+                one.add(random_jobs(100 if first <= 201 else 20, first=first, seed=first))
                 tune = one.start() if killed else tune
                 one.run(tune)
             for made in one.made:

@@ -396,8 +396,7 @@ def test_champion_and_challenger_are_compared_on_jobs_of_today_alone(history: st
     assert likes_c(tuner) < -0.2
 
 
-@pytest.mark.parametrize("history", LESS)
-@pytest.mark.parametrize("behind", [0, 40])
+@pytest.mark.parametrize(("history", "behind"), [(LESS[0], 40), (LESS[1], 0)])
 def test_an_import_survives_a_crash_in_the_middle_of_a_comparison(
     history: str, behind: int
 ) -> None:
