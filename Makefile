@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers demo demo-real docs test check format bench-quick clean
+.PHONY: help setup peers demo demo-real docs test test-quick check format bench-quick clean
 
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ docs: $(READY) ## build the documentation as a site, in build/site; a broken lin
 
 test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
 	$(BIN)/pytest -n 2 --dist worksteal
+
+test-quick: $(READY) ## run the tests that need no server and no process, in under a minute
+	$(BIN)/pytest -n 2 --dist worksteal --quick
 
 check: $(READY) ## formatter, linter, types, import contract
 	$(BIN)/ruff format --check .

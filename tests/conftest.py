@@ -7,11 +7,13 @@ nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests import quick
 from tests.needs import MISSING, without
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
@@ -20,6 +22,46 @@ from tests.servers.postgres import Databases, PostgresServer
 # How long an example takes says more about the machine's other work than about the code.
 settings.register_profile("tunerd", deadline=None)
 settings.load_profile("tunerd")
+
+
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="no servers, no processes, no fits that take long"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    known = collection_path.is_relative_to(TESTS) and collection_path != TESTS
+    folder = collection_path.relative_to(TESTS).parts[0] if known else ""
+    return True if config.getoption("quick") and folder in quick.SLOW_FOLDERS else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("quick"):
+        kept = [item for item in items if _reason(item) is None]
+        config.hook.pytest_deselected(items=[item for item in items if _reason(item) is not None])
+        items[:] = kept
+
+
+def _reason(item: pytest.Item) -> str | None:
+    called = getattr(item, "callspec", None)
+    return quick.reason(
+        item.path.relative_to(TESTS),
+        getattr(item, "fixturenames", ()),
+        called.params.values() if called else (),
+        {mark.name for mark in item.iter_markers()},
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if not item.config.getoption("quick"):
+        return (yield)
+    with quick.no_processes():
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

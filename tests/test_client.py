@@ -313,6 +313,7 @@ class TestKeeping:
         assert found is not None
         assert found["revision"] == 1
 
+    @pytest.mark.slow
     @given(
         st.recursive(
             st.none() | st.integers() | st.text(max_size=5),
@@ -595,6 +596,7 @@ class TestContextKey:
         assert context_key("llm", {}, context) == "llm"
 
 
+@pytest.mark.slow
 def test_one_file_copied_elsewhere_needs_only_the_standard_library(tmp_path: Path) -> None:
     shutil.copy(tunerd.client.__file__, tmp_path / "tuning.py")
     (tmp_path / "recommendations.jsonl").write_text(

@@ -26,6 +26,7 @@ def demo() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")
 def test_what_it_tunes_starts_from_the_programs_own_defaults(
     demo: ModuleType, tmp_path: Path

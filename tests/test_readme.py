@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tunerd.core.study_file import parse_study
 from tunerd.settings import load_settings
 
@@ -44,6 +46,7 @@ def test_the_table_has_an_optimum_repeats_failures_and_contexts() -> None:
     assert any(float(row["distance_error"] or 0) > 0.01 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_program_measures_such_rows(tmp_path: Path) -> None:
     table = tmp_path / "new.csv"
     program = [sys.executable, str(EXAMPLES / "measure.py"), str(table), "--jobs", "4"]
@@ -55,6 +58,7 @@ def test_the_program_measures_such_rows(tmp_path: Path) -> None:
     assert {guard.metric for guard in study.guards} <= set(header.split(","))
 
 
+@pytest.mark.slow
 def test_where_no_daemon_has_been_the_scheduler_says_so(tmp_path: Path) -> None:
     program = [sys.executable, str(EXAMPLES / "scheduler.py"), "1"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -17,6 +17,8 @@ from tests.servers import wait_until
 from tunerd.telemetry import Report, StepStarted, TunerReady
 from tunerd.tuner_process import TunerProcess
 
+pytestmark = pytest.mark.slow
+
 Lost = tuple[str, str, bool]
 
 

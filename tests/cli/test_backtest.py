@@ -12,6 +12,8 @@ from tests.core.tuning import TEXT, random_jobs
 from tests.needs import need_library
 from tunerd.core.observation import Observation, Status
 
+pytestmark = pytest.mark.slow
+
 Tunerd = Callable[..., Said]
 
 

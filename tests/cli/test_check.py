@@ -16,6 +16,7 @@ Tunerd = Callable[..., Said]
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.slow
 def test_all_well(tunerd: Tunerd, installation: Installation) -> None:
     said = tunerd("check", "--settings", installation.file)
     assert (said.code, said.err) == (0, "")

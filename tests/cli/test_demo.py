@@ -54,6 +54,7 @@ def test_nothing_that_was_won_is_said_too(gain: float, says: str) -> None:
     assert "82 of the jobs failed" in said
 
 
+@pytest.mark.slow
 def test_it_explains_its_columns_and_ends_with_the_sentence(
     tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

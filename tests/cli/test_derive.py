@@ -27,6 +27,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learning]:
     made.close()
 
 
+@pytest.mark.slow
 def test_the_same_bit_for_bit(tunerd: Tunerd, learned: Learning) -> None:
     for row in learned.tuning.rows().values():
         said = tunerd("derive", row.recommendation_id, "--settings", learned.file)
@@ -73,6 +74,7 @@ def test_what_stands_in_the_store_is_compared_too(tunerd: Tunerd, learned: Learn
     assert tunerd("derive", row.recommendation_id, "--settings", learned.file).code == 0
 
 
+@pytest.mark.slow
 def test_a_renewal_is_the_same_recommendation(tunerd: Tunerd, learned: Learning) -> None:
     before = learned.tuning.row(8)
     learned.tuning.run(learned.tuning.made[-1], days=4)
@@ -112,6 +114,7 @@ def test_what_is_wrong_is_said(
     assert "said nothing yet" in fails("--study", "llm", settings=installation.file)
 
 
+@pytest.mark.slow
 def test_one_that_was_kept_without_what_it_takes_says_so(tunerd: Tunerd, learned: Learning) -> None:
     row = learned.tuning.row(4)
     old = "r-00000000000000000000"

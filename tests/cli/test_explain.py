@@ -31,6 +31,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learning]:
     made.close()
 
 
+@pytest.mark.slow
 def test_what_matters_overall(tunerd: Tunerd, learned: Learning) -> None:
     said = tunerd("explain", "toy", "--settings", learned.file)
     assert (said.code, said.err) == (0, "")
@@ -50,6 +51,7 @@ def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     assert tunerd(*command).json == told
 
 
+@pytest.mark.slow
 def test_how_well_new_jobs_are_told_stands_beside(tunerd: Tunerd, learned: Learning) -> None:
     """Its error and τ are of jobs that it has learned; ``tunerd status`` has those of new ones."""
     where = ("--settings", learned.file)
@@ -63,6 +65,7 @@ def test_how_well_new_jobs_are_told_stands_beside(tunerd: Tunerd, learned: Learn
     assert "chance" not in text
 
 
+@pytest.mark.slow
 def test_of_noise_it_says_that_nothing_is_known(tunerd: Tunerd, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     made = Learning.within(tmp_path)
@@ -135,6 +138,7 @@ def test_one_that_no_longer_stands(tunerd: Tunerd, learned: Learning) -> None:
     assert told["recommendation"]["recommendation_id"] == old[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_as_a_plot(tunerd: Tunerd, learned: Learning, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"why.{ending}"

@@ -48,6 +48,7 @@ def test_of_a_long_list_the_rest_is_drawn_together() -> None:
     assert lengths(axes)[-1] == pytest.approx(rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
 def test_of_many_changes_the_rest_is_drawn_together(goal: str) -> None:
     made = of_one([(f"p{i}", 1, 2, 0.01) for i in range(33)], candidates=8, goal=goal)
@@ -60,6 +61,7 @@ def test_of_many_changes_the_rest_is_drawn_together(goal: str) -> None:
     assert "and 2 more candidates: the tables have all" in written(made)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_a_share_bars_are_in_the_unit() -> None:
     changes = [(f"p{i}", 1, 2, 0.5) for i in range(32)]
     made = of_one(changes, shares=False, ratios=False, unit="$/h")
@@ -72,6 +74,7 @@ def test_where_nothing_is_a_share_bars_are_in_the_unit() -> None:
 LONG = "checkpointing_of_the_activations_of_every_transformer_layer_{}_of_them"
 
 
+@pytest.mark.slow
 def test_nothing_is_cut_at_the_edge() -> None:
     study, metric = "all-the-teams-" * 6, "tokens_per_second_and_gpu_" * 5
     names = [LONG.format(i) for i in range(40)]

@@ -47,6 +47,7 @@ def test_init_check_and_import(
         assert told in said.err
 
 
+@pytest.mark.slow
 def test_trials_are_learned_and_reported(
     tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_folder_of_runs(tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.Mo
     assert "12 are jobs (12 with tokens_per_s" in said.out
 
 
+@pytest.mark.slow
 def test_how_many_jobs_lie_in_the_space(
     tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

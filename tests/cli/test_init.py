@@ -110,6 +110,7 @@ def at_a_terminal(*arguments: object, answers: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks(table: Path) -> None:
     """The answers change the draft; Return takes the guess."""
     head, *rows = TABLE.splitlines()
@@ -133,6 +134,7 @@ UNSURE = "zork,blip,flux,state,value\n" + "".join(
 )
 
 
+@pytest.mark.slow
 def test_what_is_a_guess_is_asked_about_and_repeated_until_it_is_confirmed(
     tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ sys.exit(f"imported {{heavy}}" if heavy else code)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run(
@@ -39,6 +40,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert "Usage: tunerd" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "ledger", "commands", "pause"])
 def test_who_reads_a_store_imports_no_learners(command: str, installation: Installation) -> None:
     """They take a second."""
@@ -54,6 +56,7 @@ def test_who_reads_a_store_imports_no_learners(command: str, installation: Insta
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_help_is_quick() -> None:
     """Processor time of the best of three: the machine may be busy with other tests."""
     taken = []
@@ -65,6 +68,7 @@ def test_help_is_quick() -> None:
     assert min(taken) < 0.5
 
 
+@pytest.mark.slow
 def test_the_program_is_installed() -> None:
     program = Path(sys.executable).with_name("tunerd")
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
@@ -234,6 +238,7 @@ def test_settings_may_be_named_by_the_environment(
     assert "none.toml: there is no such file" in tunerd("check").err
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_reading_is_no_crash() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -250,6 +255,7 @@ def test_a_reader_that_stops_reading_is_no_crash() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
 def test_no_locale_ends_a_command(tmp_path: Path, terminal: bool) -> None:
     study = tmp_path / "one.toml"
@@ -276,6 +282,7 @@ def test_no_locale_ends_a_command(tmp_path: Path, terminal: bool) -> None:
     assert ("(?s)" if terminal else "(東s)") in said
 
 
+@pytest.mark.slow
 def test_folders_that_a_user_may_not_enter(installation: Installation) -> None:
     """An operator's own user, where only the daemon's may look: a line each, no traceback."""
     (installation.folder / "jobs.csv").write_text("tp,gpu,speed\n1,A,3.2\n2,A,4.1\n")

@@ -56,6 +56,7 @@ def daemon(installation: Installation, result: str | None) -> Iterator[None]:
 # ── what is left in the store ────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "command", "arguments", "said"),
     [

@@ -41,6 +41,7 @@ def add_jobs(installation: Installation, count: int = 30) -> None:
         tx.add_observations("llm", jobs, now)
 
 
+@pytest.mark.slow
 def test_without_a_daemon_it_is_computed_and_nothing_is_left(
     installation: Installation, tunerd: Tunerd
 ) -> None:
@@ -59,6 +60,7 @@ def test_without_a_daemon_it_is_computed_and_nothing_is_left(
         assert row.learned_sequence == 0
 
 
+@pytest.mark.slow
 def test_a_table_for_people(installation: Installation, tunerd: Tunerd) -> None:
     add_jobs(installation)
     said = tunerd("recommend", "llm", *GPU, "--settings", installation.file)

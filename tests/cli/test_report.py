@@ -76,6 +76,7 @@ def test_for_a_program(tunerd: Tunerd, month: Installation) -> None:
     assert report["contexts"][-1]["values"] == {"gpu": "H100", "n_gpus": 8}
 
 
+@pytest.mark.slow
 def test_as_a_page(tunerd: Tunerd, month: Installation, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     said = tunerd("report", "llm", "--settings", month.file, "--html", file)
@@ -107,6 +108,7 @@ def test_nothing_yet(tunerd: Tunerd, installation: Installation) -> None:
     assert (said.code, "No jobs came in this time." in said.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_imported_jobs_are_shown_when_asked_for_and_where_there_is_little_else(
     tunerd: Tunerd, installation: Installation
 ) -> None:

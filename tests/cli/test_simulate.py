@@ -55,6 +55,7 @@ def timeless(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_whole_command(
     folder: Path, tunerd: Callable[..., Said], simulated: Callable[..., dict[str, Any]]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_single_loop_has_no_interval_and_it_is_the_same_again(
     assert "–" in shown
 
 
+@pytest.mark.slow
 def test_history_of_the_others_is_a_better_start(
     simulated: Callable[..., dict[str, Any]],
 ) -> None:

@@ -114,6 +114,7 @@ def test_without_a_daemon(tunerd: Tunerd, installation: Installation) -> None:
     assert (study["observations"], study["last_step_at"]) == (0, None)
 
 
+@pytest.mark.slow
 def test_with_a_daemon(tunerd: Tunerd, installation: Installation, daemon: list[str]) -> None:
     recommend(installation, state="active")
     said = tunerd("status", "--settings", installation.file)
@@ -206,6 +207,7 @@ def test_a_reason_says_how_old_it_is(tunerd: Tunerd, installation: Installation)
         assert ("(as it was 12 jobs ago)" in said()) == told
 
 
+@pytest.mark.slow
 def test_of_many_contexts_those_with_the_latest_jobs_are_shown(
     tunerd: Tunerd, installation: Installation
 ) -> None:
@@ -226,6 +228,7 @@ def test_of_many_contexts_those_with_the_latest_jobs_are_shown(
     assert len(report["recommendations"]) == 24
 
 
+@pytest.mark.slow
 def test_of_contexts_that_are_not_shown_no_message_is_read(
     tunerd: Tunerd, installation: Installation
 ) -> None:
@@ -286,6 +289,7 @@ def test_broken_studies_do_not_hide_the_status(tunerd: Tunerd, installation: Ins
     assert tunerd("status", "--settings", installation.file).code == 0
 
 
+@pytest.mark.slow
 def test_who_asked_and_waits_is_counted(installation: Installation, tunerd: Tunerd) -> None:
     asked = [
         AdviceRequest(study="llm", source="s", event_id=name, context={"gpu": "H100"})

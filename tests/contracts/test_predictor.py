@@ -19,6 +19,8 @@ from tunerd.core.scores import kendall, within_contexts
 from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
+pytestmark = pytest.mark.slow
+
 TOY = study()
 
 

@@ -16,6 +16,8 @@ from tunerd.core.searchers.base import SearchBudget, Searcher, SearchResult
 from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
+pytestmark = pytest.mark.slow
+
 LAYERS = parse_study("""
 schema = 1
 name = "layers"

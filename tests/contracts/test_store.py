@@ -136,6 +136,7 @@ class TestHistory:
             ("other", 1),
         ]
 
+    @pytest.mark.slow
     def test_it_says_which_events_it_has_and_with_what_content(self, store: Store) -> None:
         add_study(store)
         names = [f"e{place}" for place in range(1_500)]
@@ -254,6 +255,7 @@ class TestHistory:
             tx.add_observations(STUDY, [observation(), bad], NOW)
         assert store.observations(STUDY) == []
 
+    @pytest.mark.slow
     @settings(
         max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )

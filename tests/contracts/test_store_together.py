@@ -41,6 +41,7 @@ class TestTwoWriters:
         assert [one.sequence for one in read] == list(range(1, 101))
         assert len({one.event_id for one in read}) == 100
 
+    @pytest.mark.slow
     def test_a_reader_never_sees_a_later_sequence_before_an_earlier_one(self, store: Store) -> None:
         add_study(store)
         done = threading.Event()
@@ -178,6 +179,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_nothing_half_done(store: Store, store_url: str) -> None:
     add_study(store)
     dice = random.Random(7)
@@ -210,6 +212,7 @@ class TestGuard:
             assert "2026-11-20" in str(refusal.value)
         store.guard(NOW).release()
 
+    @pytest.mark.slow
     def test_a_killed_daemon_is_in_nobodys_way(self, store: Store, store_url: str) -> None:
         with (
             _running(HOLDER, store_url) as pid,

@@ -260,6 +260,7 @@ def test_commits_of_old_and_foreign_positions_are_harmless(
     again.close()
 
 
+@pytest.mark.slow
 def test_lag_says_how_much_is_left(rig: Rig, source: StreamSource) -> None:
     assert source.lag() is None
     rig.write(numbered(0, 40))

@@ -318,6 +318,7 @@ def test_what_is_kept_does_not_grow() -> None:
     assert len(json.dumps(bands.dump())) <= 1.1 * sizes[-1_000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predictor", ["committee", "boosted_trees"])
 def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
     """Right after the first real fit, on jobs that nobody has predicted yet."""
@@ -340,6 +341,7 @@ def test_the_first_live_bands_are_no_lie(predictor: str) -> None:
     assert 0.7 <= np.mean(held) <= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [10, 400])
 def test_jobs_that_a_study_serves_are_held(together: int) -> None:
     """However many come at once: of 800 that had waited for the daemon six tenths were held."""
@@ -354,6 +356,7 @@ def test_jobs_that_a_study_serves_are_held(together: int) -> None:
     assert tuner.window.scores().coverage == pytest.approx(np.mean(held[-500:]))
 
 
+@pytest.mark.slow
 def test_imported_jobs_count_too() -> None:
     old = [structs.replace(one, history=True) for one in random_jobs(300)]
     tuner = Tuner(study(), Inline())

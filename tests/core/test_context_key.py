@@ -90,6 +90,7 @@ anything = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(anything, st.sampled_from(TYPES))
 def test_cleaning_twice_is_cleaning_once(value: object, kind: ValueType) -> None:
     clean = clean_value(value, kind)

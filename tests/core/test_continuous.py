@@ -157,6 +157,7 @@ def test_repair_leaves_what_is_feasible_and_moves_the_rest_onto_choices() -> Non
     assert space.feasible(both).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SEARCHERS))
 def test_searchers_begin_beside_what_ran_between_choices(name: str) -> None:
     study = study_of(MIXED, f"search.searcher = '{name}'")

@@ -178,6 +178,7 @@ ONES = {"i": 1, "j": 1, "x": 1.0, "t": True, "s": "FULL", "n": UNDEFINED}
 ONES |= {"ii": [1, 2, 3], "xx": [0.5] * 3, "tt": [True] * 3, "ss": list(TEXTS)}
 
 
+@pytest.mark.slow
 @given(truths(3), many_rows)
 @example("i % (j - 1) == 0", [ONES])
 @example("i // (j - 1) == 0 or t", [ONES])
@@ -197,6 +198,7 @@ def test_the_smallest_integer_is_one() -> None:
     check_against_reference("floor(0.0 - 2.0 * min(ii))", [row])
 
 
+@pytest.mark.slow
 @given(numbers(3), many_rows)
 @example("i * 9223372036854775807 + i", [ONES])
 @example("i - -9223372036854775807 + i", [ONES])
@@ -407,6 +409,7 @@ def test_any_text_is_an_expression_or_a_mistake(text: str) -> None:
 # ── what a space needs to know ───────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @given(truths(3), many_rows)
 def test_distance_is_zero_exactly_where_satisfied(text: str, sample: list[dict[str, Any]]) -> None:
     try:
@@ -430,6 +433,7 @@ def test_distance_shrinks_on_the_way() -> None:
     assert far[-1] == 0
 
 
+@pytest.mark.slow
 @given(truths(2), truths(2), many_rows)
 def test_conjuncts_together_are_the_whole(
     one: str, other: str, sample: list[dict[str, Any]]

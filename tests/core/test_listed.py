@@ -35,6 +35,7 @@ def feasible(configs: list[dict[str, Any]], n: int) -> set[tuple[Any, ...]]:
     return {values(c) for c in configs if c["x"] is not None and c["x"] <= n}
 
 
+@pytest.mark.slow
 @given(st.lists(CONFIGS, min_size=1, max_size=30), st.sampled_from([1, 4, 16]))
 def test_exactly_the_listed_configurations_that_keep_the_constraints(
     configs: list[dict[str, Any]], n: int
@@ -61,6 +62,7 @@ def test_exactly_the_listed_configurations_that_keep_the_constraints(
     assert space.feasible(everything.astype(np.int32)).sum() == len(wanted)
 
 
+@pytest.mark.slow
 @given(st.lists(CONFIGS, min_size=1, max_size=30))
 def test_models_see_a_missing_value_as_they_see_it_in_a_job(configs: list[dict[str, Any]]) -> None:
     free = parse_study(TOY.text.replace('fits = "x <= n"', "") + "\n[derived]\ntwice = '2 * x'\n")

@@ -103,6 +103,7 @@ def learned(jobs: list[Observation], size: int) -> Tuner:
     return tuner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 120])
 @pytest.mark.parametrize("place", [0, 60])
 @pytest.mark.parametrize("factor", [1000.0, 1e-3])
@@ -126,6 +127,7 @@ def test_a_slip_moves_nothing_that_is_said(place: int, factor: float, size: int)
     assert held >= place + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 60])
 def test_what_is_held_back_survives_a_restart(place: int) -> None:
     jobs = slipped(place, 1000.0, 200)
@@ -142,6 +144,7 @@ def test_what_is_held_back_survives_a_restart(place: int) -> None:
     assert again.advise(KEY, None) == tuner.advise(KEY, None)
 
 
+@pytest.mark.slow
 def test_history_learned_anew_holds_the_same_back() -> None:
     jobs = slipped(60, 1000.0)
     tuner = Tuner(study(), Inline())
@@ -150,6 +153,7 @@ def test_history_learned_anew_holds_the_same_back() -> None:
     assert tuner.features.held_back == learned(jobs, 5).features.held_back
 
 
+@pytest.mark.slow
 def test_two_jobs_of_a_configuration_are_believed_and_the_low_end_is_that_of_the_prediction() -> (
     None
 ):

@@ -105,6 +105,7 @@ def small_studies(draw: st.DrawFn) -> tuple[Study, dict[str, Any]]:
     return study, {"n": n, "gpu": draw(st.sampled_from([None, "H100", "B200"]))}
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(small_studies(), st.integers(0, 2**32 - 1))
 def test_a_space_is_what_its_constraints_say(

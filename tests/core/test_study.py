@@ -363,6 +363,7 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_change_makes_a_study_or_mistakes(data: st.DataObject) -> None:
     content = tomllib.loads(CONTRACT)

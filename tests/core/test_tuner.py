@@ -25,6 +25,8 @@ from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError
 
+pytestmark = pytest.mark.slow
+
 
 def learned(
     observations: list[Observation], size: int = 10, of_study: Study | None = None
@@ -136,7 +138,13 @@ def test_the_same_steps_give_the_same_advice_bit_for_bit(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "count", "checkpoints"),
-    [(90, 4, [4]), (5, 60, [60, 45]), (5, 420, [420, 390, 380]), (90, 420, [390]), (90, 500, [310])],
+    [
+        (90, 4, [4]),
+        (5, 60, [60, 45]),
+        (5, 420, [420, 390, 380]),
+        (90, 420, [390]),
+        (90, 500, [310]),
+    ],
 )
 def test_recovery_goes_on_exactly_where_it_was(
     size: int, count: int, checkpoints: list[int]

@@ -17,6 +17,8 @@ from tunerd.core.predictors import PREDICTORS
 from tunerd.core.recommendation import Advice
 from tunerd.core.tuner import Tuner
 
+pytestmark = pytest.mark.slow
+
 UNITS = [("maximize", 2.0**20), ("minimize", 2.0**-20)]
 """Of numbers from 30 to 3,000: up to 3e9, down to 3e-5."""
 

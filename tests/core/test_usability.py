@@ -63,6 +63,7 @@ def test_where_every_job_stops_telling_a_speed_a_drift_of_failures_is_told(
     assert tuner.usability.latest.count(False) == LATELY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "speed"), [('impossible = "ran"', 0.0), ('missing = "ran"', None)]
 )

@@ -18,6 +18,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 each_service = pytest.mark.parametrize("name", SERVICES)
 
 
+@pytest.mark.slow
 def test_it_keeps_to_the_schema_of_compose() -> None:
     subprocess.run(
         [

@@ -45,6 +45,7 @@ def test_versions_are_pinned() -> None:
     assert "--constraint constraints.txt" in TEXT
 
 
+@pytest.mark.slow
 def test_its_health_check_asks_the_daemon() -> None:
     (check,) = (INSTRUCTIONS[i][1] for i, one in enumerate(INSTRUCTIONS) if one[0] == "HEALTHCHECK")
     _, code, program = json.loads(check[check.index("[") :])
@@ -68,6 +69,7 @@ def test_its_health_check_asks_the_daemon() -> None:
         server.close()
 
 
+@pytest.mark.slow
 def test_the_package_has_all_its_files() -> None:
     """What is installed from a wheel is what package-data names, not what lies in the checkout."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

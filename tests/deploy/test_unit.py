@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.needs import need_program
@@ -23,6 +24,7 @@ def here(tmp_path: Path) -> Path:
     return unit
 
 
+@pytest.mark.slow
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
     analyze = need_program("systemd-analyze", "systemd")
     done = subprocess.run(
@@ -31,6 +33,7 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_it_may_do_little(tmp_path: Path) -> None:
     analyze = need_program("systemd-analyze", "systemd")
     subprocess.run(

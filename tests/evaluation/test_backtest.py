@@ -53,6 +53,7 @@ def told(found: Sequence[SplitScore]) -> list[BacktestResult]:
     return results(found)
 
 
+@pytest.mark.slow
 def test_numbers_beside_a_plot_stand_clear_of_each_other() -> None:
     """Where all jobs lie within a factor of ten, axes had 2.25 × 10⁴, 2.5 × 10⁴, … on one spot."""
     jobs = [
@@ -92,6 +93,7 @@ def test_an_oracle_has_no_regret_and_a_tau_of_1(split: str) -> None:
         assert result.brier == result.ece == 0
 
 
+@pytest.mark.slow
 def test_shuffled_targets_have_no_tau_and_the_regret_of_random() -> None:
     jobs = with_failures(random_jobs(600, sizes=(8, 16)))
     who = [shuffled(STUDY, jobs, seed) for seed in range(40)]
@@ -106,6 +108,7 @@ def test_shuffled_targets_have_no_tau_and_the_regret_of_random() -> None:
         assert abs(mine.mean() - random) < 4 * mine.std() / np.sqrt(len(mine)) + 1e-9
 
 
+@pytest.mark.slow
 def test_a_constant_has_the_regret_of_random_too() -> None:
     jobs = random_jobs(600, sizes=(8, 16))
     (result,) = told(asked([Constant()], jobs, repeats=40))
@@ -155,6 +158,7 @@ def test_results_are_one_per_split_amount_and_predictor() -> None:
     assert [r.known_rows for r in found] == [10, 10, 20, 20]
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_mean_and_shrink_with_contexts() -> None:
     def width(sizes: Sequence[int]) -> float:
         jobs = random_jobs(60 * len(sizes), sizes=sizes, noise=0.3)
@@ -173,6 +177,7 @@ def test_two_repeats_of_one_part_allow_no_interval() -> None:
     assert result.intervals == {"overall": {}, "within_contexts": {}}
 
 
+@pytest.mark.slow
 def test_a_report_is_json_that_fits_its_schema() -> None:
     jsonschema = need_library("jsonschema", "test")
     jobs = with_failures(random_jobs(120))
@@ -198,6 +203,7 @@ def test_a_report_is_json_that_fits_its_schema() -> None:
         assert set(figures["regret_at"]) == {"1", "3", "5", "10"}
 
 
+@pytest.mark.slow
 def test_boosted_trees_rank_what_they_have_seen_and_what_runs() -> None:
     jobs = with_failures(random_jobs(400))
     (result,) = told(asked([TREES], jobs))
@@ -220,6 +226,7 @@ def test_answers_are_the_same_again_and_differ_by_seed() -> None:
     assert not np.array_equal(once, other)
 
 
+@pytest.mark.slow
 def test_live_predicts_before_it_learns_and_follows_a_change() -> None:
     jobs = random_jobs(200)
     slower = [

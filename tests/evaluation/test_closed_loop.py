@@ -94,6 +94,7 @@ def test_a_failure_is_told_as_a_failure() -> None:
     assert curve.regret == (1.0, 1.0)  # nothing has run
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 47), min_size=60, max_size=60), st.integers(0, 3))
 def test_regret_is_that_of_the_best_that_ran(indices: list[int], seed: int) -> None:
     curve = play(TARGET, Scripted(indices), BenchmarkPlan(jobs=40, start=0, batch=7), seed)

@@ -31,6 +31,7 @@ def says(curves: Sequence[RegretCurve]) -> list[tuple[object, ...]]:
     return [(c.context_key, c.seed, c.regret, c.tried) for c in curves]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follow", ["shares", "campaign"])
 def test_it_finds_the_best_sooner_than_chance(follow: Follow) -> None:
     plan = BenchmarkPlan(jobs=30, start=10, seeds=(0, 1))
@@ -41,6 +42,7 @@ def test_it_finds_the_best_sooner_than_chance(follow: Follow) -> None:
     assert own.mean_regret["30"] < 0.02 < random.mean_regret["30"]
 
 
+@pytest.mark.slow
 def test_what_other_contexts_showed_is_known_from_the_first_job_on() -> None:
     plan = BenchmarkPlan(jobs=10, start=0, history="others", seeds=(0, 1))
     own = loops("tunerd", list(play_all(TABLE, TunerdOptimizer(), plan)), 0)
@@ -50,6 +52,7 @@ def test_what_other_contexts_showed_is_known_from_the_first_job_on() -> None:
     assert own.mean_regret["5"] < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follow", ["shares", "campaign"])
 @pytest.mark.parametrize("history", ["none", "others"])
 def test_the_same_again_is_the_same_to_the_bit(follow: Follow, history: str) -> None:
@@ -60,12 +63,14 @@ def test_the_same_again_is_the_same_to_the_bit(follow: Follow, history: str) -> 
     assert first == again
 
 
+@pytest.mark.slow
 def test_seeds_differ() -> None:
     plan = BenchmarkPlan(jobs=15, start=0, batch=5)
     tried = {play(TARGET, TunerdOptimizer(), plan, seed).tried for seed in range(4)}
     assert len(tried) == 4
 
 
+@pytest.mark.slow
 def test_a_history_that_targets_share_is_learned_once_and_is_the_same_for_each() -> None:
     """Recovered from what was saved, as a daemon does after a restart."""
     plan = BenchmarkPlan(jobs=12, start=0)

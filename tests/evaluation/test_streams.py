@@ -38,6 +38,7 @@ KINDS = st.sampled_from(list(CHANGES))
 SEEDS = st.integers(0, 1_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(KINDS, SEEDS)
 def test_jobs_come_in_order_from_what_was_measured(kind: str, seed: int) -> None:
@@ -56,6 +57,7 @@ def test_jobs_come_in_order_from_what_was_measured(kind: str, seed: int) -> None
         assert one.ran or not one.changed
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(KINDS, SEEDS)
 def test_a_stream_follows_from_its_seed_and_can_be_read_again(kind: str, seed: int) -> None:
@@ -64,6 +66,7 @@ def test_a_stream_follows_from_its_seed_and_can_be_read_again(kind: str, seed: i
     assert list(made.jobs()) != list(stream(kind, 100, seed + 1).jobs())
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(KINDS, SEEDS)
 def test_before_anything_changes_all_streams_are_alike(kind: str, seed: int) -> None:
@@ -79,6 +82,7 @@ def test_before_anything_changes_all_streams_are_alike(kind: str, seed: int) -> 
             assert one.arrival.number >= first or one == usual
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.03, 0.10])
 def test_noise_is_log_normal_of_the_stated_size_with_the_truth_as_its_mean(noise: float) -> None:
     ratios = [
@@ -198,6 +202,7 @@ def test_a_decay_is_slow() -> None:
     assert half == pytest.approx(math.sqrt(0.8), abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_burst_is_one_users_and_ends() -> None:
     made = stream("burst", 2_000)
     (truth,) = made.truths
@@ -225,6 +230,7 @@ def test_several_things_may_happen() -> None:
     assert drop[np.isfinite(drop)] == pytest.approx(2 * math.log(0.8))
 
 
+@pytest.mark.slow
 def test_users_mostly_run_a_habit_of_middling_speed() -> None:
     made = stream(jobs=3_000)
     by_who: dict[tuple[int, str], Counter[int]] = {}
@@ -241,6 +247,7 @@ def test_users_mostly_run_a_habit_of_middling_speed() -> None:
     assert max(rates.values()) > 1.5 * min(rates.values())
 
 
+@pytest.mark.slow
 def test_nights_are_quieter() -> None:
     made = stream(jobs=6_000)
     hours = Counter(one.at.hour // 6 for one in made.arrivals())
@@ -287,6 +294,7 @@ def test_what_mostly_fails_always_fails() -> None:
     assert not any(made.run(arrival, index).ran for arrival in made.arrivals())
 
 
+@pytest.mark.slow
 def test_a_tuner_learns_a_stream() -> None:
     made = stream(jobs=120)
     tuner = Tuner(made.study, InlineExecutor(), made.only)

@@ -72,6 +72,7 @@ def test_the_table_lists_every_field_and_says_which_are_required(
     assert [name for name, required in rows if required] == definition["required"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(5))
 def test_the_programs_run(number: int, tmp_path: Path) -> None:
     program = blocks("python")[number]

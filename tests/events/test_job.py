@@ -242,6 +242,7 @@ def test_any_bytes_give_an_observation_or_a_rejection(
     assert isinstance(read_job(value, headers, NOW), Rejection)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(sorted(good_event("e"))), JSON), JSON, HEADERS)
 def test_any_change_of_a_good_event_gives_an_observation_or_a_rejection(
     changes: dict[str, Any], unknown: Any, headers: list[tuple[str, bytes]]

@@ -223,6 +223,7 @@ def recommendations(draw: st.DrawFn) -> Recommendation:
     )
 
 
+@pytest.mark.slow
 @given(recommendations())
 def test_what_goes_out_comes_back(recommendation: Recommendation) -> None:
     raw = to_bytes(recommendation)

@@ -116,6 +116,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*event(), "labels", "x"]), _JSON))
 def test_whatever_comes_is_read_or_rejected(changes: dict[str, Any]) -> None:
     value = json.dumps(event() | changes).encode("utf-8", "surrogatepass")

@@ -22,6 +22,7 @@ def take(spool: ImportSpool, many: int) -> list[str]:
     return [one.event_id for one in jobs]
 
 
+@pytest.mark.slow
 @given(
     times=st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=40),
     many=st.integers(1, 9),

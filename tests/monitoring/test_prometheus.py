@@ -33,6 +33,7 @@ def promtool(*arguments: str, given: str | None = None) -> str:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -46,6 +47,7 @@ def test_promtool_accepts_it(arguments: tuple[str, ...]) -> None:
     assert "SUCCESS" in promtool(*arguments)
 
 
+@pytest.mark.slow
 def test_rules_with_other_times_are_rules(tmp_path: Path) -> None:
     """As ``python -m benchmarks.monitoring`` uses them."""
     times = AlertTimings(moment=2, stalled=5, outbox=5, window=10, hour=60, day=90)
@@ -68,10 +70,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         daemon.end()
 
 
+@pytest.mark.slow
 def test_promtool_accepts_what_a_daemon_exports(page: str) -> None:
     promtool("check", "metrics", given=page)
 
 
+@pytest.mark.slow
 def test_a_daemon_exports_all_that_is_defined(page: str) -> None:
     families = {one.name: one for one in text_string_to_metric_families(page)}
     for one in DEFINITIONS:

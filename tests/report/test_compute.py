@@ -158,6 +158,7 @@ def test_followers_and_candidates_are_in_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_broke_a_guard_gained_nothing_however_fast() -> None:
     rows, _ = world(1, following=0.3).run(600)
     broke = [

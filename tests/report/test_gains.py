@@ -51,6 +51,7 @@ def mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -72,6 +73,7 @@ def test_a_true_gain_of_ten_per_cent_is_found(options: dict[str, Any]) -> None:
     assert mean([one.claimed for one in seen]) >= 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

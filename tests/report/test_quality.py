@@ -78,6 +78,7 @@ def test_few_jobs_say_nothing() -> None:
     assert few.periods == ()
 
 
+@pytest.mark.slow
 def test_error_over_time_falls_when_it_does() -> None:
     rng = np.random.default_rng(1)
     rows = [

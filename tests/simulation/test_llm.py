@@ -56,6 +56,7 @@ MEGATRON = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("params", "tp", "pp", "gpus", "batch", "reported"), MEGATRON)
 def test_megatron_on_a100(
     params: float, tp: int, pp: int, gpus: int, batch: int, reported: float

@@ -84,6 +84,7 @@ def test_the_best_ads_configuration_is_not_in_a_corner(ads: Study) -> None:
     assert best["row_wise_tables"] not in (0, 64)
 
 
+@pytest.mark.slow
 def test_random_search_does_not_find_the_best_ads_configuration(ads: Study) -> None:
     context = demo_contexts("ads-fsdp")[0]
     simulator = simulator_for(ads)

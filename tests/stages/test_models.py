@@ -238,6 +238,7 @@ def test_what_another_tunerd_saved_in_its_own_way_is_learned_anew(tuning: Tuning
     learned(tuning, 30)
 
 
+@pytest.mark.slow
 def test_another_tuner_process_goes_on_with_a_comparison(tmp_path: Path) -> None:
     """Killed after every step, it comes to the same verdicts as one that runs through."""
 

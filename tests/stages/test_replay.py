@@ -124,6 +124,7 @@ def test_everything_that_was_said_comes_out_the_same(filled: Tuning) -> None:
     assert {one.message["round"] for one in all_of_it} >= {None, 0}
 
 
+@pytest.mark.slow
 def test_the_entry_for_the_empty_context_comes_out_the_same(store: Store, time: Time) -> None:
     """It is made from many contexts."""
     tuning = Tuning(store, time, Heard())
@@ -165,6 +166,7 @@ def test_a_model_that_learned_very_often_is_taken_from_its_checkpoint(
     assert "--model rebuilt" in check(derived, "model")[1]
 
 
+@pytest.mark.slow
 def test_a_changed_job_is_found_out_and_where(copied: Store) -> None:
     kept = last(copied)
     at = kept.sequence - STEP - 3
@@ -187,6 +189,7 @@ def test_a_job_of_another_context_is_found_out_too(copied: Store) -> None:
     assert not derived.same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [7, -1])
 def test_a_deleted_job_is_missed(copied: Store, where: int) -> None:
     kept = last(copied)
@@ -199,6 +202,7 @@ def test_a_deleted_job_is_missed(copied: Store, where: int) -> None:
     assert derived.message is None
 
 
+@pytest.mark.slow
 def test_without_its_checkpoint_the_model_is_fitted_again(copied: Store) -> None:
     kept = last(copied)
     model = kept.message["made_from"]["model"]
@@ -209,6 +213,7 @@ def test_without_its_checkpoint_the_model_is_fitted_again(copied: Store) -> None
     assert "no checkpoint" in check(derived, "model")[1]
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_made_again(copied: Store) -> None:
     kept = last(copied)
     model = kept.message["made_from"]["model"]
@@ -218,6 +223,7 @@ def test_a_damaged_checkpoint_is_made_again(copied: Store) -> None:
     assert "damaged" in check(derived, "model")[1]
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_or_its_version_nothing_can_be_done(copied: Store) -> None:
     kept = last(copied)
     model = kept.message["made_from"]["model"]
@@ -239,6 +245,7 @@ def test_another_build_is_named(copied: Store, monkeypatch: pytest.MonkeyPatch) 
     assert not derived.differences
 
 
+@pytest.mark.slow
 def test_an_order_that_nobody_gave_is_found_out(copied: Store) -> None:
     kept = last(copied)
     assert kept.basis["orders"]
@@ -283,6 +290,7 @@ def test_only_the_latest_are_kept(copied: Store) -> None:
     assert after[0].said_at >= max(one.said_at for one in before if one not in after)
 
 
+@pytest.mark.slow
 def test_after_a_drift_as_well(store: Store, time: Time) -> None:
     """Evidence begins again, and a model with the new regime in front takes over."""
     tuning = Tuning(store, time, Heard())

@@ -57,6 +57,7 @@ def test_a_claimed_folder_names_its_holder(tmp_path: Path) -> None:
         folder_guard(tmp_path, NOW).release()
 
 
+@pytest.mark.slow
 def test_a_lock_file_whose_holder_was_cut_off_while_writing(tmp_path: Path) -> None:
     with folder_guard(tmp_path, NOW):
         (tmp_path / ".tunerd.lock").write_text('{"pid": 1')

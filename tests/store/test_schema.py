@@ -48,6 +48,7 @@ def test_the_migrations_lead_to_the_tables(new_url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.slow
 def test_several_processes_open_a_new_store_at_once(new_url: str) -> None:
     opener = "import sys; from tunerd.store import open_store; open_store(sys.argv[1]).close()"
     running = [subprocess.Popen([sys.executable, "-c", opener, new_url]) for _ in range(3)]
@@ -74,6 +75,7 @@ def test_who_only_looks_makes_nothing(new_url: str) -> None:
         assert not Path(new_url.removeprefix("sqlite:///")).parent.exists()
 
 
+@pytest.mark.slow
 def test_opening_an_up_to_date_store_does_not_import_alembic(new_url: str) -> None:
     open_store(new_url).close()
     program = """

@@ -27,6 +27,7 @@ AWKWARD = (
 )
 
 
+@pytest.mark.slow
 def test_a_store_lies_in_the_folder_that_is_named(tmp_path: Path) -> None:
     for name in AWKWARD:
         (tmp_path / name).mkdir()

@@ -125,6 +125,7 @@ def test_a_line_of_fifty_megabytes_takes_little_memory(
     assert peak < 8_000_000
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_happens_each_line_is_read_once_and_in_order(
@@ -446,6 +447,7 @@ def test_compaction_without_room_keeps_what_was_sent(rig: JsonlRig) -> None:
     assert written(rig, rig.advice)[-1]["value"]["n"] == 29
 
 
+@pytest.mark.slow
 def test_several_processes_append_and_compact_at_once(rig: JsonlRig) -> None:
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=send_many, args=(rig, k)) for k in range(3)]

@@ -480,6 +480,7 @@ def test_who_may_come_in_can_send_and_read(
 NOT_LET_IN = "refused the user name or password|user name, password or sasl_mechanism may be wrong"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listener", "more", "said"),
     [

@@ -113,6 +113,7 @@ def test_whoever_had_the_role_before_takes_it_again_while_nobody_else_wants_it(
         sink.close()
 
 
+@pytest.mark.slow
 def test_a_transaction_that_the_broker_ended_because_it_took_too_long_is_no_loss_of_the_role(
     tmp_path: Path, unique: str
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_topic_that_came_back_by_itself_is_told(kafka_server: KafkaServer, uni
 # -- who may not know ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_who_may_not_see_the_settings_works_and_says_so(tmp_path: Path, unique: str) -> None:
     server, _ = secure_kafka(tmp_path)
     server.set(

@@ -133,6 +133,7 @@ def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=120,
     deadline=None,
@@ -408,6 +409,7 @@ def test_odd_texts_in_comments_and_values(tmp_path: Path) -> None:
     assert outcomes(study, table) == {"succeeded": 60}
 
 
+@pytest.mark.slow
 def test_a_large_table_takes_bounded_memory_and_little_time(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     rng = random.Random(0)

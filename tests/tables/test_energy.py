@@ -31,6 +31,7 @@ def rows() -> Sequence[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("meaning", [None, "value", "failed"])
 def test_no_prediction_lies_below_0_and_no_gain_above_all_of_it(
     meaning: Meaning | None, tmp_path: Path

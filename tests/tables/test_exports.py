@@ -627,6 +627,7 @@ def read_or_refuse(path: Path) -> None:
     assert table.told() is not None
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
@@ -670,6 +671,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_columns_of_exports_may_hold_anything(tmp_path: Path, data: st.DataObject) -> None:

@@ -103,6 +103,7 @@ def test_json_lines_come_back(tmp_path: Path, data: st.DataObject) -> None:
     assert found == [dict.fromkeys(table.columns) | row for row in _finite(rows)]
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_parquet_comes_back(tmp_path: Path, data: st.DataObject) -> None:
@@ -338,6 +339,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "without a single key" in refusal(tmp_path / "jobs.jsonl", "{}\n")
 
 
+@pytest.mark.slow
 def test_a_truncated_file_is_not_a_short_one(tmp_path: Path) -> None:
     lines = "a,b\n" + "".join(f"{n},{n * 7919 % 1009}\n" for n in range(100_000))
     for suffix in (".gz", ".zst"):
@@ -348,6 +350,7 @@ def test_a_truncated_file_is_not_a_short_one(tmp_path: Path) -> None:
     assert "Parquet" in refusal(path, path.read_bytes()[:500])
 
 
+@pytest.mark.slow
 def test_progress_grows(tmp_path: Path) -> None:
     path = written(tmp_path / "jobs.csv", "a,b\n" + "1,2\n" * 100_000)
     table = open_table(path)
@@ -380,6 +383,7 @@ def _long_strings(kind: str, path: Path) -> None:
     assert path.stat().st_size < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "told"),
     [

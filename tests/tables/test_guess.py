@@ -57,6 +57,7 @@ def test_tables_of_many_fields(name: str, tmp_path: Path) -> None:
     assert (guesses.objective.column.name, guesses.goal) == (made.objective, made.goal)
 
 
+@pytest.mark.slow
 def test_sketches_of_tables(tmp_path: Path) -> None:
     mistakes: list[str] = []
     columns = 0

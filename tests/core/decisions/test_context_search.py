@@ -15,7 +15,7 @@ from tunerd.core.tuner import Tuner
 
 
 @cache
-def learned(jobs: int, copy: str, seed: int = 1) -> tuple[Tuner, str]:
+def learned(jobs: int, _copy: str, seed: int = 1) -> tuple[Tuner, str]:
     """A tuner, and the key of n = 8."""
     tuner = Tuner(study(), Inline())
     past = [
@@ -37,6 +37,7 @@ def survey(jobs: int, copy: str) -> ContextSearch:
     return ContextSearch(toy, key, tuner.contexts[key], *args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 4, 20, 100])
 @pytest.mark.parametrize("jobs", [0, 1, 12])
 def test_the_best_are_told_as_exactly_as_where_all_are_asked(jobs: int, count: int) -> None:

@@ -42,6 +42,7 @@ def limited(text: str) -> Study:
     return parse_study(f"{TEXT}\n[limits]\n{text}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", ["", ", repeat = 24"])
 def test_a_step_is_to_the_next_number_in_whatever_order_they_are_listed(repeat: str) -> None:
     """Some list what they use by default first."""
@@ -216,6 +217,7 @@ def ran_by(users: list[str], nodes: list[str], sequence: int = 1) -> Observation
     return msgspec.structs.replace(plain, user=user, extra={"nodes": nodes})
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     often=st.lists(st.integers(1, 9), min_size=2, max_size=14),
@@ -346,6 +348,7 @@ def by(user: str, one: Observation) -> Observation:
     return msgspec.structs.replace(one, user=user)
 
 
+@pytest.mark.slow
 def test_failures_above_a_share_do_not_count_for_a_configuration() -> None:
     """One user runs out of memory again and again where all others do not."""
     tuner = Tuner(limited("max_user_share = 0.1"), Inline())
@@ -364,6 +367,7 @@ def test_failures_above_a_share_do_not_count_for_a_configuration() -> None:
     assert tried.run_share >= tuner.study.min_feasible
 
 
+@pytest.mark.slow
 def test_a_campaign_counts_runs_above_a_share() -> None:
     """Who profiles a context runs what it asks for: the round must end."""
     tuner = Tuner(limited("max_user_share = 0.1"), Inline())
@@ -381,6 +385,7 @@ def test_a_campaign_counts_runs_above_a_share() -> None:
     assert campaign.missing == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [Status.CANCELLED, Status.PREEMPTED, Status.NODE_FAILURE])
 def test_jobs_that_say_nothing_take_nobodys_share(status: Status) -> None:
     """Neither the place of one's own run nor room for more of another's."""
@@ -425,6 +430,7 @@ FAR: dict[str, Scalar] = {"x": 6, "y": "c", "z": True}
 STEPS = "max_changes = 1\nmax_steps = { x = 1 }"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", ["0.1", "0.5"])
 def test_what_is_beyond_the_steps_is_not_promoted_and_the_reason_says_so(share: str) -> None:
     """However fast it is where people launch it by themselves."""
@@ -439,6 +445,7 @@ def test_what_is_beyond_the_steps_is_not_promoted_and_the_reason_says_so(share: 
     assert "given_up" not in {one.outcome for one in tuner.contexts[key].introduction.verdicts}
 
 
+@pytest.mark.slow
 def test_a_better_one_nearby_is_promoted_first_and_the_next_step_goes_from_there() -> None:
     tuner = Tuner(limited(STEPS), Inline())
     led_by(tuner, [(BASE, 800.0)], 5)
@@ -476,6 +483,7 @@ def test_where_the_incumbent_is_ruled_out_and_nothing_is_near_the_best_of_all_ta
     assert advice.candidates
 
 
+@pytest.mark.slow
 def test_a_campaign_keeps_to_the_steps_as_well() -> None:
     """While it profiles, the best estimate is the incumbent: of what is within the limits."""
     tuner = Tuner(limited(STEPS), Inline())

@@ -218,6 +218,7 @@ def keeps(config: Mapping[str, Value], kind: str, limit: Mapping[str, Scalar]) -
     return hits < len(limit)
 
 
+@pytest.mark.slow
 @given(limit_lists, st.sampled_from([4, 8, 16]))
 def test_a_limited_space_is_the_space_without_what_the_limits_rule_out(
     limits: list[tuple[str, dict[str, int], dict[str, Scalar]]], n: int
@@ -260,6 +261,7 @@ def learned_tuner() -> Tuner:
     return tuner
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(limit_lists, st.sampled_from([4, 8, 16]), st.booleans())
 def test_no_advice_breaks_a_limit(

@@ -18,6 +18,8 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 
+pytestmark = pytest.mark.slow
+
 CHANGE = 300
 
 

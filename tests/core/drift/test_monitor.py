@@ -22,6 +22,7 @@ def watched(stream: list[Job]) -> list[DriftUpdate]:
     return feed(DriftMonitor(study()), {}, stream)
 
 
+@pytest.mark.slow
 def test_quiet_jobs_are_left_in_peace() -> None:
     assert watched(list(jobs(6_000, seed=1))) == []
 
@@ -109,6 +110,7 @@ def test_other_shares_of_what_is_known_are_an_input() -> None:
     assert abs(drift.since - 1_500) < 40
 
 
+@pytest.mark.slow
 def test_what_tunerd_makes_jobs_run_is_no_shift_of_inputs() -> None:
     quiet = [job for job in jobs(2_000, seed=7) if job.judged.sequence <= 1_000]
     one_config = [
@@ -242,6 +244,7 @@ def test_a_drift_is_over_when_predictions_hold_again() -> None:
     assert last.why
 
 
+@pytest.mark.slow
 @given(scale=st.floats(1e-6, 1e6), shift=st.floats(-1e3, 1e3), at=st.integers(500, 900))
 @settings(max_examples=5, deadline=None)
 def test_units_of_the_objective_do_not_matter(scale: float, shift: float, at: int) -> None:
@@ -272,6 +275,7 @@ def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
     assert told == [] or cut > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [1_010, 1_020, 1_060, 1_150])
 def test_failures_go_on_from_what_was_dumped(cut: int) -> None:
     stream = list(jobs(1_400, seed=0, fails=failing(0, 2)))
@@ -287,6 +291,7 @@ def test_failures_go_on_from_what_was_dumped(cut: int) -> None:
     assert dumped(back, there) == dumped(whole, places)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_bounded() -> None:
     watch, places = DriftMonitor(study()), dict[str, Place]()
     sizes = []

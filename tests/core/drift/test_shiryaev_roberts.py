@@ -34,6 +34,7 @@ def test_quiet_numbers_keep_to_the_budget(budget: int) -> None:
     assert alarms(numbers, safe_level(budget)) <= expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tails", [3, 5])
 def test_wilder_numbers_get_a_higher_level_that_keeps_to_it(tails: int) -> None:
     rng = np.random.default_rng(tails)

@@ -19,6 +19,7 @@ def rows(n: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
     return Z, y / y.std(), rng.uniform(0.3, 1.0, n)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_the_gradient_is_that_of_the_posterior(seed: int) -> None:
     Z, y, weight = rows(20, seed)

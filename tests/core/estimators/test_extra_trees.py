@@ -37,6 +37,7 @@ def table(n: int, categories: int = 40) -> tuple[FloatArray, FloatArray]:
     return X, label + 0.1 * rng.normal(size=n)
 
 
+@pytest.mark.slow
 @given(
     arrays(
         np.float64,
@@ -65,6 +66,7 @@ def test_rows_that_do_not_differ_are_averaged_by_weight() -> None:
     np.testing.assert_allclose(TreeBooster(text).predict(X), 7.0 / 4.0)
 
 
+@pytest.mark.slow
 def test_what_was_learned_carries_to_other_rows() -> None:
     (X, label), (other, expected) = table(2_000, 6), table(500, 6)
     told = grown(X, label, trees=40).predict(other)

@@ -129,6 +129,7 @@ def test_one_job_far_from_all_others_is_no_problem(far: float) -> None:
     assert (variance > 0).all()
 
 
+@pytest.mark.slow
 @given(corner=st.lists(st.sampled_from([-1.0, 1.0]), min_size=7, max_size=7))
 def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> None:
     """In grids many configurations lie in a line: the matrix is nearly singular."""
@@ -142,6 +143,7 @@ def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> 
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 60), firm=st.floats(0.01, 10.0))
 def test_whatever_was_tried_it_can_be_learned(seed: int, n: int, firm: float) -> None:
     rng = np.random.default_rng(seed)

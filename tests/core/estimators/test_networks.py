@@ -1,6 +1,7 @@
 """The ensemble of networks learns to rank within contexts, and comes out the same every time."""
 
 import numpy as np
+import pytest
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.estimators.networks import RankingNetworks, TrainingSchedule
@@ -62,6 +63,7 @@ def test_weights_survive_to_the_last_bit() -> None:
     assert again.dump() == networks.dump()
 
 
+@pytest.mark.slow
 def test_rows_are_looked_at_as_often_as_they_count() -> None:
     Z, y, group, _ = problem()
     masks, other = np.ones((MEMBERS, 300), bool), y.copy()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_empty_shelves_are_no_blobs() -> None:
     assert dict(ShardedState.load({"other": b"rubbish"}, "own.", unpack)) == {}
 
 
+@pytest.mark.slow
 @given(PUTS, PUTS, st.integers(0, 5))
 def test_what_is_loaded_goes_on_as_what_was_dumped(
     before: list[tuple[str, int]], after: list[tuple[str, int]], dropped: int

@@ -70,6 +70,7 @@ def test_nothing_ran_and_nothing_is_known() -> None:
     assert all(math.isinf(one) for one in sd)
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.integers(0, len(GRID) - 1), st.floats(-5.0, 5.0), min_size=1),
     st.sampled_from([1e-6, 1.0, 1e6]),

@@ -68,6 +68,7 @@ def test_a_job_is_judged_beside_what_was_recommended() -> None:
     assert gain == pytest.approx(truth, abs=0.35)
 
 
+@pytest.mark.slow
 def test_what_is_expected_of_a_target_is_what_is_expected_of_a_job_that_runs_it() -> None:
     outcome = judged(tuned(), ran(NEW)).outcome
     assert outcome.first is not None
@@ -76,11 +77,13 @@ def test_what_is_expected_of_a_target_is_what_is_expected_of_a_job_that_runs_it(
     assert judged(tuned(), ran(STAY)).outcome.ran_as == "incumbent"
 
 
+@pytest.mark.slow
 def test_only_what_was_published_can_be_ignored() -> None:
     assert judged(tuned(), ran(OTHER)).outcome.following == "unasked"
     assert judged(tuned(), ran(OTHER), published=True).outcome.following == "ignored"
 
 
+@pytest.mark.slow
 def test_a_job_that_was_told_to_try_a_candidate_is_told_apart() -> None:
     told = ran(NEW, recommendation_id="r-older", candidate_id=named(NEW))
     outcome = judged(tuned(), told, published=True).outcome
@@ -93,6 +96,7 @@ def test_a_job_that_was_told_to_try_a_candidate_is_told_apart() -> None:
     assert (outcome.following, outcome.told_to_try) == ("changed", False)
 
 
+@pytest.mark.slow
 def test_a_job_that_failed_says_so() -> None:
     one = job(81, CONTEXT, OTHER, status=Status.OUT_OF_MEMORY)
     outcome = judged(tuned(), one).outcome
@@ -142,6 +146,7 @@ def test_a_row_says_how_often_its_configuration_was_tried_before() -> None:
     assert judged(tuner, ran(NEW, 83)).outcome.tried == before + 1
 
 
+@pytest.mark.slow
 def test_a_batch_is_judged_as_its_jobs_are_one_by_one_before_learning() -> None:
     jobs = random_jobs(20, seed=3, first=81)
     batch = tuned().learn(jobs, lambda _: AdvisedRecommendation(TOLD, True)).judged
@@ -157,6 +162,7 @@ def test_a_row_is_small_and_comes_back_from_json() -> None:
     assert msgspec.json.decode(text, type=type(outcome)) == outcome
 
 
+@pytest.mark.slow
 def test_the_window_knows_how_often_bands_held() -> None:
     tuner = tuned(200)
     tuner.learn(random_jobs(100, seed=5, first=201))

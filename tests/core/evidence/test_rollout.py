@@ -82,6 +82,7 @@ def test_what_is_no_better_rarely_wins_however_often_one_looks(law: str) -> None
     assert won / 500 <= ALPHA + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "student"])
 @pytest.mark.parametrize("noise", [0.01, 0.15])
 def test_a_configuration_that_is_no_better_is_rarely_promoted(law: str, noise: float) -> None:
@@ -381,6 +382,7 @@ def profiled(seed: int, gain: float) -> Context:
     return context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gain", [0.0, 0.2])
 def test_what_a_campaign_found_is_no_farther_ahead_than_it_is(gain: float) -> None:
     """Each incumbent was the luckiest of its time, and none was held against the one before."""
@@ -413,6 +415,7 @@ def test_a_campaign_that_was_saved_half_way_goes_on_as_it_was() -> None:
     assert Rollout.load(state) == context.introduction
 
 
+@pytest.mark.slow
 def test_what_is_often_slow_is_rarely_promoted_and_never_for_long() -> None:
     """Half of its runs are 30 % slower; it shows no noise before the first of them."""
     rng = np.random.default_rng(8)

@@ -29,6 +29,7 @@ def fitted(
     return features, StudyModel.fit(chosen, features, features.rows(jobs), len(jobs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("predictor", "method"),
     [
@@ -69,6 +70,7 @@ def test_a_value_that_says_nothing_matters_nothing() -> None:
     assert found.matters[-1].share < 0.02
 
 
+@pytest.mark.slow
 def test_what_was_called_otherwise_matters_as_much() -> None:
     before, after = (
         explain_overall(*fitted("boosted_trees", of=one), JOBS, method="permutation").matters
@@ -78,6 +80,7 @@ def test_what_was_called_otherwise_matters_as_much() -> None:
     assert [one.importance for one in after] == pytest.approx([one.importance for one in before])
 
 
+@pytest.mark.slow
 def test_only_boosted_trees_have_shap_values() -> None:
     features, model = fitted("neural_ensemble", JOBS[:30])
     with pytest.raises(ValueError, match="permutation"):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.estimators.codec import seal_json, unseal_json
@@ -40,6 +41,7 @@ def test_the_first_job_of_a_second_context_leaves_most_trust_in_what_was_known()
         assert fails < 0.2 < 0.8 < runs
 
 
+@pytest.mark.slow
 def test_a_few_failures_of_a_new_context_leave_the_order_that_others_tell() -> None:
     """A fifth runs elsewhere and a twelfth here, so that of the first twenty jobs nearly all fail.
     Trees that saw them split the context off where others run, and put that behind what runs

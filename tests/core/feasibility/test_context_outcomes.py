@@ -23,6 +23,7 @@ def corrected(seed: int, jobs: int) -> FloatArray:
     return found.correct(asked, rng.random(50), runs, classified=bool(rng.random() < 0.5))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(1, 120))
 def test_it_stops_where_further_steps_would_change_nothing(seed: int, jobs: int) -> None:
     said = corrected(seed, jobs)

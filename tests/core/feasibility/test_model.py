@@ -319,6 +319,7 @@ def elsewhere(
     return found
 
 
+@pytest.mark.slow
 def test_across_contexts_a_few_failures_say_what_runs_in_another() -> None:
     def small(configs: list[dict[str, Value]]) -> BoolArray:
         used = np.array([straight(config) for config in configs])
@@ -327,6 +328,7 @@ def test_across_contexts_a_few_failures_say_what_runs_in_another() -> None:
     assert np.mean(elsewhere(small)) > 0.8  # without a classifier nothing is known there: .5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.9])
 def test_across_contexts_one_failure_or_one_success_says_something(share: float) -> None:
     def small(configs: list[dict[str, Value]]) -> BoolArray:
@@ -336,6 +338,7 @@ def test_across_contexts_one_failure_or_one_success_says_something(share: float)
     assert np.mean(elsewhere(small, few=(1,))) > 0.8
 
 
+@pytest.mark.slow
 def test_three_failures_of_thirty_are_seen_to_have_one_value_in_common() -> None:
     found = elsewhere(lambda configs: np.array([config["a"] != 128 for config in configs]))
     assert np.mean(found) > 0.9
@@ -430,6 +433,7 @@ def test_in_a_context_that_nobody_has_run_it_is_less_sure() -> None:
     assert sureness(512) < sureness(128)
 
 
+@pytest.mark.slow
 def test_what_runs_all_day_says_no_more_of_others_than_what_ran_once() -> None:
     """What people launch runs, again and again; of what was tried beside it half fails."""
     contexts = [2**n for n in range(4, 10)]

@@ -1,6 +1,7 @@
 """Which observations a rebuild learns from."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def assert_holds(
     assert rows.context_key == wanted.context_key
 
 
+@pytest.mark.slow
 @given(
     batches=st.lists(st.integers(1, 40), min_size=1, max_size=12),
     latest=st.integers(1, 30),

@@ -35,6 +35,7 @@ JOBS = st.builds(
 CONTEXTS = st.lists(st.lists(JOBS, min_size=1, max_size=20), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PREDICTORS)
 @given(contexts=CONTEXTS, share=st.floats(0, 1))
 @settings(max_examples=30)
@@ -67,6 +68,7 @@ parameters.tp = {{ type = "int", values = [1, 2, 4, 8] }}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predictor", ["committee", "gaussian_process"])
 def test_lookups_carry_to_hardware_that_nobody_has_run(predictor: str) -> None:
     gpus, rng = parse_study(LOOKED_UP), np.random.default_rng(0)

@@ -108,6 +108,7 @@ def test_one_odd_job_does_not_take_a_known_context_with_it() -> None:
     assert moved[~same].max() == 0.0
 
 
+@pytest.mark.slow
 def test_a_shift_that_depends_on_the_configuration_is_learned_from_the_recent_window() -> None:
     predictor = fit(ROWS)
     stale = predictor.predict(PROBE).mean

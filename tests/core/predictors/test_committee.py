@@ -17,6 +17,8 @@ from tunerd.core.scores import kendall
 from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
+pytestmark = pytest.mark.slow
+
 TOY = study()
 STEPS = parse_study("""
 schema = 1

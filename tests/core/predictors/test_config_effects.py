@@ -69,6 +69,7 @@ HEART = {"networks": 0.6}
 """They learn by heart what they see, the noise of a run as well."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MEMBERS)
 def test_what_single_configurations_did_elsewhere_carries_to_a_new_context(name: str) -> None:
     """As with kernels: hundreds of the same configurations in each context, and no two that are
@@ -86,6 +87,7 @@ def test_what_single_configurations_did_elsewhere_carries_to_a_new_context(name:
     assert (again.predict(asked).mean == found.predict(asked).mean).all()
 
 
+@pytest.mark.slow
 def test_what_is_special_is_told_of_all_parameters_of_a_configuration() -> None:
     rng = np.random.default_rng(8)
     special = rng.normal(size=COUNT)
@@ -148,6 +150,7 @@ def test_contexts_alike_are_asked_first() -> None:
         assert share_told(found, rows(24, special, generation)) > 0.9
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 60))
 def test_an_effect_is_never_larger_than_what_it_stands_on(
     seed: int, contexts: int, jobs: int
@@ -161,6 +164,7 @@ def test_an_effect_is_never_larger_than_what_it_stands_on(
     assert (wider == 1.0).all()
 
 
+@pytest.mark.slow
 def test_of_five_hundred_studies_without_effects_hardly_any_is_told_one() -> None:
     """Half of them have a few wild jobs (Student's t of two degrees)."""
     told = 0

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import hashlib
 from dataclasses import replace
@@ -36,5 +38,6 @@ def saved(hash_seed: str) -> str:
     return told.stdout
 
 
+@pytest.mark.slow
 def test_what_is_saved_does_not_depend_on_how_strings_hash() -> None:
     assert saved("1") == saved("2")

@@ -21,6 +21,7 @@ def text(table: str) -> str:
     return f'{LAYERS.text}\n[search]\nsearcher = "optuna"\n{table}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "evaluations"),
     [
@@ -46,6 +47,7 @@ def test_a_study_chooses_its_sampler(sampler: str, evaluations: int) -> None:
     assert space.feasible(found.codes).all()
 
 
+@pytest.mark.slow
 def test_cma_es_learns_what_is_good() -> None:
     need_library("cmaes", "optuna")
     space = SPACES["wide rule"]
