@@ -30,8 +30,9 @@ docs: $(READY) ## build the documentation as a site, in build/site; a broken lin
 		-c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
+# Three workers for two cores: a third of the time, tests wait for servers and processes.
 test: $(READY) ## run the tests, with a real Kafka and PostgreSQL where they can run
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 test-quick: $(READY) ## run the tests that need no server and no process, in under a minute
 	$(BIN)/pytest -n 2 --dist worksteal --quick

@@ -8,6 +8,7 @@ nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port
 import os
 import secrets
 from collections.abc import Generator, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,31 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and folder in quick.SLOW_FOLDERS else None
 
 
+@pytest.hookimpl(trylast=True)  # after pytest-randomly
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
         kept = [item for item in items if _reason(item) is None]
         config.hook.pytest_deselected(items=[item for item in items if _reason(item) is not None])
         items[:] = kept
+    items[:] = _longest_first(items)
+
+
+def _longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Order test modules so that each worker begins with those that take long: a minute of one
+    test, when all others are done, would be a minute for one core only.
+
+    ``--dist worksteal`` gives each worker one stretch of the list.
+    """
+    modules = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+    modules.sort(key=lambda tests: _rank(tests[0].path))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shares = [modules[worker::workers] for worker in range(workers)]
+    return [test for share in shares for tests in share for test in tests]
+
+
+def _rank(path: Path) -> int:
+    folder = path.relative_to(TESTS).parts[0]
+    return 0 if folder in ("docs", "integration") else 1 if folder in quick.SLOW_FOLDERS else 2
 
 
 def _reason(item: pytest.Item) -> str | None:

@@ -60,7 +60,7 @@ def test_of_some_contexts_all_but_a_few_rows_are_left_out(n: int, seed: int) -> 
     rows = ROWS.take(np.arange(n))
     folds = list(all_but_few(rows, FEATURES, seed))
     assert len(folds) <= 1
-    assert folds or n < 2 * FEW_ROWS
+    assert folds or n < 12  # of fewer, one context may have nearly all
     for fold in folds:
         assert not fold.without
         assert sorted([*fold.held, *fold.kept]) == list(range(n))
