@@ -19,15 +19,33 @@ from tests.split_jobs import SplitJobs, compare, split_jobs
 from tunerd.store import open_store
 
 JOBS = 10_000
-KILLS = 20
-ALIVE_S = (0.2, 1.5)
-"""How long a daemon reads before it is killed."""
+KILLS = 10
+ALIVE_S = (0.0, 0.5)
+"""How long a daemon goes on before it is killed, once it has read some of what came last."""
+BATCH = 500
+"""Records of a transaction: small, so that it is killed in the middle of what came."""
 MOST_S = 900.0
+
+
+def read(folder: Path) -> int:
+    """Bytes of the jobs topic that were read and kept: only ingest moves its position, and it does
+    so with what it has joined."""
+    with open_store(f"sqlite:///{folder}/data/tunerd.sqlite", upgrade=False) as store:
+        return sum(one.offset for one in store.positions())
+
+
+def reached(folder: Path, offset: int) -> None:
+    """Wait until so many bytes were read."""
+    deadline = time.monotonic() + MOST_S
+    while read(folder) < offset:
+        if time.monotonic() > deadline:
+            raise RuntimeError("not everything was read in time")
+        time.sleep(0.05)
 
 
 def joined_under_fire(folder: Path, made: SplitJobs, kills: int, stages: str, bars: Bars) -> None:
     """Send everything, kill the daemon so many times meanwhile, and look at what is there."""
-    daemon = Daemon(folder, {"toy": TEXT})
+    daemon = Daemon(folder, {"toy": TEXT}, settings=f"[ingest]\nbatch_records = {BATCH}")
     stream = folder / "data/stream"
     stream.mkdir(parents=True)
     file = stream / f"{daemon.jobs}.jsonl"
@@ -35,23 +53,23 @@ def joined_under_fire(folder: Path, made: SplitJobs, kills: int, stages: str, ba
     rng = np.random.default_rng(1)
     pieces = np.array_split(np.arange(len(made.events)), kills + 1)
     begin = time.monotonic()
+    sent = killed_within = 0
     for number, piece in enumerate(pieces):
         daemon.start("--stages", stages)
-        with file.open("ab") as sent:
-            sent.write(b"".join(made.events[i] + b"\n" for i in piece.tolist()))
+        with file.open("ab") as stream_file:
+            stream_file.write(b"".join(made.events[i] + b"\n" for i in piece.tolist()))
+        before, sent = sent, file.stat().st_size
         if number < kills:
+            reached(folder, before + 1)
             time.sleep(float(rng.uniform(*ALIVE_S)))
             assert daemon.process is not None
             daemon.process.kill()
             daemon.process.wait()
-    deadline = time.monotonic() + MOST_S
-    # Only ingest moves its position, and it does so with what it has joined.
+            killed_within += read(folder) < sent
+    bars.say("killed before it had read what there was", killed_within)
+    reached(folder, sent)
+    bars.say("joined and kept after", time.monotonic() - begin, "s")
     with open_store(f"sqlite:///{folder}/data/tunerd.sqlite", upgrade=False) as store:
-        while sum(one.offset for one in store.positions()) < file.stat().st_size:
-            if time.monotonic() > deadline:
-                raise RuntimeError("not everything was read in time")
-            time.sleep(0.2)
-        bars.say("joined and kept after", time.monotonic() - begin, "s")
         daemon.stop()
         count = store.progress()[0].last_sequence
         history = store.observations("toy", limit=count + 1)

@@ -297,6 +297,46 @@ def test_a_joined_attempt_is_forgotten_after_a_day_and_stays_joined_once(
     assert sum(one.duplicates for one in heard.of(telemetry.BatchIngested)) == 4
 
 
+def test_an_incomplete_attempt_is_forgotten_in_the_end(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    stream.write(start())
+    run(ingest)
+    time.pass_(days=96)
+    run(ingest)
+    assert len(waiting(store)) == 1
+    time.pass_(days=2)
+    stream.write(start("2"))
+    run(ingest)  # also while there is work
+    assert [one.job_id for one in waiting(store)] == ["2"]
+
+
+def test_what_is_damaged_is_forgotten_and_the_others_go_on(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    stream.write(start(), report(), start("2"))
+    run(ingest)
+    with store.transaction() as tx:
+        row = tx.take_attempts([("a", "1", 1)], time.now())["a", "1", 1]
+        row.halves = '{"parts": [[1,'
+        tx.save_attempts([row])
+    stream.write(end(time), report("2"), end(time, "2"))
+    run(ingest)
+    assert [one.job_id for one in history(store)] == ["2"]
+    assert [one.missing[0] for one in waiting(store)] == ["study"]
+
+
+def test_halves_come_as_cloudevents_too(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    for number, value in enumerate((start(), report(), end(time))):
+        data = {k: v for k, v in json.loads(value).items() if k not in ("event_id", "source")}
+        event = {"specversion": "1.0", "id": f"{number}", "source": "slurm/a", "data": data}
+        stream.write(json.dumps(event).encode())
+    run(ingest)
+    assert [one.source for one in history(store)] == ["a"]
+
+
 def test_an_unknown_study_is_rejected_where_a_half_names_it(
     ingest: IngestStage, stream: FakeStream, store: Store
 ) -> None:

@@ -5,6 +5,7 @@ that whatever dies, no half is lost and no attempt counts twice. Rules are in
 :mod:`tunerd.events.joining`.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from tunerd.store import AttemptRow, Store, Transaction
 from tunerd.streams.base import StreamRecord
 
 __all__ = ["HalfJoiner", "Joined", "JoinedBatch"]
+
+log = logging.getLogger(__name__)
 
 JOINED_KEPT = timedelta(days=1)
 """How long a joined attempt is remembered whole, for halves that come late and correct it. Later
@@ -95,7 +98,7 @@ class JoinedBatch:
                 self.joined[one.how] += 1
         for one in ready:
             if (place := known.get(_name(one.observation))) is not None:
-                one.row.sequence = place[1]
+                one.row.study, one.row.sequence = place
             one.row.ended = one.how != "running"
             one.row.corrections += one.row.material is not None and one.how == "corrected"
             one.row.material = one.material if one.row.ended else None
@@ -142,8 +145,7 @@ class HalfJoiner:
                     batch.rejections.append((why, record))
                 continue
             if key not in states:
-                text = rows[key].halves
-                states[key] = _decode(text) if text else AttemptHalves()
+                states[key] = _halves_of(rows[key])
             match states[key].add(half):
                 case "fresh":
                     batch.kept += 1
@@ -274,6 +276,17 @@ class HalfJoiner:
             found |= {key: why for key in opened if key not in found}
             self._open -= len(opened)
         return found
+
+
+def _halves_of(row: AttemptRow) -> AttemptHalves:
+    """What was kept of an attempt; nothing where that is damaged, with a line in the log."""
+    if row.is_new:
+        return AttemptHalves()
+    try:
+        return _decode(row.halves)
+    except (msgspec.MsgspecError, ValueError) as error:
+        log.error("what was kept of attempt %s is damaged and forgotten: %s", row.key, error)
+        return AttemptHalves()
 
 
 def _name(observation: Observation) -> tuple[str, str]:
