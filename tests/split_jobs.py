@@ -128,7 +128,7 @@ def _halves(
     }
     names = {"schema": "tunerd.job/1", "job_id": job_id, "attempt": attempt}
     ended = now - timedelta(seconds=float(rng.uniform(0, HOUR_S)))
-    began = ended - timedelta(hours=2)
+    began = ended - timedelta(hours=5)
     yield (
         "started",
         {
@@ -151,7 +151,7 @@ def _halves(
                 "type": "reported",
                 "source": "torch/a",
                 "event_id": f"speed/{job_id}/{attempt}/{steps}",
-                "reported_at": (began + timedelta(seconds=steps)).isoformat(),
+                "reported_at": (began + timedelta(seconds=10 * steps)).isoformat(),
                 "steps": steps,
                 "measured_s": 60.0 + steps,
                 "metrics": {"speed": true_speed(context, config) * float(rng.uniform(0.97, 1.03))},

@@ -643,7 +643,8 @@ class JobReporter(_EventSender):
 
         `metrics` are over all `steps` since the attempt began, which took `measured_s` seconds:
         of several reports that with the most steps counts. While the job runs, a report counts
-        only if it says its steps. See :meth:`started` for the rest.
+        only if it says its steps, 100 or more unless the study says otherwise. See :meth:`started`
+        for the rest.
         """
         event = {
             "study": study,

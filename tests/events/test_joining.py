@@ -86,7 +86,7 @@ def test_neither_order_nor_repeats_matter(halves: list[JobHalf], data: st.DataOb
     assert (one.study, one.history, one.types) == (other.study, other.history, other.types)
     for name in ("x", "y"):
         for steps in (-1, 0, 3):
-            assert one.measured(name, steps) == other.measured(name, steps)
+            assert one.measured(name, steps, 2) == other.measured(name, steps, 2)
     if not one.missing:
         assert joined(one) == joined(other)
     key = AttemptKey("a", "1", 1)
@@ -187,9 +187,23 @@ def test_a_later_report_that_is_no_number_says_that_nothing_is_known() -> None:
             half(type="reported", metrics={"tps": 5.0, "mem": 1.0}, steps=10, event_id="1"),
         ]
     )
-    assert not made.measured("tps", 0)
-    assert made.measured("loss", 20)
-    assert made.measured("mem", 20)
+    assert not made.measured("tps", 0, 0)
+    assert made.measured("loss", 20, 0)
+    assert made.measured("mem", 20, 0)
+    assert not made.measured("mem", 21, 0)
+
+
+def test_how_long_it_ran_follows_from_its_times_else_from_what_was_measured() -> None:
+    report = half(type="reported", metrics={"tps": 5.0}, steps=10, measured_s=7200)
+    made = together([report])
+    assert made.measured("tps", 10, 2.0)
+    assert not made.measured("tps", 10, 2.1)
+    made.add(half(type="started", started_at="2026-11-20T10:00:00Z"))
+    assert made.measured("tps", 10, 2.0)
+    later = {"reported_at": "2026-11-20t12:00:00.123456789+01:00", "steps": 11, "event_id": "2"}
+    made.add(half(type="reported", metrics={"tps": 5.0}, **later))
+    assert made.measured("tps", 10, 1.0)
+    assert not made.measured("tps", 10, 1.1)
 
 
 def test_what_is_kept_stays_small_however_often_a_trainer_reports() -> None:

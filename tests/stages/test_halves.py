@@ -15,6 +15,7 @@ from tunerd.stages.ingest import IngestStage
 from tunerd.store import Store, WaitingAttempt
 
 STUDY = "llm"
+BEGAN, REPORTED = "2026-11-20T05:00:00+00:00", "2026-11-20T08:00:00+00:00"
 FILE = """
 schema = 1
 name = "llm"
@@ -65,12 +66,12 @@ def half(kind: str, job: str = "1", **fields: Any) -> bytes:
 
 def start(job: str = "1", **fields: Any) -> bytes:
     known = {"study": STUDY, "context": {"n": 8}, "config": {"tp": 4}}
-    return half("started", job, **known | fields)
+    return half("started", job, **{"started_at": BEGAN} | known | fields)
 
 
 def report(job: str = "1", speed: float | None = 100.0, steps: int = 10, **fields: Any) -> bytes:
     known = {"metrics": {"tps": speed}, "steps": steps, "event_id": f"{job}/{steps}"}
-    return half("reported", job, **known | fields)
+    return half("reported", job, **{"reported_at": REPORTED} | known | fields)
 
 
 def end(time: Time, job: str = "1", status: str = "succeeded", **fields: Any) -> bytes:
@@ -227,17 +228,17 @@ def test_a_failure_counts_at_once_and_a_late_report_corrects_it(
 def test_a_running_job_counts_once_and_its_end_corrects_it(
     ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:
-    at = (time.now() - timedelta(hours=2)).isoformat()
-    stream.write(start(), report(steps=99))
+    soon = "2026-11-20T05:59:00+00:00"
+    stream.write(start(), report(steps=99), report(steps=100, event_id="r", reported_at=soon))
     run(ingest)
     assert history(store) == []
-    stream.write(report(speed=120.0, steps=100, reported_at=at))
+    stream.write(report(speed=120.0, steps=101))
     run(ingest)
     stream.write(report(speed=125.0, steps=200))
     run(ingest)
     (running,) = history(store)
     assert (running.status, running.metrics) == (Status.RUNNING, {"tps": 120.0})
-    assert running.finished_at.isoformat() == at
+    assert running.finished_at.isoformat() == REPORTED
     assert [one.counts for one in waiting(store)] == [True]
     stream.write(end(time, status="out_of_memory"))
     run(ingest)
@@ -250,7 +251,7 @@ def test_a_running_job_counts_once_and_its_end_corrects_it(
     assert joined == [{"running": 1}, {"corrected": 1}]
 
 
-@pytest.mark.parametrize("options", ["counts = false", "min_steps = 1001"])
+@pytest.mark.parametrize("options", ["counts = false", "min_steps = 1001", "min_hours = 4"])
 def test_a_study_can_wait_for_the_end(
     ingest: IngestStage, stream: FakeStream, store: Store, time: Time, options: str
 ) -> None:

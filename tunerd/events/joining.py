@@ -124,13 +124,19 @@ class AttemptHalves(Struct):
             found.append("completed")
         return tuple(found)
 
-    def measured(self, metric: str, min_steps: int) -> bool:
-        """Whether a metric is known over so many steps."""
+    def measured(self, metric: str, min_steps: int, min_hours: float) -> bool:
+        """Whether a metric is known over so many steps, of an attempt that had run for so long.
+        Where it is not said when it started or was reported on, what it was measured over counts.
+        """
         known = self._fields()
-        if known.get("metrics", {}).get(metric) is None:
+        if known.get("metrics", {}).get(metric) is None or known.get("steps", -1) < min_steps:
             return False
-        steps: int = known.get("steps", -1)
-        return steps >= min_steps
+        ran_s: float = known.get("measured_s", 0.0)
+        if "started_at" in known and "reported_at" in known:
+            # As it was validated: Python's own reader knows fewer ways to write a time.
+            began = msgspec.convert(known["started_at"], datetime)
+            ran_s = (msgspec.convert(known["reported_at"], datetime) - began).total_seconds()
+        return ran_s >= min_hours * 3600.0
 
     @property
     def material(self) -> str:

@@ -227,7 +227,8 @@ class HalfJoiner:
         study = self._study(tx, row.study or "")
         if study is None or not study.running.counts:
             return None
-        enough = halves.measured(study.objective.metric, study.running.min_steps)
+        options = study.running
+        enough = halves.measured(study.objective.metric, options.min_steps, options.min_hours)
         return "running" if enough else None
 
     def _study(self, tx: Transaction, name: str) -> Study | None:

@@ -359,6 +359,7 @@ class RunningOptions:
 
     counts: bool = True
     min_steps: int = 100
+    min_hours: float = 1.0
 
 
 def _called(name: str, was: Sequence[str], values: Mapping[str, object], absent: object) -> object:

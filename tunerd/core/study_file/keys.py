@@ -277,6 +277,13 @@ class RunningTable(StudyFileTable):
         le=2**53,
         description="Steps over which its speed has to be measured before it counts.",
     )
+    min_hours: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=8_784.0,
+        description="Hours that it has to have run by then: what ends sooner is worth no second"
+        " look.",
+    )
 
 
 class LimitsTable(StudyFileTable):
