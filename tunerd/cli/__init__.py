@@ -56,6 +56,7 @@ COMMANDS = {
     "end": ("end", "End a study: withdraw everything and say nothing more."),
     "recover": ("recover", "After restoring a backup: take up what was published since."),
     "cluster": ("cluster", "Run a simulated cluster that sends events and follows advice."),
+    "map": ("map_", "Show what a sample of records would become."),
     "schema": ("schema", "Print the JSON Schema of what others write and read."),
 }
 """Command: module of this package that has it, and what it does."""

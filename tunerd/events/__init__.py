@@ -5,7 +5,7 @@ A record from the jobs topic becomes an observation, half of one or a rejection 
 event may come wrapped in another format; each format is one file that recognises its records and
 unwraps them to the event of the contract, and one line in :data:`FORMATS`.
 
-Missing yet: Slurm's ``jobcomp/kafka`` records and field mapping.
+Missing yet: a mapping of any other fields.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
-from tunerd.events import cloudevents
+from tunerd.events import cloudevents, slurm
 from tunerd.events.half import HalfEvent, JobHalf, half_schema, is_half, read_half
 from tunerd.events.job import JobEvent, TimeLimits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
@@ -40,6 +40,7 @@ __all__ = [
     "RequestEvent",
     "TimeLimits",
     "conflict",
+    "format_of",
     "from_bytes",
     "half_schema",
     "job_schema",
@@ -74,6 +75,7 @@ class EventFormat(Protocol):
 FORMATS: tuple[EventFormat, ...] = (
     cloudevents.BinaryMode(),
     cloudevents.StructuredMode(),
+    slurm.SlurmJobcomp(),
 )
 """The first that recognises a record unwraps it; one that none does is the plain event."""
 
@@ -96,6 +98,17 @@ def read_job(
     if isinstance(content, Rejection):
         return content
     return (read_half if is_half(content) else read_content)(content, now, limits)
+
+
+def format_of(value: bytes, headers: Headers = ()) -> str | None:
+    """In which format a record is: one of :data:`FORMATS` by name, `event` for the plain one of the
+    contract, None for what is none of these."""
+    content = decode_object(value)
+    if isinstance(content, Rejection):
+        return None
+    named = {name.lower(): text for name, text in headers}
+    found = (form.name for form in FORMATS if form.recognises(content, named))
+    return next(found, "event" if "schema" in content else None)
 
 
 def read_request(
