@@ -56,7 +56,7 @@ def test_what_other_contexts_showed_is_known_from_the_first_job_on() -> None:
 @pytest.mark.parametrize("follow", ["shares", "campaign"])
 @pytest.mark.parametrize("history", ["none", "others"])
 def test_the_same_again_is_the_same_to_the_bit(follow: Follow, history: str) -> None:
-    plan = BenchmarkPlan(jobs=22, start=7, batch=4, seeds=(0, 3), history=history)  # type: ignore[arg-type]
+    plan = BenchmarkPlan(jobs=22, start=7, batch=4, seeds=(3,), history=history)  # type: ignore[arg-type]
     first, again = (
         says(list(play_all(TABLE, TunerdOptimizer(follow=follow), plan))) for _ in range(2)
     )

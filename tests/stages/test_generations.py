@@ -1,5 +1,7 @@
 """What a new generation takes over from the one before, through the tune stage."""
 
+from itertools import pairwise
+
 import pytest
 from msgspec import structs
 
@@ -87,8 +89,8 @@ def test_what_a_drift_taught_is_not_forgotten(tuning: Tuning, changes: Changes) 
     """As history is learned anew: what ran before tells of another time."""
     before = publish(tuning, [])
     tune, jobs = tuning.start(), slowed(240, 200)
-    for first in range(0, len(jobs), 20):
-        tuning.add(jobs[first : first + 20])
+    for first, end in pairwise((0, 20, 100, 200, 220, 240)):
+        tuning.add(jobs[first:end])
         tuning.run(tune)
     known = told(tuning, before)
     after = publish(tuning, changes)
@@ -204,10 +206,15 @@ def campaign(tuning: Tuning, n: int = 8) -> None:
     assert "campaign begun" in (tuning.result(number) or "")
 
 
-@pytest.mark.parametrize("seen", [True, False])
+ALL = [UNRELATED, RENAMED, CONTEXT_RENAMED, CONTEXT_ADDED, ADDED, REMOVED, OF_ANOTHER_TYPE]
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [UNRELATED, RENAMED, CONTEXT_RENAMED, CONTEXT_ADDED, ADDED, REMOVED, OF_ANOTHER_TYPE],
+    ("changes", "seen"),
+    [
+        *((changes, True) for changes in ALL),
+        *((changes, False) for changes in (RENAMED, CONTEXT_RENAMED, CONTEXT_ADDED)),
+    ],
 )
 def test_a_campaign_goes_on_under_present_names(
     tuning: Tuning, changes: Changes, seen: bool
