@@ -21,9 +21,9 @@ demo: $(READY) ## tune a simulated cluster: see it work in two minutes (after se
 demo-real: $(READY) ## tune real programs for five minutes against their own defaults (after setup)
 	$(BIN)/python examples/real/demo.py
 
-peers: $(READY) ## add what tunerd is compared with: without it, its tests are skipped
+peers: $(READY) ## add what tunerd is compared with and called from: without, tests are skipped
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
-		-c constraints.txt -e '.[test,peers]'
+		-c constraints.txt -e '.[test,peers,trainers]'
 
 docs: $(READY) ## build the documentation as a site, in build/site; a broken link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \

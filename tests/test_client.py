@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tunerd.client import (
     MOST_WANTED,
     Choice,
     JobReporter,
+    RecommendationFile,
     Recommendations,
     Requests,
     context_key,
@@ -617,6 +619,124 @@ def test_one_file_copied_elsewhere_needs_only_the_standard_library(tmp_path: Pat
         check=True,
     )
     assert out.stdout == "{'tp': 1}\n"
+
+
+class TestFile:
+    """A local file of recommendations, saved or written by hand."""
+
+    def saved(self, path: Path, *messages: dict[str, Any]) -> RecommendationFile:
+        recommendations = Recommendations()
+        for one in messages:
+            recommendations.take(one["context_key"], one)
+        assert recommendations.save(path) == len({one["context_key"] for one in messages})
+        return RecommendationFile(path)
+
+    @given(
+        names=st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=30),
+        others=st.lists(st.text(min_size=1, max_size=12), max_size=5),
+    )
+    @settings(deadline=None)
+    def test_every_context_is_found_and_no_other(
+        self, names: set[str], others: list[str], tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        path = tmp_path_factory.mktemp("file") / "recommendations.jsonl"
+        keys = {context_key("llm", {"gpu": "category"}, {"gpu": name}): name for name in names}
+        keys["no|encoded keyé"] = "é"
+        file = self.saved(path, *(message(1.0, key=key) for key in keys))
+        for key in keys:
+            choice = file.choose(key, "1", now=NOW)
+            assert choice is not None
+            assert choice.match == "exact"
+        for other in others:
+            key = context_key("llm", {"gpu": "category"}, {"gpu": other})
+            assert (file.choose(key, "1", now=NOW) is None) == (key not in keys)
+
+    def test_it_says_whether_it_is_exact_the_fallback_or_the_baseline(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        file = self.saved(
+            path,
+            message(1.0),
+            message(key="llm", incumbent=INCUMBENT),
+            message(key="llm|gpu=A100", incumbent=None, baseline={"tp": 3}),
+        )
+        for key, match, kind in (
+            (KEY, "exact", "exploit"),
+            ("llm|gpu=L40", "fallback", "incumbent"),
+            ("llm|gpu=A100", "baseline", "baseline"),
+        ):
+            choice = file.choose(key, "1", now=NOW)
+            assert choice is not None
+            assert (choice.match, choice.kind) == (match, kind)
+        assert file.choose("other|gpu=L40", "1", now=NOW) is None
+
+    def test_a_changed_file_is_noticed(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        file = RecommendationFile(path)
+        assert file.choose(KEY, "1", now=NOW) is None
+        self.saved(path, message(1.0, revision=1))
+        assert self.config(file) == {"tp": 1}
+        self.saved(path, message(revision=2, incumbent=INCUMBENT))
+        assert self.config(file) == {"tp": 4}
+        self.saved(path, message(key="other"))
+        assert file.choose(KEY, "1", now=NOW) is None
+
+    def config(self, file: RecommendationFile) -> dict[str, Any]:
+        choice = file.choose(KEY, "1", now=NOW)
+        assert choice is not None
+        return choice.config
+
+    def test_an_older_copy_of_the_file_is_not_followed_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        file = self.saved(path, message(revision=5, incumbent=INCUMBENT))
+        assert self.config(file) == {"tp": 4}
+        self.saved(path, message(1.0, revision=4))
+        assert self.config(file) == {"tp": 4}
+        path.unlink()
+        assert self.config(file) == {"tp": 4}
+
+    def test_the_topics_own_file_will_do(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        path.write_text(line(KEY, message(1.0, revision=2)) + line(KEY, message(revision=1)))
+        file = RecommendationFile(path)
+        assert self.config(file) == {"tp": 1}
+        with path.open("a") as appended:
+            appended.write(line(KEY, message(revision=3, incumbent=INCUMBENT)))
+        assert self.config(file) == {"tp": 4}
+
+    def test_a_topic_can_be_followed_into_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "tunerd.recommendations.jsonl"
+        path.write_text(line(KEY, message(1.0)))
+        recommendations = Recommendations.follow_jsonl(tmp_path)
+        recommendations.poll()
+        recommendations.save(tmp_path / "saved.jsonl")
+        again = Recommendations.follow_jsonl(tmp_path, "saved")
+        again.poll()
+        choice = again.choose(KEY, "1", now=NOW)
+        assert choice is not None
+        assert choice.config == {"tp": 1}
+
+    @pytest.mark.parametrize("cut", range(0, 400, 7))
+    def test_a_file_that_was_cut_anywhere_does_no_harm(self, tmp_path: Path, cut: int) -> None:
+        path = tmp_path / "r.jsonl"
+        self.saved(path, *(message(1.0, key=f"llm|gpu={n}") for n in range(3)))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-cut] if cut else whole)
+        file = RecommendationFile(path)
+        for n in range(3):
+            choice = file.choose(f"llm|gpu={n}", "1", now=NOW)
+            assert choice is None or choice.config == {"tp": 1}
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"\0" * 5000, b"{}\n" * 50, b"\xff\xfe\n", b"[" * 100_000, b'{"key":1}\n']
+    )
+    def test_rubbish_says_nothing(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "r.jsonl"
+        for begin in (b"", b'{"schema":"tunerd.sorted/1"}\n'):
+            path.write_bytes(begin + content)
+            assert RecommendationFile(path).choose(KEY, "1", now=NOW) is None
+        path.unlink()
+        os.mkfifo(path)
+        assert RecommendationFile(path).choose(KEY, "1", now=NOW) is None
 
 
 class TestNobodyHere:

@@ -73,7 +73,7 @@ def test_the_table_lists_every_field_and_says_which_are_required(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_the_programs_run(number: int, tmp_path: Path) -> None:
     program = blocks("python")[number]
     (tmp_path / "stream").mkdir()
@@ -87,6 +87,7 @@ def test_the_programs_run(number: int, tmp_path: Path) -> None:
         2: f"import json\nassert choose(json.loads({message!r}), '1')['tp'] in (4, 8)",
         3: "",
         4: "assert answer is None and choice is None",
+        5: "assert choice.config['tp'] in (4, 8) and choice.match == 'exact'",
     }[number]
     subprocess.run([sys.executable, "-c", f"{program}\n{check}"], cwd=tmp_path, check=True)
     if number == 0:

@@ -81,7 +81,7 @@ class TrainingPlace:
         *,
         code: int = 0,
         prefix: Sequence[str] = (),
-        timeout: float = 60,
+        timeout: float = 110,
         environ: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         """Run a training to its end, which must be with this exit code; what it printed."""

@@ -17,6 +17,7 @@ from tunerd.core.observation import Observation, Status
 from tunerd.events import read_job
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
 ENDLESS = """
 import time, tunerd.client, tunerd.trainers.teller
 tunerd.trainers.teller.PROGRESS_FIRST_S = tunerd.trainers.teller.PROGRESS_LAST_S = 0.05
@@ -140,7 +141,6 @@ def ends(how: str, steps: int = 60) -> str:
     [
         ("raise ValueError('it is wrong')", 1, "failed"),
         ("import torch; raise torch.OutOfMemoryError('Tried to allocate')", 1, "out_of_memory"),
-        ("import torch; raise torch.cuda.OutOfMemoryError('no more')", 1, "out_of_memory"),
         ("raise RuntimeError('HIP out of memory')", 1, "out_of_memory"),
         ("raise MemoryError", 1, "out_of_memory"),
         ("raise ValueError from RuntimeError('CUDA error: out of memory')", 1, "out_of_memory"),

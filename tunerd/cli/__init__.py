@@ -30,6 +30,7 @@ COMMANDS = {
     "init": ("init", "Draft a study from a table of old jobs."),
     "run": ("run", "Run the daemon until it is told to stop."),
     "exec": ("exec_", "Run a program with what is recommended, and report how it went."),
+    "tail": ("tail", "Report a training from its log."),
     "reload": ("reload", "Take up study files that were changed."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),

@@ -11,7 +11,7 @@ from tunerd.cli.options import FiniteRange, settings_option, tell_problems
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.threads import SET_HERE
 
-__all__ = ["exec_"]
+__all__ = ["exec_", "typed_values"]
 
 NOT_STARTED = 125
 """As env, nice and timeout: the program may end with 1 and 2 itself."""
@@ -166,14 +166,14 @@ def exec_(
         settings=file,
         metrics=parse_metrics(metrics),
         causes=parse_causes(causes),
-        defaults=_defaults(defaults),
+        defaults=typed_values("--default", defaults),
         **given,
     )
     environ = {name: value for name, value in os.environ.items() if name not in SET_HERE}
     return run_job(job, environ)
 
 
-def _defaults(texts: Sequence[str]) -> dict[str, Any]:
+def typed_values(option: str, texts: Sequence[str]) -> dict[str, Any]:
     """Values as JSON has them, else texts."""
     import json
 
@@ -181,9 +181,7 @@ def _defaults(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise MisconfiguredError(
-                [ValidationProblem("--default", f"{text}: should be NAME=VALUE")]
-            )
+            raise MisconfiguredError([ValidationProblem(option, f"{text}: should be NAME=VALUE")])
         try:
             found[name] = json.loads(value)
         except ValueError:

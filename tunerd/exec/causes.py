@@ -18,6 +18,7 @@ from tunerd.exec.child import ChildExit
 from tunerd.exec.output import BytesPattern
 
 __all__ = [
+    "NODE_FAILURE",
     "OUT_OF_MEMORY",
     "CausePatterns",
     "FailureCause",

@@ -14,14 +14,13 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Concatenate, ParamSpec, Self
+from typing import Any, Self
 from uuid import uuid4
 
 from tunerd.client import Choice, context_key
@@ -29,11 +28,12 @@ from tunerd.exec.causes import FailureCause, stopped_by
 from tunerd.job_identity import attempt_of, boot_id, job_id_of, rank_of, user_name
 from tunerd.spool import EventSpool, job_event, spool_folder
 from tunerd.trainers.destination import EventDestination, find_destination, read_study_file
+from tunerd.trainers.guard import guarded
 from tunerd.trainers.outcome import outcome_of
 from tunerd.trainers.speed import MeasuredSpeed, StepTimer
 from tunerd.trainers.teller import EventTeller, append_metrics
 
-__all__ = ["JobOptions", "TrainingJob"]
+__all__ = ["JobOptions", "TrainingJob", "configuration_of"]
 
 log = logging.getLogger("tunerd.trainers")
 """Says once per training what went wrong in here. A warning that nobody listens to is on standard
@@ -49,8 +49,6 @@ END_WITHIN_S = 5.0
 DIE_WITHIN_S = 2.0
 """The same after SIGTERM: who sent it sends SIGKILL before long."""
 GIB = 1 << 30
-
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -74,21 +72,6 @@ class JobOptions:
     handle_sigterm: bool = True
 
 
-def _guarded(
-    method: Callable[Concatenate["TrainingJob", P], None],
-) -> Callable[Concatenate["TrainingJob", P], None]:
-    """Nothing raises into a training, whatever is wrong in here."""
-
-    @wraps(method)
-    def guarded(job: "TrainingJob", /, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            method(job, *args, **kwargs)
-        except Exception as error:
-            job._fault(error)
-
-    return guarded
-
-
 class TrainingJob:
     """A training that tunerd hears of. A context manager; :meth:`end` does without.
 
@@ -103,7 +86,11 @@ class TrainingJob:
 
     def __init__(self, options: JobOptions) -> None:
         given = options.config if options.config is not None else options.defaults
-        self.config = dict(given) if isinstance(given, Mapping) else {}
+        self._start_empty(dict(given) if isinstance(given, Mapping) else {})
+        self._open(options)
+
+    def _start_empty(self, config: dict[str, Any]) -> None:
+        self.config = config
         self._speed = StepTimer()
         self._metrics: dict[str, Any] = {}
         self._refused: set[str] = set()
@@ -117,11 +104,10 @@ class TrainingJob:
         self._signal: int | None = None
         self._handler_before: Any = None
         self._last_error = getattr(sys, "last_value", None)
-        self._open(options)
 
     # -- the beginning ----------------------------------------------------------------------------
 
-    @_guarded
+    @guarded
     def _open(self, options: JobOptions) -> None:
         self._speed = StepTimer(options.warmup_steps)
         self._replicas = options.replicas
@@ -144,13 +130,8 @@ class TrainingJob:
             options.job_id or job_id_of(environ),
             options.attempt or attempt_of(environ),
         )
-        self.choice = options.choice
-        if options.config is None and options.choice is None:
-            features = table.get("context") or _features(options.context)
-            key = context_key(study, features, options.context)
-            self.choice = _choose(destination, key, job_id, attempt)
-        if options.config is None and self.choice is not None:
-            self.config = {**options.defaults, **self.choice.config}
+        asked = replace(options, job_id=job_id, attempt=attempt)
+        self.config, self.choice = configuration_of(asked, destination)
         said = {"pid": os.getpid(), "study": options.study, "config": self.config}
         environ[INHERITED] = json.dumps(said, default=str)
         if _rank(environ) != 0:
@@ -223,7 +204,7 @@ class TrainingJob:
             if not self._ended:
                 self._speed.step(amounts)
         except Exception as error:
-            self._fault(error)
+            self.fault(error)
 
     def _plain(self, amounts: Mapping[str, Any]) -> dict[str, float]:
         """Amounts as numbers, without those at which nobody may look now."""
@@ -234,7 +215,7 @@ class TrainingJob:
                 found[name] = float(amount)
             elif name not in self._refused:
                 self._refused.add(name)
-                self._fault(TypeError(f"step({name}=…) is a tensor on {device}, not a number"))
+                self.fault(TypeError(f"step({name}=…) is a tensor on {device}, not a number"))
         return found
 
     @contextmanager
@@ -246,17 +227,17 @@ class TrainingJob:
         finally:
             self.resume()
 
-    @_guarded
+    @guarded
     def pause(self) -> None:
         """The training stands still until :meth:`resume`, or the next step."""
         self._speed.pause()
 
-    @_guarded
+    @guarded
     def resume(self) -> None:
         """The training goes on."""
         self._speed.resume()
 
-    @_guarded
+    @guarded
     def log(self, /, **metrics: Any) -> None:
         """Metrics of the study that are no speed: the last value of each counts.
 
@@ -270,6 +251,14 @@ class TrainingJob:
     def __enter__(self) -> Self:
         return self
 
+    def __deepcopy__(self, _: object) -> Self:
+        """Frameworks copy callbacks. There is one training."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What reaches another process knows the configuration, and tells nothing."""
+        return _copied, (dict(self.config), self.choice)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -278,7 +267,7 @@ class TrainingJob:
     ) -> None:
         self.end(error)
 
-    @_guarded
+    @guarded
     def end(self, error: BaseException | None = None, *, status: str | None = None) -> None:
         """The training is over: it succeeded, or ``error`` ended it, or ``status`` says how.
 
@@ -301,7 +290,7 @@ class TrainingJob:
         try:
             self._tell(cause, within_s)
         except Exception as error:
-            self._fault(error)
+            self.fault(error)
         finally:
             self._let_go()
 
@@ -368,12 +357,19 @@ class TrainingJob:
             if signal.getsignal(signal.SIGTERM) == self._terminated:
                 signal.signal(signal.SIGTERM, self._handler_before)
 
-    def _fault(self, error: Exception) -> None:
+    def fault(self, error: Exception) -> None:
         """Something is wrong in here: say so once, and leave the training alone."""
         if not self._told:
             self._told = True
             with suppress(Exception):
                 log.warning("tunerd: %s: %s; the training goes on", type(error).__name__, error)
+
+
+def _copied(config: dict[str, Any], choice: Choice | None) -> TrainingJob:
+    job = TrainingJob.__new__(TrainingJob)
+    job._start_empty(config)
+    job.choice, job._ended = choice, True
+    return job
 
 
 _OPEN: "weakref.WeakSet[TrainingJob]" = weakref.WeakSet()
@@ -408,6 +404,24 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 # -- what is known ----------------------------------------------------------------------------
+
+
+def configuration_of(
+    options: JobOptions, destination: EventDestination
+) -> tuple[dict[str, Any], Choice | None]:
+    """What to train with, and the recommendation that this follows.
+
+    Raises OSError and ValueError for a study's file that cannot be read.
+    """
+    if options.config is not None:
+        return dict(options.config), options.choice
+    choice = options.choice
+    if choice is None:
+        study, table = read_study_file(options.study, destination.studies)
+        features = table.get("context") or _features(options.context)
+        key = context_key(study, features, options.context)
+        choice = _choose(destination, key, options.job_id or "", options.attempt or 1)
+    return {**options.defaults, **(choice.config if choice else {})}, choice
 
 
 def _choose(destination: EventDestination, key: str, job_id: str, attempt: int) -> Choice | None:

@@ -45,8 +45,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield one
         if isinstance(one, BaseExceptionGroup):
             waiting += one.exceptions
-        # Ray keeps what a worker raised in an attribute.
-        inner = (one.__cause__, getattr(one, "cause", None))
+        # Ray keeps what its workers raised in attributes.
+        failures = getattr(one, "worker_failures", None)
+        inner = [one.__cause__, getattr(one, "cause", None), getattr(one, "_base_exc", None)]
+        inner += failures.values() if isinstance(failures, Mapping) else ()
         waiting += [other for other in inner if isinstance(other, BaseException)]
 
 
