@@ -12,6 +12,8 @@ from tunerd.core.evidence.config_stats import ConfigStats
 from tunerd.core.observation import Observation, Status, Value, corrected, effective
 from tunerd.core.tuner import Tuner
 
+pytestmark = pytest.mark.slow
+
 KEY = study().context_key({"n": 32})
 CONFIG: dict[str, Value] = {"x": 6, "y": "c", "z": True}
 SPEED = true_speed({"n": 32}, CONFIG)
