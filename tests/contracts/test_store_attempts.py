@@ -126,6 +126,7 @@ class TestCorrections:
         assert effective(found) == found[1:]
         assert store.observations_at(STUDY, [3, 1]) == [found[2], earlier]
         assert store.observations(STUDY, after=2) == [found[2]]
+        assert store.corrected_sequences(STUDY) == {1}
         assert type(found[1]) is not CorrectedObservation
 
     def test_where_history_has_an_event_is_known(self, store: Store) -> None:

@@ -3,8 +3,9 @@
 import pytest
 from msgspec import structs
 
-from tests.stages.tuning import NAME, Tuning, job, random_jobs, true_speed
+from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
 from tunerd.core.observation import Observation, Status, Value, corrected
+from tunerd.stages.preview import preview
 from tunerd.stages.replay import derive
 from tunerd.store import ProvenanceRow, Store
 
@@ -48,9 +49,9 @@ def test_an_attempt_has_one_row_with_what_came_of_it(tuning: Tuning, factor: flo
     rows = {one.sequence: one for one in store.predictions(NAME)}
     assert last not in rows
     assert len(rows) == last - 1
-    found, study = rows[at].outcome, tuning.made[-1].store.study(NAME)
-    assert study is not None
-    assert study.learned_sequence == last
+    found, state = rows[at].outcome, tuning.made[-1].store.study(NAME)
+    assert state is not None
+    assert state.learned_sequence == last
     assert found.status is Status.TIMEOUT
     assert found.predicted == row.outcome.predicted
     assert found.score == pytest.approx(
@@ -90,6 +91,15 @@ def test_what_was_said_is_derived_and_goes_on_after_a_restart(tuning: Tuning, jo
     for one in kept[-2:]:
         derived = derive(store, one)
         assert derived.same, (one.sequence, derived.checks, derived.differences)
+
+
+def test_a_preview_counts_an_attempt_once(tuning: Tuning) -> None:
+    tuning.publish()
+    tuning.start()
+    at = go(tuning, *random_jobs(20), running(21))
+    go(tuning, end(tuning.store, 22, at, status=Status.FAILED))
+    found = preview(tuning.store, study(), study(explore_share="0.2"))
+    assert found.jobs == 21
 
 
 def test_a_new_generation_counts_an_attempt_once(tuning: Tuning) -> None:

@@ -190,9 +190,9 @@ def preview(store: Store, old: Study, new: Study) -> GenerationPreview:
 
 
 def _history(store: Store, study: str) -> Iterator[Observation]:
-    at = 0
+    at, gone = 0, store.corrected_sequences(study)
     while found := store.observations(study, after=at, limit=AT_ONCE):
-        yield from found
+        yield from (one for one in found if one.sequence not in gone)
         at = found[-1].sequence
 
 

@@ -163,6 +163,14 @@ class ObservationReads(StoreReads):
             for one in found
         ]
 
+    def corrected_sequences(self, study: str) -> set[int]:
+        """Sequences of the observations that others took the place of. Reads all of history."""
+        statement = sa.select(observations.c.corrects).where(
+            observations.c.study == study, observations.c.corrects.is_not(None)
+        )
+        with self._reading() as connection:
+            return set(connection.execute(statement).scalars())
+
     def event_places(
         self, events: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], tuple[str, int]]:
