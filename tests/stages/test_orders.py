@@ -544,7 +544,7 @@ COMMANDS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@settings(max_examples=15)
 @given(
     orders=st.lists(st.lists(COMMANDS, max_size=3), min_size=1, max_size=4),
     mode=st.sampled_from(['"publish"', '"approve"']),
