@@ -853,6 +853,8 @@ def job(
     warmup_steps: int = 10,
     labels: Mapping[str, Any] | None = None,
     handle_sigterm: bool = True,
+    halves: bool = False,
+    cluster: str | None = None,
 ) -> "TrainingJob":
     """A training that tunerd chooses for and hears of. Nothing of it can fail the training::
 
@@ -866,7 +868,10 @@ def job(
     the topics, `kafka` the broker's addresses; without either, settings say (``TUNERD_SETTINGS``,
     ``tunerd.toml``). Only rank 0 reports. `gpus` is for speeds per GPU (all ranks, once CUDA is in
     use); `replicas` is by what counts of one process are multiplied (all ranks). The first
-    `warmup_steps` are left out. Needs the rest of the package, though none of its libraries.
+    `warmup_steps` are left out. With `halves` the scheduler tells how the job ended, and this only
+    how it was launched and how fast it was; `cluster` is where its job ids are unique.
+
+    Needs the rest of the package, though none of its libraries.
     """
     from tunerd.trainers.job import JobOptions, TrainingJob
 
@@ -887,6 +892,8 @@ def job(
             warmup_steps=warmup_steps,
             labels=labels or {},
             handle_sigterm=handle_sigterm,
+            halves=halves,
+            cluster=cluster,
         )
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["attempt_of", "boot_id", "job_id_of", "rank_of", "user_name"]
+__all__ = ["attempt_of", "boot_id", "job_id_of", "rank_of", "scheduler_job_id", "user_name"]
 
 
 def job_id_of(environ: Mapping[str, str]) -> str:
@@ -21,6 +21,16 @@ def job_id_of(environ: Mapping[str, str]) -> str:
             return f"torchrun-{(boot_id() or '')[:8]}-{os.getppid()}-{_started(os.getppid())}"
         return torchrun[:256]
     return uuid4().hex[:16]
+
+
+def scheduler_job_id(environ: Mapping[str, str]) -> str:
+    """The job as the scheduler's own records name it: all that a job ran is one job there."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        return f"{array}_{task}"
+    if het := environ.get("SLURM_HET_JOB_ID"):
+        return f"{het}+{environ.get('SLURM_HET_JOB_OFFSET', '0')}"
+    return environ.get("SLURM_JOB_ID") or job_id_of(environ)
 
 
 def attempt_of(environ: Mapping[str, str]) -> int:

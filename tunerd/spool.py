@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path
@@ -27,7 +28,16 @@ from uuid import uuid4
 from tunerd.client import Choice, JobReporter
 from tunerd.job_identity import boot_id
 
-__all__ = ["EventSpool", "SpoolEntry", "job_event", "left_behind", "spool_folder", "state_folder"]
+__all__ = [
+    "EventSpool",
+    "SpoolEntry",
+    "job_event",
+    "left_behind",
+    "reported_half",
+    "spool_folder",
+    "started_half",
+    "state_folder",
+]
 
 SUFFIX = ".jsonl"
 UNLOCKED = ".new"
@@ -205,6 +215,10 @@ def left_behind(entry: SpoolEntry) -> bytes:
     of the machine it is ``node_failure``. A speed that was measured counts all the same.
     """
     begin, progress = entry.begin, entry.progress
+    if begin.get("cluster") is not None:
+        # The scheduler tells the end. Without a speed there is nothing to tell: that is a KeyError.
+        said = (progress["metrics"], progress["labels"], progress["measured_s"])
+        return reported_half(begin, *said)
     rebooted = begin.get("boot") not in (None, boot_id())
     status = "node_failure" if rebooted else "cancelled"
     killed = f"{begin.get('by', 'tunerd exec')} was killed"
@@ -247,6 +261,48 @@ def job_event(
         **fields,
     )
     return made[0]
+
+
+def started_half(begin: Mapping[str, Any]) -> bytes:
+    """How a job was launched whose end the scheduler tells. Raises ValueError."""
+    made: list[bytes] = []
+    chosen = begin["choice"]
+    _half_reporter(made, begin).started(
+        job_id=begin["job_id"],
+        attempt=begin["attempt"],
+        study=begin["study"],
+        context=begin["context"],
+        config=begin["config"],
+        choice=chosen and Choice({}, *chosen),
+        started_at=datetime.fromisoformat(begin["started_at"]),
+        labels=begin["labels"],
+        gpus=begin.get("gpus"),
+    )
+    return made[0]
+
+
+def reported_half(
+    begin: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    labels: Mapping[str, Any],
+    measured_s: float,
+) -> bytes:
+    """How fast a job was so far whose end the scheduler tells. Raises ValueError."""
+    made: list[bytes] = []
+    _half_reporter(made, begin).reported(
+        job_id=begin["job_id"],
+        attempt=begin["attempt"],
+        study=begin["study"],
+        metrics=metrics,
+        steps=labels["steps"],
+        measured_s=round(measured_s, 6),
+        labels=dict(labels),
+    )
+    return made[0]
+
+
+def _half_reporter(made: list[bytes], begin: Mapping[str, Any]) -> JobReporter:
+    return JobReporter(made.append, lambda: None, f"{begin['by']}/{begin['cluster']}")
 
 
 def _started(pid: int) -> str | None:

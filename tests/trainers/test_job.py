@@ -15,6 +15,7 @@ from tests.servers import wait_until
 from tests.trainers.conftest import LOOP, TrainingPlace
 from tunerd.core.observation import Observation, Status
 from tunerd.events import read_job
+from tunerd.events.half import JobHalf
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -318,6 +319,40 @@ def test_a_wrong_call_is_told_at_once_and_fails_nothing(place: TrainingPlace) ->
     said = place.run(LOOP.replace('{"gpu": "none"}', '{"gpu": object()}'))
     assert "cannot send <object object" in said
     assert place.events() == []
+
+
+# -- halves -----------------------------------------------------------------------------------
+
+HALVES = LOOP.replace("config=", "halves=True, config=")
+IN_SLURM = {"SLURM_JOB_ID": "99", "SLURM_ARRAY_JOB_ID": "71", "SLURM_ARRAY_TASK_ID": "3"}
+IN_SLURM |= {"SLURM_CLUSTER_NAME": "a", "SLURM_RESTART_COUNT": "1"}
+
+
+def halves(place: TrainingPlace) -> set[str]:
+    lines = (place.stream / "tunerd.jobs.jsonl").read_bytes().splitlines()
+    found = [read_job(line, [], datetime.now(UTC)) for line in lines]
+    assert all(isinstance(half, JobHalf) and half.key == ("a", "71_3", 2) for half in found)
+    return {half.type for half in found if isinstance(half, JobHalf)}
+
+
+def test_of_a_job_whose_end_the_scheduler_tells_it_tells_two_halves(place: TrainingPlace) -> None:
+    place.run(HALVES, environ=IN_SLURM)
+    assert halves(place) == {"started", "reported"}
+    by_type = {event["type"]: event for event in place.events()}
+    assert by_type["started"]["config"] == {"batch": 4}
+    assert by_type["reported"]["metrics"]["tokens_per_second"] > 0
+    assert (by_type["reported"]["steps"], by_type["reported"]["study"]) == (48, "tiny")
+
+
+def test_the_next_start_tells_the_speed_of_one_that_was_killed(place: TrainingPlace) -> None:
+    running = place.start(ENDLESS.replace("config=", "halves=True, config="), environ=IN_SLURM)
+    wait_until(lambda: measured(place), 30, "the spool has a speed")
+    running.kill()
+    running.communicate()
+    place.run(HALVES, environ=IN_SLURM)
+    wait_until(lambda: place.spool == [], 30, "what waited is sent")
+    assert [event["type"] for event in place.events()].count("reported") == 2
+    assert halves(place) == {"started", "reported"}
 
 
 # -- faults of ours ---------------------------------------------------------------------------

@@ -25,8 +25,15 @@ from uuid import uuid4
 
 from tunerd.client import Choice, context_key
 from tunerd.exec.causes import FailureCause, stopped_by
-from tunerd.job_identity import attempt_of, boot_id, job_id_of, rank_of, user_name
-from tunerd.spool import EventSpool, job_event, spool_folder
+from tunerd.job_identity import (
+    attempt_of,
+    boot_id,
+    job_id_of,
+    rank_of,
+    scheduler_job_id,
+    user_name,
+)
+from tunerd.spool import EventSpool, job_event, reported_half, spool_folder
 from tunerd.trainers.destination import EventDestination, find_destination, read_study_file
 from tunerd.trainers.guard import guarded
 from tunerd.trainers.outcome import outcome_of
@@ -40,6 +47,8 @@ log = logging.getLogger("tunerd.trainers")
 error."""
 
 SOURCE = "tunerd trainers"
+HALVES_SOURCE = "trainer"
+"""Then a slash and the cluster, by which halves are joined."""
 INHERITED = "TUNERD_TRAINING"
 """What a training says to the processes that it starts: they are its other ranks."""
 CHOOSE_WITHIN_S = 5.0
@@ -70,6 +79,8 @@ class JobOptions:
     warmup_steps: int = 10
     labels: Mapping[str, Any] = field(default_factory=dict)
     handle_sigterm: bool = True
+    halves: bool = False
+    cluster: str | None = None
 
 
 class TrainingJob:
@@ -126,10 +137,8 @@ class TrainingJob:
         study, table = read_study_file(options.study, destination.studies)
         objective = table.get("objective")
         self._objective = objective.get("metric") if isinstance(objective, Mapping) else None
-        job_id, attempt = (
-            options.job_id or job_id_of(environ),
-            options.attempt or attempt_of(environ),
-        )
+        named = scheduler_job_id(environ) if options.halves else job_id_of(environ)
+        job_id, attempt = options.job_id or named, options.attempt or attempt_of(environ)
         asked = replace(options, job_id=job_id, attempt=attempt)
         self.config, self.choice = configuration_of(asked, destination)
         said = {"pid": os.getpid(), "study": options.study, "config": self.config}
@@ -138,6 +147,9 @@ class TrainingJob:
             self._ended = True
             return
         self._begin = _beginning(study, job_id, attempt, self, options)
+        if options.halves:
+            cluster = options.cluster or environ.get("SLURM_CLUSTER_NAME", "")
+            self._begin |= {"by": HALVES_SOURCE, "cluster": cluster}
         job_event(self._begin, "succeeded", {}, {}, None)  # says now what would be wrong at the end
         spool = EventSpool(
             spool_folder(environ, destination.stream, destination.where, destination.jobs_topic)
@@ -297,6 +309,12 @@ class TrainingJob:
     def _tell(self, cause: FailureCause, within_s: float) -> None:
         status, labels = cause.status, {"cause": cause.reason} if cause.reason else {}
         measured = self._measured(whole=status == "succeeded")
+        if self._teller is not None and self._begin.get("cluster") is not None:
+            if measured["labels"]:
+                self._teller.tell(reported_half(self._begin, **measured), within_s)
+            else:
+                self._teller.forget()
+            return
         if self._metrics_file is not None:
             append_metrics(self._metrics_file, measured["metrics"])
             return

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tunerd.client import JobReporter
-from tunerd.spool import EventSpool, SpoolEntry
+from tunerd.spool import EventSpool, SpoolEntry, reported_half, started_half
 from tunerd.trainers.destination import EventDestination
 
 __all__ = ["EventTeller"]
@@ -23,6 +23,9 @@ log = logging.getLogger("tunerd.trainers")
 
 PROGRESS_FIRST_S, PROGRESS_LAST_S = 5.0, 300.0
 """How often the spool learns how fast the training was so far."""
+
+REPORT_EVERY_S = 1800.0
+"""A job that runs for weeks teaches before it ends."""
 
 Progress = Callable[[], dict[str, Any]]
 
@@ -61,6 +64,30 @@ class EventTeller(threading.Thread):
             with suppress(OSError):
                 self._entry.close()
 
+    def _deliver(self, event: bytes) -> None:
+        """Send an event on the way: another that is kept until it has arrived."""
+        try:
+            entry = self._spool.new() if self._spool is not None else None
+            if entry is not None:
+                entry.write_event(event)
+            reporter = self._destination.reporter(self._source)
+            try:
+                reporter.send(event)
+            finally:
+                with suppress(Exception):
+                    reporter.close()
+            if entry is not None:
+                entry.remove()
+        except Exception as error:
+            log.info("tunerd: half of an event waits or is lost: %s", error)
+
+    def _tell_halves(self) -> None:
+        """Where the scheduler tells the end: how it was launched, and how fast it is by now."""
+        self._deliver(started_half(self._begin))
+        while not self._done.wait(REPORT_EVERY_S):
+            if said := self._progress():
+                self._deliver(reported_half(self._begin, **said))
+
     _sent = False
 
     def run(self) -> None:
@@ -69,6 +96,8 @@ class EventTeller(threading.Thread):
             self._open()
             network = threading.Thread(target=self._send_what_waits, name="tunerd", daemon=True)
             network.start()
+            if self._begin.get("cluster") is not None:
+                threading.Thread(target=self._tell_halves, name="tunerd", daemon=True).start()
             event = self._wait()
             if event is None:
                 if self._entry is not None:
