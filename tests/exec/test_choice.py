@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.exec.conftest import BASELINE, KEY, Place, message
+from tunerd.client import Recommendations
 from tunerd.errors import MisconfiguredError
 from tunerd.exec.fill import FORMATS, fill, placeholders
 
@@ -58,6 +59,11 @@ def test_or_a_file_that_was_given(place: Place) -> None:
     file = place.folder / "copy.jsonl"
     file.write_text(json.dumps({"key": KEY, "value": message(OTHER)}) + "\n")
     assert place.run("--offline", file, *SHOW).stdout == SHOWN
+    saved = place.folder / "saved"  # whatever it is called
+    recommendations = Recommendations.follow_jsonl(place.folder, "copy")
+    recommendations.poll()
+    recommendations.save(saved)
+    assert place.run("--offline", saved, *SHOW).stdout == SHOWN
 
 
 def test_a_broker_that_is_away_stops_nothing(place: Place) -> None:

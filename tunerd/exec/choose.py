@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tunerd.client import Choice, Recommendations
+from tunerd.client import Choice, RecommendationFile, Recommendations
 from tunerd.exec.plan import JobPlan, write_whole
 from tunerd.exec.stream import AwayError, follow, requests_to
 
@@ -102,11 +102,9 @@ def _known(
     plan: JobPlan, job_id: str, attempt: int, offline: Path | None, last: Path
 ) -> Choice | None:
     if offline is not None:
-        recommendations = Recommendations.follow_jsonl(offline.parent, offline.stem)
-        recommendations.catch_up()
-    else:
-        recommendations = Recommendations()
-        with suppress(OSError, ValueError):
-            message = json.loads(last.read_text())
-            recommendations.take(message["context_key"], message)
+        return RecommendationFile(offline).choose(plan.context_key, job_id, attempt=attempt)
+    recommendations = Recommendations()
+    with suppress(OSError, ValueError):
+        message = json.loads(last.read_text())
+        recommendations.take(message["context_key"], message)
     return recommendations.choose(plan.context_key, job_id, attempt=attempt)
