@@ -7,6 +7,7 @@ training, and what it did not take stays in the spool.
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,11 +49,19 @@ class EventTeller(threading.Thread):
         self._entry: SpoolEntry | None = None
         self._orders: SimpleQueue[bytes | None] = SimpleQueue()
         self._done = threading.Event()
+        self._senders: list[threading.Thread] = []
 
     def tell(self, event: bytes, within_s: float) -> bool:
-        """Keep and send the event; whether it had arrived when the time was over."""
+        """Keep and send the event; whether it had arrived when the time was over.
+
+        What else is being sent has the rest of the time: a short training sends it, too.
+        """
+        deadline = time.monotonic() + within_s
         self._orders.put(event)
-        return self._done.wait(within_s) and self._sent
+        done = self._done.wait(within_s)
+        for thread in self._senders if done else ():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return done and self._sent
 
     def forget(self) -> None:
         """There is nothing to tell; returns at once."""
@@ -63,6 +72,11 @@ class EventTeller(threading.Thread):
         if self._entry is not None:
             with suppress(OSError):
                 self._entry.close()
+
+    def _start_sender(self, send: Callable[[], None]) -> None:
+        thread = threading.Thread(target=send, name="tunerd", daemon=True)
+        thread.start()
+        self._senders.append(thread)
 
     def _deliver(self, event: bytes) -> None:
         """Send an event on the way: another that is kept until it has arrived."""
@@ -94,10 +108,9 @@ class EventTeller(threading.Thread):
         """Until the training ends."""
         try:
             self._open()
-            network = threading.Thread(target=self._send_what_waits, name="tunerd", daemon=True)
-            network.start()
+            self._start_sender(self._send_what_waits)
             if self._begin.get("cluster") is not None:
-                threading.Thread(target=self._tell_halves, name="tunerd", daemon=True).start()
+                self._start_sender(self._tell_halves)
             event = self._wait()
             if event is None:
                 if self._entry is not None:
