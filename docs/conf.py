@@ -10,3 +10,4 @@ html_title = f"tunerd {release}"
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+suppress_warnings = ["misc.highlighting_failure"]  # tables in CSV have no colours
