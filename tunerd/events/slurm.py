@@ -49,7 +49,7 @@ class SlurmJobcomp:
 
     def recognises(self, content: Mapping[str, Any], headers: Mapping[str, bytes]) -> bool:  # noqa: ARG002
         """Whether this record is one of Slurm's."""
-        return content.keys() >= {"jobid", "state", "@end"} and "schema" not in content
+        return "schema" not in content and content.keys() >= {"jobid", "state", "@end"}
 
     def unwrap(
         self,

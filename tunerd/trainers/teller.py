@@ -50,6 +50,7 @@ class EventTeller(threading.Thread):
         self._orders: SimpleQueue[bytes | None] = SimpleQueue()
         self._done = threading.Event()
         self._senders: list[threading.Thread] = []
+        self._sent = False
 
     def tell(self, event: bytes, within_s: float) -> bool:
         """Keep and send the event; whether it had arrived when the time was over.
@@ -84,12 +85,7 @@ class EventTeller(threading.Thread):
             entry = self._spool.new() if self._spool is not None else None
             if entry is not None:
                 entry.write_event(event)
-            reporter = self._destination.reporter(self._source)
-            try:
-                reporter.send(event)
-            finally:
-                with suppress(Exception):
-                    reporter.close()
+            self._send_now(event)
             if entry is not None:
                 entry.remove()
         except Exception as error:
@@ -101,8 +97,6 @@ class EventTeller(threading.Thread):
         while not self._done.wait(REPORT_EVERY_S):
             if said := self._progress():
                 self._deliver(reported_half(self._begin, **said))
-
-    _sent = False
 
     def run(self) -> None:
         """Until the training ends."""
@@ -186,14 +180,17 @@ class EventTeller(threading.Thread):
                 with suppress(Exception):
                     reporter.close()
 
+    def _send_now(self, event: bytes) -> None:
+        reporter = self._destination.reporter(self._source)
+        try:
+            reporter.send(event)
+        finally:
+            with suppress(Exception):
+                reporter.close()
+
     def _send(self, event: bytes) -> None:
         try:
-            reporter = self._destination.reporter(self._source)
-            try:
-                reporter.send(event)
-            finally:
-                with suppress(Exception):
-                    reporter.close()
+            self._send_now(event)
             self._sent = True
             if self._entry is not None:
                 self._entry.remove()

@@ -56,8 +56,6 @@ BACKLOG_GROWTH = 1.5
 """… by this share, while so many jobs wait to be learned that the fit would be obsolete before they
 are: a backlog of 100,000 jobs is learned with 11 fits instead of 46, one of 100 jobs with two. Near
 its end the usual share counts, so that the model that serves afterwards is as fresh as any."""
-WORTH_WAITING = 0.25
-"""… and what waits is at least this share of that growth: the fit near the end replaces it soon."""
 SWAP_AFTER = 64
 """Observations between the start of a rebuild and the decision. A rebuild that is not ready by
 then is waited for."""
@@ -298,8 +296,7 @@ class ModelTrainer:
         attempted = max(fitted_at, self._attempted_at)
         grown = sequence - attempted
         if waiting > _lasts(sequence):
-            lasting = waiting >= grown * WORTH_WAITING
-            return lasting and grown >= max(FIRST_FIT, BACKLOG_GROWTH * attempted)
+            return grown >= max(FIRST_FIT, BACKLOG_GROWTH * attempted)
         return grown >= _lasts(attempted)
 
     # -- champion and challenger ------------------------------------------------------------
