@@ -114,6 +114,12 @@ class Recommendations:
         return cls(_JsonlTail(Path(folder) / f"{topic}.jsonl"))
 
     @classmethod
+    def follow_saved(cls, path: str | Path) -> "Recommendations":
+        """Read a file that :meth:`save` wrote, or a topic's own. Reading raises OSError where
+        something else than a file is in its place."""
+        return cls(_JsonlTail(Path(path), optional=True))
+
+    @classmethod
     def follow_kafka(
         cls, bootstrap: str, topic: str = "tunerd.recommendations", **options: Any
     ) -> "Recommendations":
@@ -273,6 +279,11 @@ class Recommendations:
             raise
         return len(lines)
 
+    def messages(self) -> dict[str, dict[str, Any]]:
+        """The newest message of each key, those that are no longer followed too."""
+        with self._lock:
+            return dict(self._messages)
+
     def lost(self, job_id: str) -> None:
         """This job ended and taught nothing (cancelled, preempted, never started).
 
@@ -429,7 +440,7 @@ class RecommendationFile:
             return known.choose(context_key, job_id, attempt=attempt, now=now)
 
     def _look_up(self, now: datetime | None, *keys: str) -> Recommendations:
-        with _open_regular(self._path) as file:
+        with open_regular(self._path) as file:
             if file.readline(len(SORTED_LINE)) != SORTED_LINE:
                 return self._follow()
             end = os.fstat(file.fileno()).st_size
@@ -441,7 +452,7 @@ class RecommendationFile:
 
     def _follow(self) -> Recommendations:
         if self._followed is None:
-            self._followed = Recommendations(_JsonlTail(self._path))
+            self._followed = Recommendations.follow_saved(self._path)
         self._followed.poll()
         return self._followed
 
@@ -489,17 +500,18 @@ _DECODER = json.JSONDecoder()
 class _JsonlTail:
     """Reads a file to its last newline; one that was replaced or cut is read from the start."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, optional: bool = False) -> None:
+        """Of a file that is `optional` nothing is said where it is missing."""
         self._path = path
         self._identity: tuple[int, int] | None = None
         self._offset = 0
         self._last = b""
         """The line before the offset: a file that took another's place may have its inode too."""
-        self._warned = False
+        self._warned = optional
 
     def read(self, timeout_s: float) -> Iterable[tuple[str | None, Any]]:  # noqa: ARG002
         try:
-            file = _open_regular(self._path)
+            file = open_regular(self._path)
         except FileNotFoundError:
             if not self._warned:
                 self._warned = True
@@ -1006,7 +1018,7 @@ def _append(path: Path, event: bytes) -> None:
         os.close(descriptor)
 
 
-def _open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> IO[bytes]:
     """A file to read; a pipe or a device in its place is an error, and nothing waits for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = os.fdopen(descriptor, "rb")

@@ -142,6 +142,7 @@ def test_an_empty_folder_is_told_what_to_do_first_and_left_empty(
 NO_JSON = {
     "exec": "standard output is the program's",
     "run": "never ends by itself; log.format = json has its log in lines of JSON",
+    "subscribe": "never ends by itself; what it says is for a journal",
     "schema": "prints contracts and other programs' files as they are",
 }
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "run": ("run", "Run the daemon until it is told to stop."),
     "exec": ("exec_", "Run a program with what is recommended, and report how it went."),
     "tail": ("tail", "Report a training from its log."),
+    "subscribe": ("subscribe", "Keep a local file of recommendations fresh."),
     "reload": ("reload", "Take up study files that were changed."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
