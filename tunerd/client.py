@@ -263,8 +263,11 @@ class Recommendations:
         is. Readers see the former file or this one, never half of it. Raises OSError."""
         with self._lock:
             lines = [
-                b'{"key":%b,"value":%b}\n' % (json.dumps(key).encode(), json.dumps(said).encode())
-                for key, said in sorted(self._messages.items(), key=lambda one: one[0].encode())
+                b'{"key":%b,"value":%b}\n'
+                % (json.dumps(key).encode(), json.dumps(message).encode())
+                for key, message in sorted(
+                    self._messages.items(), key=lambda message: message[0].encode()
+                )
             ]
         target = Path(path)
         part = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
@@ -471,12 +474,12 @@ def _bisect(file: IO[bytes], key: bytes, low: int, high: int) -> Any:
             continue
         file.seek(begin)
         line = file.readline(MAX_LINE_BYTES)
-        found = _key_of(line)
-        if found is None:
+        at = _key_of(line)
+        if at is None:
             return None
-        if found == key:
+        if at == key:
             return _output_line(line)[1]
-        if found < key:
+        if at < key:
             low = begin + len(line)
         else:
             high = middle
@@ -825,8 +828,8 @@ class JobReporter(_EventSender):
     ) -> str:
         known = {name: value for name, value in fields.items() if value is not None}
         names = {"source": self._source, "cluster": cluster, "job_id": job_id, "attempt": attempt}
-        said = {name: value for name, value in names.items() if value is not None}
-        event = {"schema": JOB_SCHEMA, "type": kind, "event_id": "-", **said, **known}
+        half = {name: value for name, value in names.items() if value is not None}
+        event = {"schema": JOB_SCHEMA, "type": kind, "event_id": "-", **half, **known}
         # The same half told again has the same id; a later report of an attempt has another.
         digest = hashlib.sha256(_event_bytes(event)).hexdigest()[:16]
         event["event_id"] = event_id or f"{kind}/{attempt}/{digest}"
@@ -917,13 +920,13 @@ def _to_kafka(
     from kafka import KafkaProducer
 
     producer = KafkaProducer(**{"bootstrap_servers": bootstrap, **options})
-    seen = False
+    flushed = False
 
     def send(event: bytes) -> None:
-        nonlocal seen
-        if not seen:
+        nonlocal flushed
+        if not flushed:
             _refuse_to_create(bootstrap, topic, options)
-            seen = True
+            flushed = True
         producer.send(topic, value=event).get(timeout=60)
 
     return send, producer.close

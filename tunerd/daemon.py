@@ -287,7 +287,10 @@ class _Daemon:
         threads = [
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
             threading.Thread(target=self._watch, args=(stream, store), name="topics"),
-            *(threading.Thread(target=self._loop, args=(one,), name=one.name) for one in loops),
+            *(
+                threading.Thread(target=self._loop, args=(study,), name=study.name)
+                for study in loops
+            ),
         ]
         for thread in threads:
             thread.start()
@@ -433,9 +436,11 @@ class _Daemon:
             case telemetry.StudyLoaded() | telemetry.StudyReleased():
                 self.health.remark(f"{report.study} aside", "")
             case telemetry.StudyRelearned():
-                told = f"study {report.study}: what was saved of it was damaged ({report.why}); "
-                told += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
-                self.health.remark(f"{report.study} anew", told)
+                sentence = (
+                    f"study {report.study}: what was saved of it was damaged ({report.why}); "
+                )
+                sentence += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
+                self.health.remark(f"{report.study} anew", sentence)
 
     def _aside(self, study: str, why: str) -> None:
         self.health.remark(
@@ -496,14 +501,14 @@ def publish_studies(
         published = store.publish_generation(
             study.name, study.content_hash, study.text, who, _now(), force=explicit
         )
-        told = {"study": study.name, "mode": study.mode, "generation": published.generation}
+        fields = {"study": study.name, "mode": study.mode, "generation": published.generation}
         if published.outcome == "older":
             log.warning(
                 "study file is older than the store's and not used; `tunerd reload` forces it",
-                **told,
+                **fields,
             )
         else:
-            log.info("study", outcome=published.outcome, **told)
+            log.info("study", outcome=published.outcome, **fields)
 
 
 def _now() -> datetime:

@@ -102,8 +102,8 @@ class DemoResult:
 
     def dump(self) -> dict[str, Any]:
         """For ``result.json``."""
-        told = {k: v for k, v in vars(self).items() if not k.endswith("_curve")}
-        return told | {"folder": str(self.folder), "config": dict(self.config)}
+        fields = {k: v for k, v in vars(self).items() if not k.endswith("_curve")}
+        return fields | {"folder": str(self.folder), "config": dict(self.config)}
 
 
 @dataclass

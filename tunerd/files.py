@@ -63,9 +63,9 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
     """All of a regular file that has at most ``most_bytes``. Raises OSError."""
     with open_regular(path) as file:
         check_size(file, most_bytes, path)
-        found = file.read(most_bytes + 1) or b""
-    _check_bytes(len(found), most_bytes, path)  # it grew, or never said how large it is
-    return found
+        content = file.read(most_bytes + 1) or b""
+    _check_bytes(len(content), most_bytes, path)  # it grew, or never said how large it is
+    return content
 
 
 def read_text(path: Path, most_bytes: int) -> str:
@@ -131,8 +131,8 @@ def _opened(path: Path) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        told = "is a symbolic link, and nothing is written through one; put a file there"
-        raise OSError(errno.ELOOP, told, str(path)) from None
+        refusal = "is a symbolic link, and nothing is written through one; put a file there"
+        raise OSError(errno.ELOOP, refusal, str(path)) from None
     try:
         _check(os.fstat(descriptor), path)
     except BaseException:

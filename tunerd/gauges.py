@@ -80,8 +80,8 @@ class GaugeSampler:
         progress = self.store.progress() if self.tuner is not None else ()
         asked = sum(self.store.requests_waiting().values())
         now = self.now()
-        oldest_s = max(((now - one.oldest_at).total_seconds() for one in waiting), default=0.0)
-        unsent = sum(one.unsent for one in waiting)
+        oldest_s = max(((now - queue.oldest_at).total_seconds() for queue in waiting), default=0.0)
+        unsent = sum(queue.unsent for queue in waiting)
         self.hear(telemetry.OutboxBacklog(waiting=unsent, oldest_s=oldest_s))
         self.hear(telemetry.RequestBacklog(requests=asked))
         if self.ingest is not None:
@@ -90,13 +90,13 @@ class GaugeSampler:
             self.hear(
                 telemetry.AttemptBacklog(waiting=attempts.waiting, incomplete=attempts.incomplete)
             )
-        for one in progress:
+        for queue in progress:
             self.hear(
                 telemetry.StudyBacklog(
-                    study=one.name,
-                    sequence=one.learned_sequence,
-                    waiting=one.last_sequence - one.learned_sequence,
-                    last_at=one.last_received_at.timestamp() if one.last_received_at else None,
+                    study=queue.name,
+                    sequence=queue.learned_sequence,
+                    waiting=queue.last_sequence - queue.learned_sequence,
+                    last_at=queue.last_received_at.timestamp() if queue.last_received_at else None,
                 )
             )
 

@@ -103,13 +103,13 @@ class HealthMonitor:
         """Everything that keeps the daemon from being ready, in sentences; empty when it is."""
         now = self.clock()
         with self._lock:
-            found = list(self._notes.values())
+            notes = list(self._notes.values())
             for name, state in self._stages.items():
                 silent = now - state.progressed_at
                 if state.trouble:
-                    found.append(f"{name}: {state.trouble}")
+                    notes.append(f"{name}: {state.trouble}")
                 elif state.has_work and silent > self.stalled_after_s:
-                    found.append(f"{name}: has work and made no progress for {silent:.0f} s")
+                    notes.append(f"{name}: has work and made no progress for {silent:.0f} s")
                 elif name in self.children and silent > self.stalled_after_s:
-                    found.append(f"{name}: its process has said nothing for {silent:.0f} s")
-            return found
+                    notes.append(f"{name}: its process has said nothing for {silent:.0f} s")
+            return notes

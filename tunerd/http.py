@@ -88,16 +88,16 @@ class HttpServer:
 
 
 def _health(ask: Ask, remarks: Ask) -> Answer:
-    told: dict[str, Any]
+    document: dict[str, Any]
     try:
         problems = list(ask())
-        told = {"ok": not problems, "problems": problems}
+        document = {"ok": not problems, "problems": problems}
         if remarked := list(remarks()):
-            told["remarks"] = remarked
+            document["remarks"] = remarked
     except Exception as error:  # whatever it is, it is not health
-        told = {"ok": False, "problems": [f"cannot tell: {type(error).__name__}"]}
-    status = HTTPStatus.OK if told["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
-    body = json.dumps(told, ensure_ascii=False) + "\n"
+        document = {"ok": False, "problems": [f"cannot tell: {type(error).__name__}"]}
+    status = HTTPStatus.OK if document["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
+    body = json.dumps(document, ensure_ascii=False) + "\n"
     return status, body.encode(errors="replace"), "application/json"
 
 

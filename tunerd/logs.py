@@ -83,9 +83,9 @@ def _masked(key: str, value: Any) -> Any:
         value = _PASSWORD_IN_TEXT.sub(rf"\1\2{MASKED}", value)
         return value if len(value) <= MOST_CHARACTERS else value[:MOST_CHARACTERS] + "…"
     if isinstance(value, dict):
-        return {name: _masked(str(name), one) for name, one in value.items()}
+        return {name: _masked(str(name), entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(key, one) for one in value]
+        return [_masked(key, entry) for entry in value]
     return value
 
 

@@ -123,18 +123,18 @@ class SpoolEntry:
             if not line.endswith(b"\n"):
                 return
             try:
-                said = json.loads(line)
+                record = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if not isinstance(said, dict):
+            if not isinstance(record, dict):
                 continue
-            if isinstance(said.get("begin"), dict):
-                self.begin = said["begin"]
-            if isinstance(said.get("child"), dict):
-                self.child = said["child"]
-            if isinstance(said.get("progress"), dict):
-                self.progress = said["progress"]
-            if isinstance(said.get("event"), dict):
+            if isinstance(record.get("begin"), dict):
+                self.begin = record["begin"]
+            if isinstance(record.get("child"), dict):
+                self.child = record["child"]
+            if isinstance(record.get("progress"), dict):
+                self.progress = record["progress"]
+            if isinstance(record.get("event"), dict):
                 self.event = line[len(b'{"event": ') : -len(b"}\n")]
 
 
@@ -183,10 +183,10 @@ class EventSpool:
 
     def _files(self) -> list[Path]:
         try:
-            found = [one for one in self.folder.iterdir() if one.suffix == SUFFIX]
+            path = [path for path in self.folder.iterdir() if path.suffix == SUFFIX]
         except OSError:
             return []
-        return sorted(found)[:MOST_SENT]
+        return sorted(path)[:MOST_SENT]
 
 
 @contextmanager
@@ -217,8 +217,8 @@ def left_behind(entry: SpoolEntry) -> bytes:
     begin, progress = entry.begin, entry.progress
     if begin.get("cluster") is not None:
         # The scheduler tells the end. Without a speed there is nothing to tell: that is a KeyError.
-        said = (progress["metrics"], progress["labels"], progress["measured_s"])
-        return reported_half(begin, *said)
+        state = (progress["metrics"], progress["labels"], progress["measured_s"])
+        return reported_half(begin, *state)
     rebooted = begin.get("boot") not in (None, boot_id())
     status = "node_failure" if rebooted else "cancelled"
     killed = f"{begin.get('by', 'tunerd exec')} was killed"

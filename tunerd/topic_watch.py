@@ -40,13 +40,19 @@ class TopicWatch:
     def step(self) -> None:
         """Look once."""
         try:
-            found = self.stream.check_topics()
+            problems = self.stream.check_topics()
         except StreamUnavailableError as error:
             self.hear(telemetry.TopicStates(wrong=dict.fromkeys(ROLES)))
             self.health.note("topics", f"topics: {error}")
             return
-        away = {one.topic for one in found if one.kind == "away"}
-        self._tell([one for one in found if one.kind != "away" or one.topic in self._away])
+        away = {problem.topic for problem in problems if problem.kind == "away"}
+        self._tell(
+            [
+                problem
+                for problem in problems
+                if problem.kind != "away" or problem.topic in self._away
+            ]
+        )
         self._away = away
         try:
             keys = self.upkeep.step() if self.upkeep is not None else 0
@@ -66,16 +72,20 @@ class TopicWatch:
             self.upkeep.close()
 
     def _tell(self, found: list[TopicProblem]) -> None:
-        broken = [one.message for one in found if one.kind in KEEPS_FROM_READY]
-        others = [one.message for one in found if one.kind not in KEEPS_FROM_READY]
+        broken = [problem.message for problem in found if problem.kind in KEEPS_FROM_READY]
+        others = [problem.message for problem in found if problem.kind not in KEEPS_FROM_READY]
         self.health.note("topics", "; ".join(broken))
         self.health.remark("topics", "; ".join(others))
-        for one in found:
-            if one not in self._known:
-                level = self.log.info if one.kind == "unchecked" else self.log.warning
-                level("a topic is not as it should be", topic=one.topic, problem=one.message)
-        for topic in {one.topic for one in self._known - set(found)} - {one.topic for one in found}:
+        for problem in found:
+            if problem not in self._known:
+                level = self.log.info if problem.kind == "unchecked" else self.log.warning
+                level(
+                    "a topic is not as it should be", topic=problem.topic, problem=problem.message
+                )
+        for topic in {problem.topic for problem in self._known - set(found)} - {
+            problem.topic for problem in found
+        }:
             self.log.info("a topic is as it should be again", topic=topic)
         self._known = frozenset(found)
-        wrong = {self._roles.get(one.topic) for one in found if one.kind != "unchecked"}
+        wrong = {self._roles.get(problem.topic) for problem in found if problem.kind != "unchecked"}
         self.hear(telemetry.TopicStates(wrong={role: role in wrong for role in ROLES}))

@@ -103,17 +103,20 @@ def _answer(
         proposals = waiting(giver.store, study)
         if recommendation_id is None and not everything:
             if as_json:
-                tell_json({"waiting": [asdict(one) for one in proposals]})
+                tell_json({"waiting": [asdict(proposal) for proposal in proposals]})
             else:
                 _list(proposals)
             return 0
         giver.give(
             (
-                one.study,
+                proposal.study,
                 command,
-                {"context_key": one.context_key, "recommendation_id": one.recommendation_id},
+                {
+                    "context_key": proposal.context_key,
+                    "recommendation_id": proposal.recommendation_id,
+                },
             )
-            for one in _choose(proposals, recommendation_id)
+            for proposal in _choose(proposals, recommendation_id)
         )
         return giver.follow()
 
@@ -121,7 +124,7 @@ def _answer(
 def waiting(store: "Store", study: str | None) -> list[PendingProposal]:
     """What waits for approval, of one study or of all of them."""
     names = [study] if study is not None else [row.name for row in store.studies()]
-    found = []
+    proposals = []
     for name in names:
         generation = store.generation(name)
         if generation is None or _mode(generation.text) != "approve":
@@ -130,8 +133,8 @@ def waiting(store: "Store", study: str | None) -> list[PendingProposal]:
             for state, text in row.standing("approve"):
                 if state == "pending":
                     proposed_id = json.loads(text)["recommendation_id"]
-                    found.append(PendingProposal(name, row.context_key, proposed_id))
-    return found
+                    proposals.append(PendingProposal(name, row.context_key, proposed_id))
+    return proposals
 
 
 def _choose(
@@ -141,7 +144,7 @@ def _choose(
         raise click.UsageError("nothing waits for approval")
     if recommendation_id is None:
         return proposals
-    chosen = [one for one in proposals if one.recommendation_id == recommendation_id]
+    chosen = [proposal for proposal in proposals if proposal.recommendation_id == recommendation_id]
     if not chosen:
         raise click.UsageError(
             f"{recommendation_id} does not wait for approval; `tunerd approve` lists what does "

@@ -49,13 +49,13 @@ def attempts(file: Path | None, study: str | None, every: bool, limit: int, as_j
         if study is not None and store.study(study) is None:
             raise unknown_study(store, study)
         before = None if every else _before(settings)
-        found = store.waiting_attempts(before=before, study=study, limit=limit)
+        waiting = store.waiting_attempts(before=before, study=study, limit=limit)
         summary = attempts_in_short(settings, store)
     if as_json:
-        tell_json([_told(one) for one in found])
+        tell_json([_told(attempt) for attempt in waiting])
         return
     click.echo(_head(summary, settings))
-    for line in _lines(found):
+    for line in _lines(waiting):
         click.echo(line)
 
 
@@ -89,14 +89,14 @@ def _lines(found: "Sequence[WaitingAttempt]") -> list[str]:
     rows = [("cluster", "job", "attempt", "study", "missing", "last half")]
     rows += [
         (
-            one.cluster or "-",
-            one.job_id,
-            str(one.attempt),
-            one.study or "-",
-            ", ".join(one.missing) + (" (counts, as running)" if one.counts else ""),
-            f"{one.last_at:%Y-%m-%d %H:%M}",
+            attempt.cluster or "-",
+            attempt.job_id,
+            str(attempt.attempt),
+            attempt.study or "-",
+            ", ".join(attempt.missing) + (" (counts, as running)" if attempt.counts else ""),
+            f"{attempt.last_at:%Y-%m-%d %H:%M}",
         )
-        for one in found
+        for attempt in found
     ]
     # What others chose to call their jobs must not write to the terminal.
     rows = [tuple(cell if cell.isprintable() else repr(cell) for cell in row) for row in rows]  # type: ignore[misc]

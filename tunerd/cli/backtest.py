@@ -117,25 +117,28 @@ def backtest(
             click.echo(line, err=True)
         own = [forecaster(name) for name in predictors or (jobs.study.predictor.name,)]
         wanted = [parse_split(text, jobs.study) for text in splits or ("random",)]
-        folds = [fold for one in wanted for fold in _folds(jobs, one, amounts, repeats, seed)]
-        if live and not any(one.kind == "time" for one in wanted):
+        folds = [fold for split in wanted for fold in _folds(jobs, split, amounts, repeats, seed)]
+        if live and not any(split.kind == "time" for split in wanted):
             raise click.UsageError("--live follows jobs in their order: it needs --split time")
         asked = _questions(
-            folds, own, [PrequentialForecaster(one) for one in own] if live else [], seed
+            folds,
+            own,
+            [PrequentialForecaster(forecaster) for forecaster in own] if live else [],
+            seed,
         )
         answers = list(track(_answers(jobs, asked, processes), "predicting", len(asked), tell))
         truth = GroundTruth.of(jobs.study, jobs.observations)
         judged = list(verdicts(truth, answers, seed))
-        found = results(judged, seed)
+        outcomes = results(judged, seed)
         important = _importances(jobs, folds, own, seed, tell) if with_importance else {}
     # Files first: a reader of the tables may have seen enough.
     if plots is not None:
-        for path in _draw(plots, jobs.study, truth, judged, found, important):
+        for path in _draw(plots, jobs.study, truth, judged, outcomes, important):
             click.echo(f"wrote {path}", err=True)
     if as_json:
-        click.echo(_json(jobs, found, important, seed))
+        click.echo(_json(jobs, outcomes, important, seed))
     else:
-        show(jobs.study, found, important)
+        show(jobs.study, outcomes, important)
 
 
 def _folds(
@@ -151,7 +154,7 @@ def _folds(
     if split.kind == "time" and not jobs.dated:
         why = "these jobs have no dates; mapping.finished_at names the column that has them"
         raise MisconfiguredError([ValidationProblem("--split time", why)])
-    drawn = any(one.amount for one in known) and split.kind != "time"
+    drawn = any(comparison.amount for comparison in known) and split.kind != "time"
     count = repeats or (LUCKY if drawn else REPEATS[split.kind])
     return folds(jobs.study, split, jobs.observations, known, count, seed)
 
@@ -212,11 +215,13 @@ def _importances(
     from tunerd.evaluation.importance import importance
 
     last = {fold.split: fold for fold in folds if fold.repeat == 0}
-    asked = [(split, fold, one) for split, fold in last.items() for one in own]
-    found: dict[str, Sequence[PermutationImportance]] = {}
-    for split, fold, one in track(asked, "shuffling", len(asked), tell):
-        found[f"{split} {one.name}"] = importance(jobs.study, one, jobs.observations, fold, seed)
-    return found
+    asked = [(split, fold, forecaster) for split, fold in last.items() for forecaster in own]
+    importances: dict[str, Sequence[PermutationImportance]] = {}
+    for split, fold, forecaster in track(asked, "shuffling", len(asked), tell):
+        importances[f"{split} {forecaster.name}"] = importance(
+            jobs.study, forecaster, jobs.observations, fold, seed
+        )
+    return importances
 
 
 def _json(

@@ -121,14 +121,17 @@ def _importance(title: str, listed: Sequence[PermutationImportance]) -> Table:
     table.add_column("")
     for name in ("mean error", "τ over all", "τ in contexts"):
         table.add_column(name, justify="right")
-    groups = [one for one in listed if one.column is None]
-    columns = sorted((one for one in listed if one.column is not None), key=lambda i: -i.error)
-    for one in [*groups, *columns[:MOST_COLUMNS]]:
-        within = one.kendall_tau_within
+    groups = [importance for importance in listed if importance.column is None]
+    columns = sorted(
+        (importance for importance in listed if importance.column is not None),
+        key=lambda i: -i.error,
+    )
+    for importance in [*groups, *columns[:MOST_COLUMNS]]:
+        within = importance.kendall_tau_within
         table.add_row(
-            one.name if one.column is None else f"  {one.name}",
-            _signed(one.error),
-            _signed(-one.kendall_tau),
+            importance.name if importance.column is None else f"  {importance.name}",
+            _signed(importance.error),
+            _signed(-importance.kendall_tau),
             "n/a" if within is None else _signed(-within),
         )
     if len(columns) > MOST_COLUMNS:

@@ -77,18 +77,18 @@ def check(
     if against is not None and len(studies) != 1:
         raise click.UsageError("--against needs exactly one STUDY.toml")
     problems: list[ValidationProblem] = []
-    settings, found = _read(file, studies, problems)
-    summaries = [_summary(study) for study in found]
-    _judge_constraints(settings, found, summaries, problems)
-    if context and found:
-        summaries[0]["feasible"] = _feasible(found[0], context)
+    settings, files = _read(file, studies, problems)
+    summaries = [_summary(study) for study in files]
+    _judge_constraints(settings, files, summaries, problems)
+    if context and files:
+        summaries[0]["feasible"] = _feasible(files[0], context)
     if history and not problems:
-        _add_places(settings or read_settings(file), found, summaries)
+        _add_places(settings or read_settings(file), files, summaries)
     if diff and not problems:
         from tunerd.cli.diff import compare
 
-        for summary, told in zip(summaries, compare(file, found, against), strict=True):
-            summary["diff"] = told
+        for summary, comparison in zip(summaries, compare(file, files, against), strict=True):
+            summary["diff"] = comparison
     if as_json:
         report = {
             "ok": not problems,
@@ -105,7 +105,7 @@ def check(
 
                 show(summary["diff"])
         if not problems:
-            click.echo(_all_well(settings, len(found)))
+            click.echo(_all_well(settings, len(files)))
     return 2 if problems else 0
 
 
@@ -172,8 +172,8 @@ def _summary(study: "Study") -> dict[str, Any]:
         "baselines": len(study.baselines),
         "search": _way(study, None),
         "guesses": [
-            {"line": one.line, "entry": one.entry, "why": one.why}
-            for one in open_guesses(study.text)
+            {"line": text.line, "entry": text.entry, "why": text.why}
+            for text in open_guesses(study.text)
         ],
         "content_hash": study.content_hash,
     }
@@ -228,12 +228,12 @@ def _told(summary: dict[str, Any]) -> str:
     ]
     if "history" in summary:
         lines.append(f"  history         {_history(summary['history'])}")
-    lines += [f"  never true      {told}" for told in summary["never_true"]]
+    lines += [f"  never true      {never}" for never in summary["never_true"]]
     feasible = summary.get("feasible")
     if feasible:
         count = feasible["configurations"]
-        told = f"more than {_number(MOST_COUNTED)}" if count is None else _number(count)
-        lines.append(f"  feasible here   {told}")
+        text = f"more than {_number(MOST_COUNTED)}" if count is None else _number(count)
+        lines.append(f"  feasible here   {text}")
         if "search" in feasible:
             lines.append(f"  search here     {feasible['search']}")
         if "why" in feasible:
@@ -241,7 +241,8 @@ def _told(summary: dict[str, Any]) -> str:
     if summary["guesses"]:
         lines.append(f"  guessed         take out {A_GUESS!r} where it is right:")
         lines += [
-            f"    line {one['line']}: {one['entry']}  # {one['why']}" for one in summary["guesses"]
+            f"    line {guess['line']}: {guess['entry']}  # {guess['why']}"
+            for guess in summary["guesses"]
         ]
     return "\n".join(lines)
 

@@ -90,8 +90,8 @@ class CommandSubmitter:
         if self.as_json:
             from tunerd.cli.commands import told
 
-            given = [one for number in self.given if (one := self.store.command(number))]
-            tell_json({"commands": [told(one) for one in given], **more})
+            given = [command for number in self.given if (command := self.store.command(number))]
+            tell_json({"commands": [told(command) for command in given], **more})
         return code
 
     def _say(self, line: str, *, err: bool = False) -> None:

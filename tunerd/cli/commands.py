@@ -45,15 +45,15 @@ def commands(file: Path | None, study: str | None, limit: int, as_json: bool) ->
     with open_the_store(settings, upgrade=False) as store:
         if study is not None and store.study(study) is None:
             raise unknown_study(store, study)
-        found = store.commands(study, pending=False)[-limit:]
+        listed = store.commands(study, pending=False)[-limit:]
     if as_json:
-        tell_json([told(one) for one in found])
-    elif not found:
+        tell_json([told(command) for command in listed])
+    elif not listed:
         click.echo("No commands yet.")
     else:
         from tunerd.cli.status_view import show_commands
 
-        show_commands([told(one) for one in found])
+        show_commands([told(command) for command in listed])
 
 
 def _many(number: int, name: str) -> str:

@@ -19,9 +19,9 @@ def parse_context(
     Raises:
         click.UsageError: with everything that is wrong.
     """
-    found = read_context(study, given, partial=partial)
-    if found.wrong:
-        raise click.UsageError("--context: " + "\n  ".join(found.wrong))
-    for note in found.notes:
+    context = read_context(study, given, partial=partial)
+    if context.wrong:
+        raise click.UsageError("--context: " + "\n  ".join(context.wrong))
+    for note in context.notes:
         click.echo(f"Note: {note}.", err=True)
-    return found.context
+    return context.context

@@ -23,31 +23,31 @@ class MetricSamples:
     def __init__(self, text: str = "") -> None:
         self._values: dict[str, list[tuple[dict[str, str], float]]] = {}
         for name, labels, value in _SAMPLE.findall(text):
-            found = dict(_LABEL.findall(labels))
-            self._values.setdefault(name, []).append((found, float(value)))
+            by_label = dict(_LABEL.findall(labels))
+            self._values.setdefault(name, []).append((by_label, float(value)))
 
     def of(self, name: str, **labels: str) -> float | None:
         """The value of one sample; None when there is none, or it is not a number."""
-        for found, value in self._values.get(name, []):
-            if found == labels:
+        for sample, value in self._values.get(name, []):
+            if sample == labels:
                 return None if math.isnan(value) else value
         return None
 
     def sum(self, name: str) -> float | None:
         """The sum of all samples; None when there is none."""
-        found = [value for _, value in self._values.get(name, ())]
-        return sum(found) if found else None
+        samples = [value for _, value in self._values.get(name, ())]
+        return sum(samples) if samples else None
 
     def labels(self, name: str, label: str) -> list[str]:
         """The values of a label, in the order of the samples."""
-        return [found[label] for found, _ in self._values.get(name, ())]
+        return [sample[label] for sample, _ in self._values.get(name, ())]
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
         """Counts by the values of a label, of the samples with these others."""
         return {
-            found[label]: int(value)
-            for found, value in self._values.get(name, ())
-            if labels.items() <= found.items()
+            sample[label]: int(value)
+            for sample, value in self._values.get(name, ())
+            if labels.items() <= sample.items()
         }
 
     def one(self, name: str) -> float | None:
@@ -61,34 +61,34 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
 
     ``running`` is None when nobody can tell, because it does not listen or its port is not known.
     """
-    told: dict[str, Any] = {"url": None, "running": None, "ready": None}
-    told |= {"problems": [], "remarks": []}
+    state: dict[str, Any] = {"url": None, "running": None, "ready": None}
+    state |= {"problems": [], "remarks": []}
     if not settings.enabled:
-        return told | {
+        return state | {
             "problems": ["http.enabled is false: cannot ask it"],
             "metrics": MetricSamples(),
         }
     if settings.port == 0:
         problem = "http.port is 0: it took a free port and logged which"
-        return told | {"problems": [problem], "metrics": MetricSamples()}
+        return state | {"problems": [problem], "metrics": MetricSamples()}
     host = _EVERYWHERE.get(settings.host, settings.host)
-    told["url"] = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    state["url"] = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
     try:
         ready, body = _get(host, settings.port, "/readyz")
         _, metrics = _get(host, settings.port, "/metrics")
     except (OSError, http.client.HTTPException):
-        return told | {"running": False, "metrics": MetricSamples()}
+        return state | {"running": False, "metrics": MetricSamples()}
     try:
-        said = json.loads(body)
-        problems = list(map(str, said["problems"]))
-        remarks = list(map(str, said.get("remarks", ())))
+        readiness = json.loads(body)
+        problems = list(map(str, readiness["problems"]))
+        remarks = list(map(str, readiness.get("remarks", ())))
         samples = MetricSamples(metrics.decode())
     except (ValueError, KeyError, TypeError):
         problem = "something else than tunerd answers there"
-        return told | {"running": False, "problems": [problem], "metrics": MetricSamples()}
-    told |= {"running": True, "ready": ready == http.client.OK}
-    told |= {"problems": problems, "remarks": remarks}
-    return told | {"metrics": samples}
+        return state | {"running": False, "problems": [problem], "metrics": MetricSamples()}
+    state |= {"running": True, "ready": ready == http.client.OK}
+    state |= {"problems": problems, "remarks": remarks}
+    return state | {"metrics": samples}
 
 
 def _get(host: str, port: int, path: str) -> tuple[int, bytes]:

@@ -79,12 +79,12 @@ def derive(
 
 def _latest(store: "Store", study: str) -> str:
     """The id of what a study said last."""
-    found = store.derivable(study, limit=1)
-    if not found and store.study(study) is None:
+    latest = store.derivable(study, limit=1)
+    if not latest and store.study(study) is None:
         raise unknown_study(store, study)
-    if not found:
+    if not latest:
         raise click.UsageError(f"study {study} has said nothing yet")
-    return found[0][1]
+    return latest[0][1]
 
 
 def _unknown(store: "Store", wanted: str) -> str:
@@ -97,7 +97,7 @@ def _unknown(store: "Store", wanted: str) -> str:
                     "tunerd that kept nothing"
                 )
     listed = store.derivable(limit=MOST_LISTED)
-    latest = "".join(f"\n  {one}  {key}" for _, one, key in listed)
+    latest = "".join(f"\n  {identifier}  {key}" for _, identifier, key in listed)
     return f"the store knows no recommendation {wanted}; the latest are:{latest or ' none yet'}"
 
 
@@ -111,15 +111,19 @@ def _stands(store: "Store", kept: "ProvenanceRow") -> list[dict[str, Any]]:
     row = store.recommendation(kept.study, kept.context_key)
     if row is None:
         return []
-    found = [json.loads(text) for text in (row.value, row.proposal) if text is not None]
-    mine = [one for one in found if one.get("recommendation_id") == kept.recommendation_id]
+    messages = [json.loads(text) for text in (row.value, row.proposal) if text is not None]
+    mine = [
+        message
+        for message in messages
+        if message.get("recommendation_id") == kept.recommendation_id
+    ]
     free = {"revision", "issued_at", "valid_until"}
     return [
-        {"field": one.field, "said": one.said, "stands": one.derived}
+        {"field": difference.field, "said": difference.said, "stands": difference.derived}
         for message in mine
         if message["state"] == "active"
-        for one in differences(kept.message, message)
-        if one.field not in free
+        for difference in differences(kept.message, message)
+        if difference.field not in free
     ]
 
 
@@ -135,11 +139,12 @@ def _report(derived: "ReplayResult", stands: list[dict[str, Any]]) -> dict[str, 
         "said_at": kept.said_at.isoformat(),
         "same": derived.same and not stands,
         "checks": [
-            {"what": one.what, "same": one.same, "text": one.text} for one in derived.checks
+            {"what": difference.what, "same": difference.same, "text": difference.text}
+            for difference in derived.checks
         ],
         "differences": [
-            {"field": one.field, "said": one.said, "derived": one.derived}
-            for one in derived.differences
+            {"field": difference.field, "said": difference.said, "derived": difference.derived}
+            for difference in derived.differences
         ],
         "stands": stands,
         "said": kept.message,

@@ -41,11 +41,16 @@ def _parts(derived: ReplayResult, stands: Sequence[Mapping[str, Any]]) -> Iterat
         table.add_row(f"  {check.what}", Text(mark, style), Text(printable(check.text)))
     yield table
     if derived.differences:
-        rows = [(one.field, one.said, one.derived) for one in derived.differences]
+        rows = [
+            (difference.field, difference.said, difference.derived)
+            for difference in derived.differences
+        ]
         yield _table(("field", "as said", "derived now"), rows)
     if stands:
         yield Text("What stands in the store under this id is not what was said:", "bold red")
-        rows = [(one["field"], one["said"], one["stands"]) for one in stands]
+        rows = [
+            (difference["field"], difference["said"], difference["stands"]) for difference in stands
+        ]
         yield _table(("field", "as said", "in the store"), rows)
     yield _verdict(derived, stands)
 
@@ -67,8 +72,8 @@ def _table(head: Sequence[str], rows: Sequence[tuple[str, Any, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for name in head:
         table.add_column(name, overflow="fold")
-    for name, one, other in rows[:MOST]:
-        table.add_row(printable(name), _short(one), _short(other))
+    for name, field, other in rows[:MOST]:
+        table.add_row(printable(name), _short(field), _short(other))
     if len(rows) > MOST:
         table.add_row(f"… and {len(rows) - MOST} more", "", "")
     return table

@@ -86,8 +86,8 @@ def show(told: Mapping[str, Any]) -> None:
         click.echo(f"  says what {told['against']} says: nothing changes")
         return
     click.echo(f"  beside {told['against']}:")
-    for one in told["changes"]:
-        click.echo(f"    {one['where']}  {one['kind']}: {one['what']}")
+    for change in told["changes"]:
+        click.echo(f"    {change['where']}  {change['kind']}: {change['what']}")
     if not told["changes"]:
         click.echo("    only the order of entries, or how they are written")
     if (history := told["history"]) is not None:
@@ -107,33 +107,33 @@ def _history(history: Mapping[str, Any]) -> list[str]:
         keys = history[name]
         lines.append(f"context keys that {what}: {len(keys) or 'none'}")
         lines += _listed([f"{key}, {plural(n, 'job')}" for key, n in keys.items()])
-    said = history["recommendations"]
-    gone = [one for one in said if one["becomes"] == "withdrawn"]
-    other = [one for one in said if one["becomes"] == "replaced"]
+    recommendations = history["recommendations"]
+    gone = [entry for entry in recommendations if entry["becomes"] == "withdrawn"]
+    other = [entry for entry in recommendations if entry["becomes"] == "replaced"]
     lines.append(
-        f"recommendations: {len(said)} active, {len(gone)} would be withdrawn, {len(other)} "
-        "replaced because of what they say"
+        f"recommendations: {len(recommendations)} active, {len(gone)} would be withdrawn, "
+        f"{len(other)} replaced because of what they say"
     )
     lines += _listed(
-        [f"{one['becomes']} {one['context_key']}: {one['why']}" for one in gone + other]
+        [f"{entry['becomes']} {entry['context_key']}: {entry['why']}" for entry in gone + other]
     )
     lost = history["incumbents"]
     lines.append(
         f"incumbents: {history['incumbents_stay']} stay, "
-        f"{sum(one['becomes'] == 'falls out' for one in lost)} fall out, "
-        f"{sum(one['becomes'] == 'changes' for one in lost)} change"
+        f"{sum(entry['becomes'] == 'falls out' for entry in lost)} fall out, "
+        f"{sum(entry['becomes'] == 'changes' for entry in lost)} change"
     )
     lines += _listed(
         [
-            f"{one['becomes']} in {one['context_key']}: {one['why']} ({_config(one['config'])}, "
-            f"{plural(one['jobs'], 'job')})"
-            for one in lost
+            f"{entry['becomes']} in {entry['context_key']}: {entry['why']} "
+            f"({_config(entry['config'])}, {plural(entry['jobs'], 'job')})"
+            for entry in lost
         ]
     )
     if history["orders"]:
         lines.append("orders that would do nothing:")
         lines += _listed(
-            [f"{one['number']}, {one['what']}: {one['why']}" for one in history["orders"]]
+            [f"{entry['number']}, {entry['what']}: {entry['why']}" for entry in history["orders"]]
         )
     return lines
 

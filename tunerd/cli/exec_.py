@@ -177,13 +177,13 @@ def typed_values(option: str, texts: Sequence[str]) -> dict[str, Any]:
     """Values as JSON has them, else texts."""
     import json
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise MisconfiguredError([ValidationProblem(option, f"{text}: should be NAME=VALUE")])
         try:
-            found[name] = json.loads(value)
+            values[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            values[name] = value
+    return values

@@ -84,9 +84,9 @@ def explain(
 
     with open_the_store(settings, upgrade=False) as store:
         learned = read_learned(store, study)
-        told = _told(store, learned, wanted, context) if wanted or context else None
+        message = _told(store, learned, wanted, context) if wanted or context else None
         predictor = learned.study.predictor.name
-        if told is None and method == "shap" and predictor != "boosted_trees":
+        if message is None and method == "shap" and predictor != "boosted_trees":
             raise click.UsageError(
                 f"--method: SHAP values are for boosted_trees, this study has {predictor}: say "
                 "permutation, or leave it out"
@@ -98,8 +98,8 @@ def explain(
 
             made = (
                 explain_study(store, learned, jobs, method, tell)
-                if told is None
-                else explain_one(store, learned, told, tell)
+                if message is None
+                else explain_one(store, learned, message, tell)
             )
     _show(made, as_json, plot)
 
@@ -117,21 +117,21 @@ def _told(
 
     there = standing(store, learned.study)
     if wanted is not None:
-        found = [one for one in there if one.message.recommendation_id == wanted]
-        found += earlier(store, learned.study.name, wanted)
+        matching = [row for row in there if row.message.recommendation_id == wanted]
+        matching += earlier(store, learned.study.name, wanted)
         what = f"no recommendation {wanted} is known of {learned.study.name}"
     else:
         key = learned.study.context_key(parse_context(learned.study, context))
-        found = [one for one in there if one.message.context_key == key]
+        matching = [row for row in there if row.message.context_key == key]
         what = f"nothing is recommended in {key}"
-    if not found:
+    if not matching:
         listed = "".join(
-            f"\n  {one.message.recommendation_id}  {one.state:<9}  {one.message.context_key}"
-            for one in there[:MOST_LISTED]
+            f"\n  {row.message.recommendation_id}  {row.state:<9}  {row.message.context_key}"
+            for row in there[:MOST_LISTED]
         )
         more = f"\n  and {len(there) - MOST_LISTED} more" if len(there) > MOST_LISTED else ""
         raise click.UsageError(f"{what}; there are:{listed or ' none yet'}{more}")
-    return found[0]
+    return matching[0]
 
 
 MOST_LISTED = 20

@@ -54,18 +54,18 @@ def _overall(made: StudyExplanation, overall: GlobalExplanation) -> "Figure":
         f"{made.model.predictor} after {made.model.jobs:,} jobs, asked over {overall.jobs:,}",
     ]
     figure, (axes,) = _panels(title, [len(bars) + bool(others)])
-    labels = [_literal(_cut(one.name)) for one in bars]
-    values = [one.importance for one in bars]
-    colours = [COLOURS[one.group] for one in bars]
+    labels = [_literal(_cut(bar.name)) for bar in bars]
+    values = [bar.importance for bar in bars]
+    colours = [COLOURS[bar.group] for bar in bars]
     if others:
         labels.append(f"and {len(others):,} more, together")
-        values.append(sum(one.importance for one in others))
+        values.append(sum(bar.importance for bar in others))
         colours.append(THE_REST)
     _bars(axes, labels, values, colours)
     what = "rise of the error when shuffled" if overall.method == "permutation" else "mean |SHAP|"
     ratio = "; 0.1 is about 10 %" if made.ratios else ""
     axes.set_xlabel(f"{what}\n(score units{ratio})", fontsize=9)
-    groups = dict.fromkeys(one.group for one in bars)
+    groups = dict.fromkeys(bar.group for bar in bars)
     patches = [Patch(color=COLOURS[group], label=group) for group in groups]
     figure.legend(
         handles=patches, frameon=False, fontsize=8, loc="outside lower right", ncols=len(COLOURS)
@@ -79,10 +79,10 @@ def _recommendation(made: StudyExplanation, told: RecommendationExplanation) -> 
         f"{made.study}: {told.recommendation_id}, against {AGAINST[told.against]}",
         told.context_key,
     ]
-    counts = [min(len(one.changes), MOST_BARS + 1) for one in shown]
+    counts = [min(len(candidate.changes), MOST_BARS + 1) for candidate in shown]
     figure, panels = _panels(title, counts or [1])
-    for axes, one in zip(panels, shown, strict=False):
-        _candidate(axes, made, one)
+    for axes, candidate in zip(panels, shown, strict=False):
+        _candidate(axes, made, candidate)
     if not shown:
         panels[0].text(0.5, 0.5, "no candidates", ha="center")
     if more := len(told.candidates) - len(shown):
@@ -117,7 +117,7 @@ def _together(made: StudyExplanation, changes: Sequence[ParameterContribution]) 
     if not made.ratios:
         return sum(map(_length, changes))
     sign = 1 if made.goal == "maximize" else -1
-    return 100 * sign * expm1(sign * sum(one.score for one in changes))
+    return 100 * sign * expm1(sign * sum(change.score for change in changes))
 
 
 def _length(one: ParameterContribution) -> float:
@@ -144,12 +144,12 @@ def _panels(title: Sequence[str], bars: Sequence[int]) -> "tuple[Figure, list[Ax
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.suptitle(_literal("\n".join(lines)), fontsize=10)
     panels = figure.subplots(len(bars), 1, squeeze=False, height_ratios=heights).flat
-    found = list(panels)
-    for axes in found:
+    flat = list(panels)
+    for axes in flat:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="x", alpha=0.25)
         axes.set_axisbelow(True)
-    return figure, found
+    return figure, flat
 
 
 def _change(one: ParameterContribution) -> str:

@@ -77,7 +77,9 @@ def _overall(made: StudyExplanation, overall: GlobalExplanation) -> Iterator[Ren
     permuted = overall.method == "permutation"
     table = Table(box=box.SIMPLE_HEAD)
     # Where it is narrow the bars are shorter, and names stay whole.
-    longest = max((len(printable(one.name)) for one in overall.matters[:MOST_ROWS]), default=0)
+    longest = max(
+        (len(printable(feature.name)) for feature in overall.matters[:MOST_ROWS]), default=0
+    )
     table.add_column("", no_wrap=longest <= LONG)
     table.add_column("kind", no_wrap=True)
     unit = "" if made.ratios or not made.unit else f"\n{made.unit}"
@@ -86,24 +88,24 @@ def _overall(made: StudyExplanation, overall: GlobalExplanation) -> Iterator[Ren
     table.add_column("", max_width=BAR)
     if permuted:
         table.add_column("τ falls by", justify="right")
-    fails = permuted and any((one.feasible or 0.0) >= SEEN for one in overall.matters)
+    fails = permuted and any((feature.feasible or 0.0) >= SEEN for feature in overall.matters)
     if fails:
         table.add_column("chance to run\nmoves by", justify="right")
-    most = max((one.share for one in overall.matters), default=1.0) or 1.0
+    most = max((feature.share for feature in overall.matters), default=1.0) or 1.0
     row: list[RenderableType]
-    for one in overall.matters[:MOST_ROWS]:
-        bar = Bar(most, 0.0, one.share)
-        importance = _number(made, one.importance)
-        name = Text(printable(one.name), overflow="fold")
-        row = [name, one.group, importance, f"{one.share:.0%}", bar]
+    for feature in overall.matters[:MOST_ROWS]:
+        bar = Bar(most, 0.0, feature.share)
+        importance = _number(made, feature.importance)
+        name = Text(printable(feature.name), overflow="fold")
+        row = [name, feature.group, importance, f"{feature.share:.0%}", bar]
         if permuted:
-            row.append("" if one.kendall_tau is None else f"{one.kendall_tau:.3f}")
+            row.append("" if feature.kendall_tau is None else f"{feature.kendall_tau:.3f}")
         if fails:
-            row.append("" if one.feasible is None else f"{one.feasible:.1%}")
+            row.append("" if feature.feasible is None else f"{feature.feasible:.1%}")
         table.add_row(*row)
     if others := overall.matters[MOST_ROWS:]:
-        importance = _number(made, sum(one.importance for one in others))
-        share = sum(one.share for one in others)
+        importance = _number(made, sum(feature.importance for feature in others))
+        share = sum(feature.share for feature in others)
         bar = Bar(most, 0.0, min(share, most))
         table.add_row(f"and {len(others):,} more", "together", importance, f"{share:.0%}", bar)
     yield table
@@ -131,11 +133,11 @@ def _beforehand(told: PrequentialAccuracy | None) -> Text:
         )
     jobs = f"{told.jobs:,} {'imported ' if told.imported else ''}jobs"
     tau = f"{told.kendall_tau:.3f}".replace("-", "−")
-    said = f"On the latest {jobs}, predicted before they were learned, τ is {tau}"
+    sentence = f"On the latest {jobs}, predicted before they were learned, τ is {tau}"
     if not told.chance:
-        return Text(f"{said}.", style="dim")
+        return Text(f"{sentence}.", style="dim")
     return Text(
-        f"{said}: chance would do as well. Nobody knows yet whether the model tells which "
+        f"{sentence}: chance would do as well. Nobody knows yet whether the model tells which "
         "configuration is better, and what the table says may be noise.",
         style="yellow",
     )
@@ -155,9 +157,9 @@ def _recommendation(
         )
     if not told.candidates:
         yield Text("\nIt has no candidates: there is nothing to explain.")
-    for one in told.candidates:
-        yield from _candidate(made, told, one)
-    if any(not one.exact for one in told.candidates):
+    for candidate in told.candidates:
+        yield from _candidate(made, told, candidate)
+    if any(not candidate.exact for candidate in told.candidates):
         yield Text("Of many changes, orders were sampled: always the same ones.", style="dim")
 
 

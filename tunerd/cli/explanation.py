@@ -231,16 +231,16 @@ def explain_study(
 ) -> StudyExplanation:
     """What matters in a study, asked over at most so many jobs."""
     jobs = learned.jobs(store, most)
-    found = explain_overall(learned.features, learned.model, jobs, 0, method, progress)
+    importance = explain_overall(learned.features, learned.model, jobs, 0, method, progress)
     overall = GlobalExplanation(
-        method=found.method,
-        jobs=found.jobs,
-        contexts=found.contexts,
-        error=found.error,
-        kendall_tau=found.kendall_tau,
+        method=importance.method,
+        jobs=importance.jobs,
+        contexts=importance.contexts,
+        error=importance.error,
+        kendall_tau=importance.kendall_tau,
         beforehand=_beforehand(store, learned.study.name),
-        within_contexts=found.within,
-        matters=tuple(map(_factor, found.matters)),
+        within_contexts=importance.within,
+        matters=tuple(map(_factor, importance.matters)),
     )
     return StudyExplanation(**_head(learned, learned.checkpoint, learned.model), overall=overall)
 
@@ -252,11 +252,11 @@ def _beforehand(store: Store, study: str) -> PrequentialAccuracy | None:
             jobs=int(live["observations"] or 0), kendall_tau=tau, imported=False
         )
     judged = [
-        (one.context_key, one.outcome.predicted, one.outcome.score)
-        for one in store.predictions(study, history=True, most=LATEST)
-        if one.outcome.predicted is not None and one.outcome.score is not None
+        (job.context_key, job.outcome.predicted, job.outcome.score)
+        for job in store.predictions(study, history=True, most=LATEST)
+        if job.outcome.predicted is not None and job.outcome.score is not None
     ]
-    values = np.array([told for _, *told in judged], dtype=np.float64).reshape(-1, 2)
+    values = np.array([pair for _, *pair in judged], dtype=np.float64).reshape(-1, 2)
     keys = [key for key, _, _ in judged]
     tau = within_contexts(kendall, values[:, 0], values[:, 1], keys)
     return (
@@ -273,10 +273,10 @@ def explain_one(
     message = told.message
     checkpoint, model = _model_of(store, learned, message)
     against, references = _references(learned, message)
-    found = []
+    candidates = []
     for i, candidate in enumerate(message.candidates):
         progress(i, len(message.candidates))
-        found.append(_explained(learned, model, message, candidate, references))
+        candidates.append(_explained(learned, model, message, candidate, references))
     same = checkpoint == message.made_from.model
     return StudyExplanation(
         **_head(learned, checkpoint, model, same=same),
@@ -287,7 +287,7 @@ def explain_one(
             context=message.context,
             reason=message.reason,
             against=against,
-            candidates=tuple(found),
+            candidates=tuple(candidates),
         ),
     )
 
@@ -348,7 +348,7 @@ def _explained(
     candidate: Candidate,
     references: list[Mapping[str, Value]],
 ) -> CandidateExplanation:
-    found = explain_change(learned.features, model, message.context, candidate.config, references)
+    change = explain_change(learned.features, model, message.context, candidate.config, references)
     return CandidateExplanation(
         candidate_id=candidate.candidate_id,
         rank=candidate.rank,
@@ -356,21 +356,21 @@ def _explained(
         said_gain=None if candidate.gain is None else candidate.gain.median,
         said_gain_low=None if candidate.gain is None else candidate.gain.low,
         said_feasible=candidate.feasible,
-        gain=found.gain,
-        score=found.score,
-        feasible=found.feasible,
-        feasible_before=found.feasible_before,
-        exact=found.exact,
+        gain=change.gain,
+        score=change.score,
+        feasible=change.feasible,
+        feasible_before=change.feasible_before,
+        exact=change.exact,
         changes=tuple(
             ParameterContribution(
-                parameter=one.parameter,
-                old=one.old,
-                new=one.new,
-                score=one.score,
-                gain=one.gain,
-                feasible=one.feasible,
+                parameter=part.parameter,
+                old=part.old,
+                new=part.new,
+                score=part.score,
+                gain=part.gain,
+                feasible=part.feasible,
             )
-            for one in found.changes
+            for part in change.changes
         ),
     )
 

@@ -37,12 +37,12 @@ class HistoricalJobs:
 
     def warnings(self) -> list[str]:
         """What a person should know of them, a line each."""
-        told = [f"note: {note}" for note in self.notes]
+        lines = [f"note: {note}" for note in self.notes]
         count = sum(self.unusable.values())
         if count:
-            told.append(f"{count:,} {'row' if count == 1 else 'rows'} cannot be used:")
-            told += [f"  {n:,}: {why}" for why, n in list(self.unusable.items())[:MOST_REASONS]]
-        return told
+            lines.append(f"{count:,} {'row' if count == 1 else 'rows'} cannot be used:")
+            lines += [f"  {n:,}: {why}" for why, n in list(self.unusable.items())[:MOST_REASONS]]
+        return lines
 
 
 def old_jobs(
@@ -66,8 +66,8 @@ def old_jobs(
     """
     if mapping is not None and not files:
         raise click.UsageError("--mapping says how to read a FILE; there is none")
-    found = _study(study, settings)
-    jobs = _of_tables(found, files, mapping, progress) if files else _of_store(found, settings)
+    history = _study(study, settings)
+    jobs = _of_tables(history, files, mapping, progress) if files else _of_store(history, settings)
     if not jobs.observations:
         why = "; ".join(jobs.warnings()) or "no job has finished yet"
         raise MisconfiguredError([ValidationProblem(jobs.source, f"no job to go by: {why}")])
@@ -106,10 +106,10 @@ def _of_tables(
     from tunerd.tables.files import open_table
     from tunerd.tables.mapping import read_mapping, read_observations, reading_of
 
-    told = None if mapping is None else read_mapping(mapping, study)
-    reading = reading_of(study, study.mapping if told is None else told)
+    mapping_file = None if mapping is None else read_mapping(mapping, study)
+    reading = reading_of(study, study.mapping if mapping_file is None else mapping_file)
     tables = [open_table(file, reading) for file in files]
-    history = read_observations(study, told, tables, progress)
+    history = read_observations(study, mapping_file, tables, progress)
     notes = [f"{table.path}: {line}" for table in tables for line in table.told()]
     source = ", ".join(str(file) for file in files)
     return HistoricalJobs(
@@ -126,8 +126,8 @@ def _of_store(study: "Study", file: Path | None) -> HistoricalJobs:
     from tunerd.core.observation import effective
 
     settings: Settings = read_settings(file)
-    found: list[Observation] = []
+    jobs: list[Observation] = []
     with open_the_store(settings, upgrade=False) as store:
-        while page := store.observations(study.name, after=len(found), limit=PAGE):
-            found += page
-    return HistoricalJobs(study, tuple(effective(found)), True, {}, (), f"history of {study.name}")
+        while page := store.observations(study.name, after=len(jobs), limit=PAGE):
+            jobs += page
+    return HistoricalJobs(study, tuple(effective(jobs)), True, {}, (), f"history of {study.name}")

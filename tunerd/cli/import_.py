@@ -77,13 +77,13 @@ def import_(
     from tunerd.tables.mapping import read_mapping, readers_of, reading_of
 
     settings = read_settings(file)
-    found = _study(settings, study, must_be_known=not dry_run)
-    mapping, where = found.mapping, f"{study}: mapping."
+    target = _study(settings, study, must_be_known=not dry_run)
+    mapping, where = target.mapping, f"{study}: mapping."
     if mapping_file is not None:
-        mapping, where = read_mapping(mapping_file, found), f"{mapping_file}: mapping."
-    reading = reading_of(found, mapping)
+        mapping, where = read_mapping(mapping_file, target), f"{mapping_file}: mapping."
+    reading = reading_of(target, mapping)
     tables = [open_table(path, reading) for path in files]
-    readers = readers_of(found, mapping, tables, where)
+    readers = readers_of(target, mapping, tables, where)
     notes = dict.fromkeys(note for reader in readers for note in reader.notes)
     for note in notes:
         click.echo(f"Note: {note}.", err=True)
@@ -92,7 +92,7 @@ def import_(
         run = ImportRun(
             settings,
             file,
-            found,
+            target,
             mapping,
             tables,
             readers,
@@ -104,11 +104,11 @@ def import_(
     for note in (f"{table.path}: {line}" for table in tables for line in table.told()):
         notes[note] = None
         click.echo(f"Note: {note}.", err=True)
-    told = _told(found, outcome, list(notes), time.monotonic() - begin)
+    summary = _told(target, outcome, list(notes), time.monotonic() - begin)
     if as_json:
-        tell_json(told)
+        tell_json(summary)
     else:
-        _tell(told, found, dry_run=dry_run)
+        _tell(summary, target, dry_run=dry_run)
     tally = outcome.tally
     used = tally.usable if dry_run else tally.sent + tally.known
     return 0 if used else NOTHING

@@ -32,8 +32,8 @@ STUDY_NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 
 def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[[F], F]:
     """An option that says which column has a role."""
-    told = f"{meaning} Repeatable." if several else meaning
-    return click.option(f"--{name}", multiple=several, metavar="COLUMN", help=told)
+    text = f"{meaning} Repeatable." if several else meaning
+    return click.option(f"--{name}", multiple=several, metavar="COLUMN", help=text)
 
 
 @click.command()
@@ -137,19 +137,19 @@ def init(
     called = _checked_name(name) if name is not None else study_name(file)
     target = out if out is not None else _folder() / f"{called}.toml"
     _leave_what_is_there(target, force=force)
-    table, seen = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
+    table, rows_read = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
     given = UserAnswers(objective, goal, _roles(columns))
     try:
-        guesses = guess(seen, given)
+        guesses = guess(rows_read, given)
         if reports == "best":
             metric = guesses.objective.column.name
-            table, seen = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
+            table, rows_read = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
             given = replace(given, objective=metric, goal=guesses.goal)
-            guesses = guess(seen, given)
+            guesses = guess(rows_read, given)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             from tunerd.cli.prompts import ask
 
-            guesses, unit = ask(seen, guesses, given, unit)
+            guesses, unit = ask(rows_read, guesses, given, unit)
     except MisconfiguredError as error:
         raise MisconfiguredError(
             [ValidationProblem(f"{file}: {p.where}", p.message) for p in error.problems]
@@ -237,22 +237,27 @@ _ROLES: "dict[str, Role]" = {"ignore": "ignored"}
 
 def _roles(columns: "Mapping[str, str | tuple[str, ...] | None]") -> "dict[str, Role]":
     """The role of each column that an option names; raises UsageError where two name it."""
-    found: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     for option, named in columns.items():
         names = (named,) if isinstance(named, str) else named or ()
         role = _ROLES.get(option, cast("Role", option))
-        for one in names:
-            if found.get(one, role) != role:
-                raise click.UsageError(f"{one!r} cannot be {found[one]} and {role}")
-            found[one] = role
-    return found
+        for name in names:
+            if roles.get(name, role) != role:
+                raise click.UsageError(f"{name!r} cannot be {roles[name]} and {role}")
+            roles[name] = role
+    return roles
 
 
 def _for_programs(name: str, file: Path, guesses: "TableGuess") -> dict[str, Any]:
     """What the draft says, and what was taken for what."""
     columns = [
-        {"column": one.column.name, "role": one.role, "sure": one.sure, "unsure": one.unsure}
-        for one in guesses.columns
+        {
+            "column": guess.column.name,
+            "role": guess.role,
+            "sure": guess.sure,
+            "unsure": guess.unsure,
+        }
+        for guess in guesses.columns
     ]
     return {
         "study": name,
@@ -300,20 +305,20 @@ def _told(
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     yield f"{file}: {profile.rows:,} rows, {len(profile.columns)} columns{bad}"
     yield from (f"  {line}." for line in read)
-    width = min(40, max(len(one.column.name) for one in guesses.columns))
-    for one in guesses.columns:
-        role = _SHOWN.get(one.role, one.role)
-        role += f" ({guesses.goal})" if one.role == "objective" else ""
-        kind = f"{one.column.kind}"
-        how = min(one.sure, guesses.goal_sure) if one.role == "objective" else one.sure
+    width = min(40, max(len(guess.column.name) for guess in guesses.columns))
+    for guess in guesses.columns:
+        role = _SHOWN.get(guess.role, guess.role)
+        role += f" ({guesses.goal})" if guess.role == "objective" else ""
+        kind = f"{guess.column.kind}"
+        how = min(guess.sure, guesses.goal_sure) if guess.role == "objective" else guess.sure
         sure = "sure" if how >= 0.7 else "likely" if how >= 0.5 else "A GUESS"
-        called = names.get(one.column.name, one.column.name)
-        new = f" -> {called}" if called != one.column.name else ""
-        shown = f"{one.column.name:{width}}  {role:21} {kind:8} {sure:8}{new}"
+        called = names.get(guess.column.name, guess.column.name)
+        new = f" -> {called}" if called != guess.column.name else ""
+        shown = f"{guess.column.name:{width}}  {role:21} {kind:8} {sure:8}{new}"
         yield f"  {shown.rstrip()}"
     if (values := guesses.values).rows:
-        said = {"ran": "a run that was not measured"}.get(values.meaning, "a run that failed")
+        meanings = {"ran": "a run that was not measured"}.get(values.meaning, "a run that failed")
         yield (
             f"  {guesses.objective.column.name} = {values.shown} in {values.rows:,} rows is taken "
-            f"for {said}: see `impossible` in the draft"
+            f"for {meanings}: see `impossible` in the draft"
         )

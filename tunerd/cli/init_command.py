@@ -48,24 +48,24 @@ def init_from_command(
 
     metric = objective or "wall_s"
     names = names_in(command)
-    parameters = [one for one in names if one not in context]
-    found = parse_tries(tries, parameters)
+    parameters = [option for option in names if option not in context]
+    values = parse_tries(tries, parameters)
     problems = []
     if goal is None and metric not in GOALS:
         problems.append(
             ValidationProblem("--goal", f"say whether {metric} is to be maximized or minimized")
         )
-    for one in parameters:
-        if one not in found or not found[one].enough:
+    for option in parameters:
+        if option not in values or not values[option].enough:
             if ask:
-                found[one] = _ask(one)
+                values[option] = _ask(option)
             else:
-                problems.append(ValidationProblem("--try", _missing(one, found.get(one))))
+                problems.append(ValidationProblem("--try", _missing(option, values.get(option))))
     if not parameters:
         problems.append(ValidationProblem("--context", "leaves nothing to tune in the command"))
     if problems:
         raise MisconfiguredError(problems)
-    ordered = {one: found[one] for one in parameters}
+    ordered = {option: values[option] for option in parameters}
     goal = goal or "minimize"
     unit = GOALS.get(metric, "") if unit is None else unit
     return draft(name, command, ordered, context, metric, goal, unit)

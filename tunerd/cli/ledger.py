@@ -82,14 +82,14 @@ def ledger(
         if not wanted or all(state.context.get(name) == value for name, value in wanted.items())
     }
     # Without a filter also jobs of contexts that the study knows no longer.
-    meant = [one for one in judged if not wanted or one.context_key in keys]
-    alike = [one for one in meant if one.sequence > after]
+    meant = [job for job in judged if not wanted or job.context_key in keys]
+    alike = [job for job in meant if job.sequence > after]
     made = core.ledger(parsed, alike, recommendations=as_json)
     if len(keys) < len(states):
-        states = {key: one for key, one in states.items() if key in keys}
+        states = {key: state for key, state in states.items() if key in keys}
     if as_json:
-        told = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
-        tell_json(told)
+        document = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
+        tell_json(document)
     else:
         _show(parsed, made, states, begin, len(meant) - len(alike))
 
@@ -112,26 +112,26 @@ def _for_programs(
                 "context_key": key,
                 "incumbent": states[key].introduction.incumbent if key in states else None,
                 "ahead": _ahead(study, states.get(key)),
-                **_account(one),
+                **_account(verdict),
             }
-            for key, one in sorted(made.contexts.items())
+            for key, verdict in sorted(made.contexts.items())
         ],
         "recommendations": [
-            {"recommendation_id": name, **_account(one)}
-            for name, one in made.recommendations.items()
+            {"recommendation_id": name, **_account(verdict)}
+            for name, verdict in made.recommendations.items()
         ],
         "introductions": [
             {
                 "context_key": key,
-                "candidate_id": one.candidate_id,
-                "outcome": one.outcome,
-                "at": one.at or None,
-                "sequence": one.sequence,
-                "runs": one.runs,
-                "gain": _percent(study, one.gain),
-                "cost": one.cost,
+                "candidate_id": verdict.candidate_id,
+                "outcome": verdict.outcome,
+                "at": verdict.at or None,
+                "sequence": verdict.sequence,
+                "runs": verdict.runs,
+                "gain": _percent(study, verdict.gain),
+                "cost": verdict.cost,
             }
-            for key, one in _introductions(states, since)
+            for key, verdict in _introductions(states, since)
         ],
     }
 
@@ -156,13 +156,13 @@ def _introductions(
     states: Mapping[str, "LedgerContext"], since: datetime
 ) -> "list[tuple[str, RolloutResult]]":
     """Those that ended since then, the latest first."""
-    found = [
-        (key, one)
+    verdicts = [
+        (key, verdict)
         for key, state in states.items()
-        for one in state.introduction.verdicts
-        if not one.at or datetime.fromisoformat(one.at) >= since
+        for verdict in state.introduction.verdicts
+        if not verdict.at or datetime.fromisoformat(verdict.at) >= since
     ]
-    return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
+    return sorted(verdicts, key=lambda item: (-item[1].sequence, item[0]))
 
 
 def _ahead(study: "Study", state: "LedgerContext | None") -> float | None:
@@ -208,11 +208,15 @@ def _show(
         click.echo("GPU-hours: unknown, jobs come without started_at or gpus.")
     click.echo("")
     ranked = sorted(made.contexts.items(), key=lambda item: (-item[1].jobs, item[0]))
-    for key, one in ranked[:SHOWN]:
+    for key, ranked_verdict in ranked[:SHOWN]:
         ahead = _ahead(study, states.get(key))
         lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
-        hours = f", {one.saved - one.spent:+,.0f} GPU-hours" if one.gpu_hours else ""
-        click.echo(f"{key}: {plural(one.jobs, 'job')}{lead}{hours}")
+        hours = (
+            f", {ranked_verdict.saved - ranked_verdict.spent:+,.0f} GPU-hours"
+            if ranked_verdict.gpu_hours
+            else ""
+        )
+        click.echo(f"{key}: {plural(ranked_verdict.jobs, 'job')}{lead}{hours}")
     if len(ranked) > SHOWN:
         click.echo(f"… and {len(ranked) - SHOWN:,} contexts more (--json has all)")
     introductions = _introductions(states, since)

@@ -32,21 +32,21 @@ def map_(file: IO[bytes], as_json: bool) -> None:
 
     counts: Counter[str] = Counter()
     attempts: dict[Any, set[str]] = {}
-    told: list[dict[str, Any]] = []
-    for number, form, seen in _records(file):
-        kind = _kind(seen)
+    answers: list[dict[str, Any]] = []
+    for number, form, record in _records(file):
+        kind = _kind(record)
         counts[kind] += 1
-        if isinstance(seen, JobHalf):
-            attempts.setdefault(seen.key, set()).add(seen.type)
+        if isinstance(record, JobHalf):
+            attempts.setdefault(record.key, set()).add(record.type)
         if as_json:
-            what = {"reason": seen.reason} if isinstance(seen, Rejection) else _event(seen)
-            told.append({"line": number, "format": form, "becomes": kind, **what})
+            what = {"reason": record.reason} if isinstance(record, Rejection) else _event(record)
+            answers.append({"line": number, "format": form, "becomes": kind, **what})
         else:
-            line = f"{number}: {form or 'unknown'} → {_said(seen)}"
+            line = f"{number}: {form or 'unknown'} → {_said(record)}"
             # What others chose to call their jobs must not write to the terminal.
             click.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     if as_json:
-        tell_json({"schema": "tunerd.map/1", "records": told, "counts": dict(counts)})
+        tell_json({"schema": "tunerd.map/1", "records": answers, "counts": dict(counts)})
     else:
         shares = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
         click.echo(f"{counts.total():,} records: {shares or 'none'}.")

@@ -70,14 +70,14 @@ def models(
     with open_the_store(settings, upgrade=False) as store:
         if store.study(study) is None:
             raise unknown_study(store, study)
-        told = _told(store, study)
-    told["versions"] = told["versions"][:limit]
+        document = _told(store, study)
+    document["versions"] = document["versions"][:limit]
     if as_json:
-        tell_json(told)
+        tell_json(document)
     else:
         from tunerd.cli.models_view import show_models
 
-        show_models(told)
+        show_models(document)
     return 0
 
 
@@ -99,9 +99,9 @@ def _told(store: "Store", study: str) -> dict[str, Any]:
     row, saved = store.study(study), store.study_state(study)
     assert row is not None
     training = saved.state.get("tuner", {}).get("training", {}) if saved else {}
-    kept = {one.name for one in store.checkpoints(study)}
-    found = store.models(study)
-    serves = serving(found)
+    kept = {checkpoint.name for checkpoint in store.checkpoints(study)}
+    models = store.models(study)
+    serves = serving(models)
     rebuild = training.get("rebuild")
     return {
         "study": study,
@@ -114,13 +114,13 @@ def _told(store: "Store", study: str) -> dict[str, Any]:
         if rebuild is None
         else {key: rebuild[key] for key in ("why", "started_at", "decide_at")},
         "versions": [
-            asdict(one)
+            asdict(model)
             | {
-                "serves": one is serves,
-                "kept": one.checkpoint in kept and one.generation == row.generation,
-                "command": _command(store, one),
+                "serves": model is serves,
+                "kept": model.checkpoint in kept and model.generation == row.generation,
+                "command": _command(store, model),
             }
-            for one in found
+            for model in models
         ],
     }
 
@@ -147,37 +147,39 @@ def _choose(versions: Sequence[dict[str, Any]], study: str, wanted: str) -> int:
     """
     digits = wanted.removeprefix("sha256:")
     if wanted.isdecimal() and len(wanted) < SHORTEST:
-        meant = [one for one in versions if one["version"] == int(wanted)]
+        meant = [version for version in versions if version["version"] == int(wanted)]
     else:
         if len(digits) < SHORTEST:
             raise click.UsageError(
                 f"--back: {wanted!r} is no number; of a checkpoint's name say at least "
                 f"{SHORTEST} digits"
             )
-        names = [(one, (one["checkpoint"] or "").removeprefix("sha256:")) for one in versions]
-        meant = [one for one, name in names if name.startswith(digits)]
-    can = ", ".join(str(one["version"]) for one in versions if one["kept"]) or "none"
+        names = [
+            (version, (version["checkpoint"] or "").removeprefix("sha256:")) for version in versions
+        ]
+        meant = [version for version, name in names if name.startswith(digits)]
+    can = ", ".join(str(version["version"]) for version in versions if version["kept"]) or "none"
     if not meant:
         raise click.UsageError(f"--back: {study} has no version {wanted}; it can go back to: {can}")
-    if len({one["version"] for one in meant}) > 1:
-        several = ", ".join(str(one["version"]) for one in meant)
+    if len({version["version"] for version in meant}) > 1:
+        several = ", ".join(str(version["version"]) for version in meant)
         raise click.UsageError(f"--back: {wanted} means several versions: {several}; say which")
-    (one,) = meant[:1]
-    if not one["took_over"]:
+    (chosen,) = meant[:1]
+    if not chosen["took_over"]:
         why = (
             "could not be built"
-            if "failed" in one["detail"]
+            if "failed" in chosen["detail"]
             else "was turned down: it predicted worse than the one that served, and is not kept"
         )
         raise click.UsageError(
-            f"--back: version {one['version']} {why}; {study} can go back to: {can}"
+            f"--back: version {chosen['version']} {why}; {study} can go back to: {can}"
         )
-    if not one["kept"]:
-        why = "is kept no longer" if one["checkpoint"] else "served within one step only"
+    if not chosen["kept"]:
+        why = "is kept no longer" if chosen["checkpoint"] else "served within one step only"
         raise click.UsageError(
-            f"--back: version {one['version']} {why}; {study} can go back to: {can} "
+            f"--back: version {chosen['version']} {why}; {study} can go back to: {can} "
             "(tune.keep_models says how many are kept; a new version of the study's file begins "
             "anew)"
         )
-    version: int = one["version"]
+    version: int = chosen["version"]
     return version

@@ -66,14 +66,16 @@ def _table(told: Mapping[str, Any]) -> Table:
         table.add_column(name, overflow="fold")
     linear = told["objective"]["scale"] == "linear"
     unit = f" {told['objective']['unit']}".rstrip() if linear else ""
-    for one in told["versions"]:
-        at = one["decided_at"].astimezone().strftime("%Y-%m-%d %H:%M")
-        name = (one["checkpoint"] or "").removeprefix("sha256:")[:12]
+    for version in told["versions"]:
+        at = version["decided_at"].astimezone().strftime("%Y-%m-%d %H:%M")
+        name = (version["checkpoint"] or "").removeprefix("sha256:")[:12]
         table.add_row(
-            Text(f"{one['version']}{' *' if one['serves'] else ''}"),
-            Text(f"{at}\non {one['fitted_sequence']:,} jobs, job {one['decided_sequence']:,}"),
-            Text(f"{_why(one)}\n{name if one['kept'] else _not_kept(one)}"),
-            Text(_became(one["detail"], linear, unit)),
+            Text(f"{version['version']}{' *' if version['serves'] else ''}"),
+            Text(
+                f"{at}\non {version['fitted_sequence']:,} jobs, job {version['decided_sequence']:,}"
+            ),
+            Text(f"{_why(version)}\n{name if version['kept'] else _not_kept(version)}"),
+            Text(_became(version["detail"], linear, unit)),
         )
     return table
 

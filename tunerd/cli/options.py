@@ -114,8 +114,8 @@ def study_names(
 ) -> list[CompletionItem]:
     """The studies' names for a shell, and files where none begins like that. Whatever is wrong
     with the settings or a file is for the command to say."""
-    found = [name for name in _names(context.params.get("file")) if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+    matching = [name for name in _names(context.params.get("file")) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in matching] or [CompletionItem(incomplete, type="file")]
 
 
 def _names(file: Path | None) -> list[str]:
@@ -233,7 +233,7 @@ def _nearest(problem: "ValidationProblem") -> str:
     from tunerd.core.expressions import suggestion
 
     try:
-        names = sorted(islice((one.name for one in path.parent.iterdir()), MOST_FILES))
+        names = sorted(islice((entry.name for entry in path.parent.iterdir()), MOST_FILES))
     except (OSError, ValueError):
         return ""
     return suggestion(path.name, names)

@@ -141,7 +141,7 @@ def lift(file: Path | None, study: str, number: int, why: str, as_json: bool) ->
         giver.study(study)
         saved = giver.store.study_state(study)
         standing = [order["number"] for order in saved.state.get("orders", [])] if saved else []
-        coming = [one.id for one in giver.store.commands(study)]
+        coming = [command.id for command in giver.store.commands(study)]
         if number not in (*standing, *coming):
             numbers = ", ".join(map(str, standing)) or "none"
             raise click.UsageError(f"no order {number} stands for {study}; there are: {numbers}")

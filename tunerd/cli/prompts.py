@@ -49,7 +49,7 @@ def ask(
         guesses = guess(seen, given)
     left = MOST_ASKED
     while unsure := _unsure(guesses, given)[:left]:  # an answer may make others unsure
-        roles = {one.column.name: _role(one) for one in unsure}
+        roles = {guess.column.name: _role(guess) for guess in unsure}
         left -= len(roles)
         given = replace(given, roles={**given.roles, **roles})
         guesses = guess(seen, given)
@@ -60,9 +60,10 @@ def ask(
 
 def _unsure(guesses: "TableGuess", given: "UserAnswers") -> "list[ColumnGuess]":
     """The columns that nobody has said anything about, the least sure first."""
-    unsure = [one for one in guesses.columns if one.unsure and one.role != "objective"]
+    unsure = [guess for guess in guesses.columns if guess.unsure and guess.role != "objective"]
     return sorted(
-        (one for one in unsure if one.column.name not in given.roles), key=lambda one: one.sure
+        (guess for guess in unsure if guess.column.name not in given.roles),
+        key=lambda guess: guess.sure,
     )
 
 
@@ -74,8 +75,8 @@ def _objective(
 
     guesses = first
     if given.objective is None:
-        numbers = [one.column.name for one in first.columns if one.column.numeric]
-        measured = [one.column.name for one in first.having("objective", "metric")]
+        numbers = [column.column.name for column in first.columns if column.column.numeric]
+        measured = [column.column.name for column in first.having("objective", "metric")]
         _say(f"Measured: {', '.join(measured)}")
         answer = _choice("What is to be made better", numbers, first.objective.column.name)
         given = replace(given, objective=answer)
@@ -93,8 +94,8 @@ def _unit(guesses: "TableGuess") -> str:
     from tunerd.tables.column_names import unit_of
 
     column = guesses.objective.column.name
-    found = unit_of(column) or guesses.profile.units.get(column, "")
-    return str(click.prompt("Its unit", default=found, show_default=bool(found), err=True))
+    unit = unit_of(column) or guesses.profile.units.get(column, "")
+    return str(click.prompt("Its unit", default=unit, show_default=bool(unit), err=True))
 
 
 def _meaning(seen: "TableProfile", guesses: "TableGuess") -> "Meaning | None":
@@ -125,12 +126,12 @@ def _statuses(guesses: "TableGuess") -> "dict[str, JobStatus]":
     from tunerd.tables.draft_mapping import guessed_words
 
     among = [status.value for status in END_STATUSES]
-    found: dict[str, JobStatus] = {}
+    statuses: dict[str, JobStatus] = {}
     for word, status in list(guessed_words(guesses).items())[:MOST_ASKED]:
-        if not found:
+        if not statuses:
             _say(f"\nA job may have ended as {', '.join(among)}.")
-        found[word] = cast("JobStatus", _choice(f"What does {word!r} mean", among, status))
-    return found
+        statuses[word] = cast("JobStatus", _choice(f"What does {word!r} mean", among, status))
+    return statuses
 
 
 def _choice(question: str, among: Sequence[str], default: str) -> str:
@@ -138,7 +139,7 @@ def _choice(question: str, among: Sequence[str], default: str) -> str:
     while True:
         shown = f" ({', '.join(among)})" if len(among) <= 4 else ""
         answer = str(click.prompt(f"{question}{shown}", default=default, err=True)).strip()
-        fitting = [one for one in among if one.lower().startswith(answer.lower())]
+        fitting = [option for option in among if option.lower().startswith(answer.lower())]
         if answer in among:
             return answer
         if len(fitting) == 1:

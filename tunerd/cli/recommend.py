@@ -77,17 +77,17 @@ def recommend(
 
         values = parse_context(parsed, context)
         if store.held():
-            told = _ask(store, parsed, values, wait)
+            answer = _ask(store, parsed, values, wait)
         else:
-            told = _compute(settings, store, parsed, values)
-        told["notes"] = [*_unlike(store, parsed, values), *told["notes"]]
+            answer = _compute(settings, store, parsed, values)
+        answer["notes"] = [*_unlike(store, parsed, values), *answer["notes"]]
     if as_json:
-        tell_json(told)
+        tell_json(answer)
     else:
         from tunerd.cli.recommend_view import show_recommendation
 
-        show_recommendation(told)
-    return 0 if told["recommendation"] else NOTHING
+        show_recommendation(answer)
+    return 0 if answer["recommendation"] else NOTHING
 
 
 # -- asking the daemon ----------------------------------------------------------------------
@@ -133,13 +133,13 @@ def _ask(
 def _answered(
     store: "Store", study: "Study", context: "Mapping[str, Scalar]", answer: "RequestAnswer"
 ) -> dict[str, Any]:
-    said = None
+    value = None
     if answer.outcome.value != "nothing":
         row = store.recommendation(study.name, answer.context_key)
         assert row is not None
         proposal = answer.outcome.value in ("observed", "pending")
-        said = json.loads((row.proposal or row.value) if proposal else row.value)
-    return _told(study, context, answer.context_key, answer.outcome.value, answer.reason, said)
+        value = json.loads((row.proposal or row.value) if proposal else row.value)
+    return _told(study, context, answer.context_key, answer.outcome.value, answer.reason, value)
 
 
 # -- computing it here ----------------------------------------------------------------------
@@ -163,15 +163,15 @@ def _compute(
             return _told(study, context, key, "nothing", "The study has ended.", None)
         now = datetime.now(UTC)
         try:
-            said, reason = compute_answer(books, store, context, now)
+            message, reason = compute_answer(books, store, context, now)
         except NothingFeasibleError as error:
-            said, reason = None, str(error)
-    value = None if said is None else json.loads(to_bytes(said))
+            message, reason = None, str(error)
+    value = None if message is None else json.loads(to_bytes(message))
     key = study.context_key(context)
     outcome = "computed" if value else "nothing"
-    told = _told(study, context, key, outcome, reason, value)
-    told["notes"].append("no daemon runs: computed here from the store; nobody publishes it")
-    return told
+    answer = _told(study, context, key, outcome, reason, value)
+    answer["notes"].append("no daemon runs: computed here from the store; nobody publishes it")
+    return answer
 
 
 def _quiet() -> None: ...
@@ -209,20 +209,24 @@ def _unlike(store: "Store", study: "Study", context: "Mapping[str, Scalar]") -> 
     """In what the context differs from every context that jobs ran in, as their keys tell it."""
     known = [_parts(key) for key in store.last_jobs(study.name)]
     asked = _parts(study.context_key(context))
-    found = []
+    differing = []
     for feature in study.context:
         name = feature.name
         value = asked.get(name, MISSING)
-        seen = {one[name] for one in known if one.get(name, MISSING) != MISSING}
-        if value == MISSING or not seen or value in seen:
+        values = {
+            known_context[name]
+            for known_context in known
+            if known_context.get(name, MISSING) != MISSING
+        }
+        if value == MISSING or not values or value in values:
             continue
         if feature.type in ("category", "bool"):
-            some = ", ".join(sorted(map(unquote, seen))[:8]) + (", …" if len(seen) > 8 else "")
-            found.append(f"no job ran with {name} = {unquote(value)}; jobs had {some}")
-        elif not min(map(float, seen)) <= float(value) <= max(map(float, seen)):
-            ends = f"{min(seen, key=float)} to {max(seen, key=float)}"
-            found.append(f"no job ran as far out as {name} = {value}; jobs had {ends}")
-    return found
+            some = ", ".join(sorted(map(unquote, values))[:8]) + (", …" if len(values) > 8 else "")
+            differing.append(f"no job ran with {name} = {unquote(value)}; jobs had {some}")
+        elif not min(map(float, values)) <= float(value) <= max(map(float, values)):
+            ends = f"{min(values, key=float)} to {max(values, key=float)}"
+            differing.append(f"no job ran as far out as {name} = {value}; jobs had {ends}")
+    return differing
 
 
 def _parts(key: str) -> dict[str, str]:

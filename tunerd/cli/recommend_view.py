@@ -25,16 +25,16 @@ _STANDING = {
 
 def show_recommendation(told: Mapping[str, Any]) -> None:
     """Print an answer."""
-    said = told["recommendation"]
+    message = told["recommendation"]
     head = Text(told["context_key"], style="bold", overflow="fold")
     standing = _STANDING[told["outcome"]]
     if told["outcome"] in ("published", "renewed"):
-        standing += f", revision {said['revision']}, until {said['valid_until'][:16]}Z"
+        standing += f", revision {message['revision']}, until {message['valid_until'][:16]}Z"
     head.append(f"\n{standing}", style="not bold")
     head.append(f"\n{told['reason']}", style="not bold")
     parts: list[RenderableType] = [head]
-    if said is not None:
-        parts.append(_table(said, told["unit"]))
+    if message is not None:
+        parts.append(_table(message, told["unit"]))
     parts += [Text(f"Note: {note}", style="yellow") for note in told["notes"]]
     console = Console()
     if not console.is_terminal:
@@ -50,29 +50,35 @@ def _table(said: Mapping[str, Any], unit: str) -> Table:
     table.add_column("gain", justify="right")
     table.add_column("runs", justify="right")
     table.add_column("configuration", overflow="fold")
-    better = [one for one in said["candidates"] if one["kind"] == "exploit"]
+    better = [candidate for candidate in said["candidates"] if candidate["kind"] == "exploit"]
     _add_candidates(table, better)
     _add_known(table, said)
-    _add_candidates(table, [one for one in said["candidates"] if one["kind"] != "exploit"])
+    _add_candidates(
+        table, [candidate for candidate in said["candidates"] if candidate["kind"] != "exploit"]
+    )
     return table
 
 
 def _add_candidates(table: Table, candidates: Sequence[Mapping[str, Any]]) -> None:
-    for one in candidates:
-        wanted = f"{one['wanted']} wanted" if one["wanted"] else f"{one['share']:.1%}"
+    for candidate in candidates:
+        wanted = (
+            f"{candidate['wanted']} wanted" if candidate["wanted"] else f"{candidate['share']:.1%}"
+        )
         table.add_row(
-            one["kind"],
+            candidate["kind"],
             wanted,
-            _band(one["predicted"]),
-            _gain(one["gain"]),
-            "–" if one["feasible"] is None else percent(one["feasible"], sign=False, digits=0),
-            _config(one["config"]),
+            _band(candidate["predicted"]),
+            _gain(candidate["gain"]),
+            "–"
+            if candidate["feasible"] is None
+            else percent(candidate["feasible"], sign=False, digits=0),
+            _config(candidate["config"]),
         )
 
 
 def _add_known(table: Table, said: Mapping[str, Any]) -> None:
     """What the other jobs run."""
-    left = f"{max(0.0, 1 - sum(one['share'] for one in said['candidates'])):.1%}"
+    left = f"{max(0.0, 1 - sum(candidate['share'] for candidate in said['candidates'])):.1%}"
     incumbent, baseline = said["incumbent"], said["baseline"]
     if incumbent is not None:
         jobs = plural(incumbent["jobs"], "job")

@@ -44,23 +44,23 @@ def recover(file: Path | None, dry_run: bool, as_json: bool) -> None:
             problem = "there is no study in this store; restore the backup first"
             raise MisconfiguredError([ValidationProblem("store.url", problem)])
         topic = settings.topics.recommendations
-        said = published(stream_of(settings), topic, EVER, _leave_alone)
-        for name in sorted({one.study for one in said} - known):
+        messages = published(stream_of(settings), topic, EVER, _leave_alone)
+        for name in sorted({message.study for message in messages} - known):
             click.echo(f"{name}: the store does not know this study; left alone", err=True)
-        newer = newer_than(store, said)
+        newer = newer_than(store, messages)
         if not dry_run:
             take_up(store, newer, now)
     if as_json:
-        told = [
+        listed = [
             {"context_key": o.context_key, "revision": o.revision, "state": o.state.value}
             for o in newer
         ]
-        tell_json({"keys": len(said), "newer": told, "taken_up": not dry_run})
+        tell_json({"keys": len(messages), "newer": listed, "taken_up": not dry_run})
         return
-    for one in newer:
-        click.echo(f"{one.context_key}: revision {one.revision}, {one.state.value}")
-    found = f"{len(newer)} of {len(said)} keys on the topic are newer than the store"
-    click.echo(f"{found}{', nothing was changed' if dry_run else ' and were taken up'}.")
+    for message in newer:
+        click.echo(f"{message.context_key}: revision {message.revision}, {message.state.value}")
+    summary = f"{len(newer)} of {len(messages)} keys on the topic are newer than the store"
+    click.echo(f"{summary}{', nothing was changed' if dry_run else ' and were taken up'}.")
 
 
 def _leave_alone(record: "StreamRecord", error: ValueError) -> None:

@@ -46,21 +46,21 @@ def reload(file: Path | None, as_json: bool) -> None:
     studies = load_studies(settings.studies)
     with open_the_store(settings, upgrade=False) as store:
         before = _epochs(store)
-        told = _publish(store, studies)
+        outcomes = _publish(store, studies)
         named = {study.name for study in studies}
         without = sorted(row.name for row in store.studies() if row.name not in named)
         running = store.held()
         if running:
-            _wait(store, before, [one for one in told if one["outcome"] != "same"])
+            _wait(store, before, [outcome for outcome in outcomes if outcome["outcome"] != "same"])
     if as_json:
-        tell_json({"daemon": running, "studies": told, "without_file": without})
+        tell_json({"daemon": running, "studies": outcomes, "without_file": without})
         return
-    for one in told:
-        _show(one)
+    for outcome in outcomes:
+        _show(outcome)
     for name in without:
         click.echo(f"{name}: has no file in {settings.studies}; it goes on as it was")
         click.echo(f"  `tunerd end {name}` ends it")
-    if not told:
+    if not outcomes:
         click.echo(f"{settings.studies} has no study (*.toml).")
     elif not running:
         click.echo("No daemon runs: the next `tunerd run` begins with this.")
@@ -72,30 +72,30 @@ def _publish(store: "Store", studies: "Sequence[Study]") -> list[dict[str, Any]]
     from tunerd.core.study_file.diff import differences
 
     now, by = datetime.now(UTC), f"reload by {who()}"
-    told = []
+    outcomes = []
     for study in studies:
         old = store.generation(study.name)
         was = old and parse_study(old.text, f"{study.name}, generation {old.generation}")
-        told.append(
+        outcomes.append(
             {
                 "study": study.name,
                 "outcome": "new" if old is None else "changed",
                 "mode": study.mode,
                 "generation_before": old and old.generation,
-                "changes": [asdict(one) for one in differences(was, study)] if was else [],
+                "changes": [asdict(outcome) for outcome in differences(was, study)] if was else [],
                 "taken_up": None,
                 "learning": None,
             }
         )
     with store.transaction() as tx:
-        for one, study in zip(told, studies, strict=True):
+        for outcome, study in zip(outcomes, studies, strict=True):
             published = tx.publish_generation(
                 study.name, study.content_hash, study.text, by, now, force=True
             )
-            one["generation"] = published.generation
+            outcome["generation"] = published.generation
             if published.outcome == "current":
-                one["outcome"] = "same"
-    return told
+                outcome["outcome"] = "same"
+    return outcomes
 
 
 def _epochs(store: "Store") -> dict[str, int]:
@@ -112,16 +112,16 @@ def _wait(store: "Store", before: Mapping[str, int], changed: Sequence[dict[str,
     with progress() as show:
         while (rest := deadline - monotonic()) > 0:
             now = _epochs(store)
-            steps = {one.study.name: one for one in store.overview()}
-            for one in changed:
-                lease, seen = study_lease(one["study"]), steps[one["study"]]
-                one["taken_up"] = now.get(lease, 0) > before.get(lease, 0)
-                generation = seen.last_step.generation if seen.last_step else 0
-                learned = one["taken_up"] and generation >= one["generation"]
-                one["learning"] = 0 if learned else seen.study.last_sequence
-            if all(one["taken_up"] and not one["learning"] for one in changed) and not any(
-                depth.unsent for depth in store.outbox_depths().values()
-            ):
+            steps = {step.study.name: step for step in store.overview()}
+            for outcome in changed:
+                lease, step = study_lease(outcome["study"]), steps[outcome["study"]]
+                outcome["taken_up"] = now.get(lease, 0) > before.get(lease, 0)
+                generation = step.last_step.generation if step.last_step else 0
+                learned = outcome["taken_up"] and generation >= outcome["generation"]
+                outcome["learning"] = 0 if learned else step.study.last_sequence
+            if all(
+                outcome["taken_up"] and not outcome["learning"] for outcome in changed
+            ) and not any(depth.unsent for depth in store.outbox_depths().values()):
                 return
             show("waiting for the daemon, at most", PATIENCE_S - rest, PATIENCE_S)
             sleep(LOOK_EVERY_S)

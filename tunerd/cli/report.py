@@ -101,12 +101,12 @@ def _span(days: float, now: datetime) -> timedelta:
 def instant(text: str, now: datetime) -> datetime:
     """A moment in the past; a date is midnight UTC, a time needs a zone."""
     try:
-        told = datetime.fromisoformat(text)
-        found = (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = datetime.fromisoformat(text)
+        moment_utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.UsageError(f"--since: {text} is not a date such as 2026-11-20") from None
-    if told.tzinfo is None and len(text) > len("2026-11-20"):
+    if moment.tzinfo is None and len(text) > len("2026-11-20"):
         raise click.UsageError(f"--since: {text} needs a zone, for instance {text}Z")
-    if found >= now:
+    if moment_utc >= now:
         raise click.UsageError(f"--since: {text} is not in the past")
-    return found
+    return moment_utc

@@ -78,7 +78,7 @@ def kept_scores(store: "Store", study: str) -> dict[str, float | None] | None:
     """How well the last live jobs were predicted before they were learned, as the last steps
     kept it; None before there was one."""
     steps = store.steps(study, STEPS_LOOKED_AT)
-    return next((found for step in steps if (found := step.detail.get("scores"))), None)
+    return next((scores for step in steps if (scores := step.detail.get("scores"))), None)
 
 
 def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: str) -> "StudyModel":
@@ -100,5 +100,5 @@ def load_model(store: "Store", study: Study, features: FeatureMap, checkpoint: s
 def _vocabulary(state: Mapping[str, object]) -> Mapping[str, Sequence[str]]:
     tuner = state["tuner"]
     assert isinstance(tuner, dict)
-    found: Mapping[str, Sequence[str]] = tuner["vocabulary"]
-    return found
+    vocabulary: Mapping[str, Sequence[str]] = tuner["vocabulary"]
+    return vocabulary

@@ -130,18 +130,18 @@ def simulate(
         raise MisconfiguredError([ValidationProblem(old.source, problem)])
     with progress() as tell:
         own, random = (
-            loops(one.name, list(_played(table, one, plan, tell)), start)
-            for one in (player, RandomOptimizer())
+            loops(optimizer.name, list(_played(table, optimizer, plan, tell)), start)
+            for optimizer in (player, RandomOptimizer())
         )
-    told = simulation(table, plan, player, own, random, source=old.source, unusable=old.unusable)
+    result = simulation(table, plan, player, own, random, source=old.source, unusable=old.unusable)
     if plots is not None:
-        _plot(plots, told, own)
+        _plot(plots, result, own)
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.format(msgspec.json.encode(told)))
+        click.echo(msgspec.json.format(msgspec.json.encode(result)))
     else:
-        _show(told, own, Console())
+        _show(result, own, Console())
     return 0
 
 
@@ -171,26 +171,26 @@ def _show(told: "SimulationResult", own: "OptimizerResult", console: "Console") 
 
     table = Table(box=box.SIMPLE_HEAD, title=_title(told), title_justify="left")
     table.add_column("jobs", justify="right")
-    for one in (own, told.random):
-        table.add_column(f"regret, {one.optimizer}", justify="right")
+    for curve in (own, told.random):
+        table.add_column(f"regret, {curve.optimizer}", justify="right")
         table.add_column("95 %", justify="right", style="dim")
     for n in dict.fromkeys([*(n for n in SHOWN if n < told.jobs), told.jobs]):
         cells = []
-        for one in (own, told.random):
-            low, high = one.regret_band[str(n)]
+        for curve in (own, told.random):
+            low, high = curve.regret_band[str(n)]
             # A single loop has no spread: its band has no width, which would look like certainty.
-            band = f"{low:.1%} to {high:.1%}" if len(one.curves) > 1 else "–"
-            cells += [f"{one.mean_regret[str(n)]:.2%}", band]
+            band = f"{low:.1%} to {high:.1%}" if len(curve.curves) > 1 else "–"
+            cells += [f"{curve.mean_regret[str(n)]:.2%}", band]
         table.add_row(str(n), *cells)
     console.print(table)
-    for one in (own, told.random):
-        near = one.jobs_to_5_percent
+    for curve in (own, told.random):
+        near = curve.jobs_to_5_percent
         after = (
             f"more than {told.jobs} jobs"
             if near.median is None
             else f"{near.median:g} of {told.jobs} jobs"
         )
-        line = f"{one.optimizer}: within 5 % of the best after {after} (median)"
+        line = f"{curve.optimizer}: within 5 % of the best after {after} (median)"
         console.print(f"{line}, {near.share_reached:.0%} of loops got there", highlight=False)
     if own.seconds_per_suggestion is not None:
         seconds = f"{own.seconds_per_suggestion:.3f} s per suggestion"

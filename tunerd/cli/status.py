@@ -114,19 +114,23 @@ def _recommendations(
         rows: Iterable[RecommendationRow | None] = store.recommendations(study)
         left_out = 0
     else:
-        keys = [one.context_key for one in store.standing_rows(study) if one.standing(mode)]
+        keys = [
+            recommendation.context_key
+            for recommendation in store.standing_rows(study)
+            if recommendation.standing(mode)
+        ]
         shown = keys if len(keys) <= most else _latest(keys, last_jobs, most)
         rows = [store.recommendation(study, key) for key in shown]
         left_out = len(keys) - len(shown)
     read: Callable[[str], Mapping[str, Any]] = json.loads
     if as_json:
         read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-    told = ((row, row.standing(mode)) for row in rows if row is not None)
+    standing = ((row, row.standing(mode)) for row in rows if row is not None)
     return {
         "recommendations": [
-            _recommendation(row, one, read) | {"last_job_at": last_jobs.get(row.context_key)}
-            for row, one in told
-            if one
+            _recommendation(row, state, read) | {"last_job_at": last_jobs.get(row.context_key)}
+            for row, state in standing
+            if state
         ],
         "left_out": left_out,
     }
@@ -184,13 +188,13 @@ def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str
     learned = overview.study.learned_sequence
     if overview.contexts < MANY_CONTEXTS or 2 * overview.contexts < learned:
         return []
-    seen: dict[str, set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     keys = store.last_jobs(overview.study.name)
     for key in keys:
         for part in key.split("|")[1:]:
             name, _, value = part.partition("=")
-            seen.setdefault(name, set()).add(value)
-    return [name for name, values in seen.items() if 2 * len(values) > len(keys)]
+            kinds.setdefault(name, set()).add(value)
+    return [name for name, values in kinds.items() if 2 * len(values) > len(keys)]
 
 
 def _orders(
@@ -203,10 +207,10 @@ def _orders(
     from tunerd.core.study_file import parse_study
 
     orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
-    found = []
+    listed = []
     for order in orders.standing:
         command = store.command(order.number)
-        found.append(
+        listed.append(
             order.dump()
             | {
                 "words": order.what + order.where,
@@ -215,7 +219,7 @@ def _orders(
                 "does_not_fit": orders.problem(order),
             }
         )
-    return found
+    return listed
 
 
 def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -232,17 +236,17 @@ def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
     after = DriftConsequences(
         asked=_after_change(state).asked
     )  # what was given up has its own lines
-    found = []
-    for one in active:
+    drifts = []
+    for active_drift in active:
         try:
-            drift = Drift.load(one["drift"])
+            drift = Drift.load(active_drift["drift"])
         except (LookupError, TypeError):
             continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
         event = drift_event(
             study, DriftUpdate(phase, drift, drift.noticed, drift.noticed_at), after
         )
-        found.append(
+        drifts.append(
             {
                 "drift_id": drift.drift_id,
                 "kind": event.kind,
@@ -253,7 +257,7 @@ def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
                 "size": event.size,
                 "since": {"sequence": drift.since, "finished_at": drift.since_at},
                 "noticed": {"sequence": drift.noticed, "finished_at": drift.noticed_at},
-                "jobs_since": one["jobs"],
+                "jobs_since": active_drift["jobs"],
                 "message": event.message,
                 "asked_again": [
                     {"context_key": asked.context_key, "configs": list(asked.configs)}
@@ -261,7 +265,7 @@ def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
                 ],
             }
         )
-    return found
+    return drifts
 
 
 def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:
@@ -271,17 +275,17 @@ def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> di
     if generation is None or "usability" not in state.get("tuner", {}):
         return None
     objective = tomllib.loads(generation.text)["objective"]
-    seen = ObjectiveUsability.load(state["tuner"]["usability"])
+    usability = ObjectiveUsability.load(state["tuner"]["usability"])
     return {
         "metric": objective["metric"],
-        "jobs": seen.jobs,
-        "missing": seen.missing,
-        "impossible": seen.impossible,
-        "example": seen.example,
-        "implausible": seen.implausible,
-        "held_back": seen.held_back,
-        "latest_jobs": len(seen.latest),
-        "latest_unusable": seen.latest.count(False),
+        "jobs": usability.jobs,
+        "missing": usability.missing,
+        "impossible": usability.impossible,
+        "example": usability.example,
+        "implausible": usability.implausible,
+        "held_back": usability.held_back,
+        "latest_jobs": len(usability.latest),
+        "latest_unusable": usability.latest.count(False),
         "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
     }
 
@@ -307,15 +311,15 @@ def _given_up(generation: "StudyGeneration | None", state: dict[str, Any]) -> li
     study = parse_study(generation.text)
     return [
         {
-            "context_key": one.context_key,
-            "config": one.config,
-            "before": study.metric_value(one.before),
-            "now": study.metric_value(one.now),
-            "sequence": one.sequence,
-            "at": one.at or None,
-            "message": one.words(study),
+            "context_key": replaced.context_key,
+            "config": replaced.config,
+            "before": study.metric_value(replaced.before),
+            "now": study.metric_value(replaced.now),
+            "sequence": replaced.sequence,
+            "at": replaced.at or None,
+            "message": replaced.words(study),
         }
-        for one in reversed(after.given_up)
+        for replaced in reversed(after.given_up)
     ]
 
 
@@ -385,5 +389,5 @@ def _recommendation(
 def _states(store: "Store", study: str, mode: str | None) -> dict[str, int]:
     """How many contexts have something in a state: what is active may have a proposal beside it."""
     rows = store.standing_rows(study)
-    found = Counter(state for row in rows for state in row.standing(mode))
-    return dict(sorted(found.items()))
+    states = Counter(state for row in rows for state in row.standing(mode))
+    return dict(sorted(states.items()))

@@ -99,13 +99,13 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
 
 def _attempts(counts: Mapping[str, Any]) -> str:
     """How many attempts wait for halves; empty where none does."""
-    told = []
+    parts = []
     if waiting := counts["waiting"]:
-        told.append(f"{plural(waiting, 'attempt')} of jobs not joined yet")
+        parts.append(f"{plural(waiting, 'attempt')} of jobs not joined yet")
     if incomplete := counts["incomplete"]:
         days = f"{counts['wait_days']:g} days"
-        told.append(f"{incomplete:,} incomplete, no half for {days}: `tunerd attempts` lists them")
-    return "; ".join(told)
+        parts.append(f"{incomplete:,} incomplete, no half for {days}: `tunerd attempts` lists them")
+    return "; ".join(parts)
 
 
 def _study(study: Mapping[str, Any], now: datetime) -> Text:
@@ -128,10 +128,10 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     _append(text, "file", _file(study["file"], study["name"]))
     _append(text, "unusable", _unusable(study["unusable"]))
     if counts := {k: n for k, n in study["outside"].items() if k != OTHER}:
-        most = sorted(counts.items(), key=lambda one: -one[1])
-        told = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
+        most = sorted(counts.items(), key=lambda count: -count[1])
+        often = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
         text.append(f"\n  {'outside':<10}", style="not bold")
-        text.append(f"values that the study does not have, since the start: {told}", "not bold")
+        text.append(f"values that the study does not have, since the start: {often}", "not bold")
     if names := study["hardly_ever_the_same"]:
         text.append(f"\n  {'contexts':<10}", style="not bold yellow")
         text.append(
@@ -153,8 +153,8 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             f"{drift['message']} Noticed {_ago(drift['noticed']['finished_at'], now)}.",
             style="not bold",
         )
-    for one in study["given_up"][:MOST_GIVEN_UP]:
-        text.append(f"\n  {'changed':<10}{one['message']}", style="not bold")
+    for config in study["given_up"][:MOST_GIVEN_UP]:
+        text.append(f"\n  {'changed':<10}{config['message']}", style="not bold")
     if count := study["unanswered_requests"]:
         wait = "request waits" if count == 1 else "requests wait"
         text.append(f"\n  {'asked':<10}{count} {wait} for an answer", style="not bold")
@@ -353,10 +353,10 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     if expected:
         low, high = number(expected["low"]), number(expected["high"])
         band = f"\npredicted {number(expected['median'])} ({low} to {high})"
-    said = f"{best['wanted']} wanted" if best.get("wanted") else f"share {best['share']:g}"
+    text = f"{best['wanted']} wanted" if best.get("wanted") else f"share {best['share']:g}"
     more = f"\nand {len(candidates) - 1} more" if len(candidates) > 1 else ""
     gained = gain_text(gain.get("median"), gain.get("low"))
-    return f"{best['kind']}, {said}, gain {gained}{band}\n{config}{more}"
+    return f"{best['kind']}, {text}, gain {gained}{band}\n{config}{more}"
 
 
 def _states(states: Mapping[str, int]) -> str:

@@ -37,7 +37,7 @@ class StudyFiles:
         from tunerd.core.study_file.diff import differences
 
         was = parse_study(runs.text, f"{name}, generation {runs.generation}")
-        changes = [asdict(one) for one in differences(was, study)]
+        changes = [asdict(difference) for difference in differences(was, study)]
         return {"state": "differs", "changes": changes}
 
     def told(self, known: Collection[str]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def study_files(folder: Path) -> StudyFiles:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except (OSError, ValueError):
         return StudyFiles(folder, {}, 0, missing=True)
-    found: dict[str, Study] = {}
+    by_name: dict[str, Study] = {}
     problems = 0
     for path in paths:
         try:
@@ -66,5 +66,5 @@ def study_files(folder: Path) -> StudyFiles:
         except MisconfiguredError as error:
             problems += len(error.problems)
         else:
-            found[study.name] = study
-    return StudyFiles(folder, found, problems, missing=False)
+            by_name[study.name] = study
+    return StudyFiles(folder, by_name, problems, missing=False)

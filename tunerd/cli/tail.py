@@ -82,17 +82,17 @@ def tail(file: Path | None, log: Path, config: tuple[str, ...], as_json: bool, *
         options = TailOptions(
             file=log, settings=file, config=typed_values("--config", config), **given
         )
-        found, waits = tail_log(options, environ)
+        path, waits = tail_log(options, environ)
     except MisconfiguredError as error:
         tell_problems(error.problems)
         return MISCONFIGURED
     if waits:
         click.echo(f"tunerd tail: {waits}", err=True)
     if as_json:
-        tell_json(found)
+        tell_json(path)
         return 0
-    cause = found["labels"].get("cause")
-    click.echo(found["status"] + (f": {cause}" if cause else ""))
-    for name, value in found["metrics"].items():
+    cause = path["labels"].get("cause")
+    click.echo(path["status"] + (f": {cause}" if cause else ""))
+    for name, value in path["metrics"].items():
         click.echo(f"  {name:32} {value:12,.6g}")
     return 0

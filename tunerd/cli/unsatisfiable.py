@@ -25,9 +25,9 @@ def impossible(study: Study) -> Iterator[ValidationProblem]:
     """Constraints on parameters alone that no configuration of the space keeps."""
     context = {feature.name for feature in study.context}
     alone = tuple(
-        one
-        for one in study.constraints
-        if context.isdisjoint(reads_of(study.derived, one.expression))
+        constraint
+        for constraint in study.constraints
+        if context.isdisjoint(reads_of(study.derived, constraint.expression))
     )
     if not alone:
         return
@@ -45,10 +45,11 @@ def never_true(study: Study, jobs: "Sequence[Observation]") -> Iterator[str]:
     if len(jobs) < ENOUGH or not study.constraints:
         return
     columns = study.columns([job.context for job in jobs], [job.config for job in jobs])
-    for one in study.constraints:
-        if not one.expression.evaluate(columns).satisfied().any():
+    for constraint in study.constraints:
+        if not constraint.expression.evaluate(columns).satisfied().any():
             yield (
-                f"{one.name} ({one.expression.text}) holds in none of the latest {len(jobs):,} jobs"
+                f"{constraint.name} ({constraint.expression.text}) holds in none of the latest "
+                f"{len(jobs):,} jobs"
             )
 
 

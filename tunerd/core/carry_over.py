@@ -53,10 +53,10 @@ class CarryOver:
     ) -> list[tuple[str, str]]:
         """See :meth:`Tuner.adopt`; ``former`` are the contexts of the former generation as saved,
         by their keys then."""
-        told: dict[str, dict[str, Mapping[str, Value]]] = {}
-        for one in said:
-            configs = {c.candidate_id: c.config for c in one.candidates}
-            told.setdefault(one.context_key, {}).update(configs)
+        heirs: dict[str, dict[str, Mapping[str, Value]]] = {}
+        for entry in said:
+            configs = {c.candidate_id: c.config for c in entry.candidates}
+            heirs.setdefault(entry.context_key, {}).update(configs)
         lost = []
         for former_key, saved in former.items():
             before, unread = ContextState.load_other(saved)
@@ -71,7 +71,7 @@ class CarryOver:
                     lost.append((former_key, "its campaign: no job is of this context any more"))
                 continue
             same = succession.same_space and key == former_key
-            self._names(before, key, None if same else told.get(former_key, {}))
+            self._names(before, key, None if same else heirs.get(former_key, {}))
             if succession.comparable:
                 self._tests(succession, former_key, before, key)
             if before.campaign is not None:
@@ -94,9 +94,9 @@ class CarryOver:
             trials, heir = before.evidence.trials, self._heir(key)
             earlier = {cid: trials[cid].config for cid in before.promised if cid in trials}
             for former_id, config in {**earlier, **told}.items():
-                found = heir.now(config)
-                if found is not None and found[0] != former_id:
-                    renamed[former_id] = found[0]
+                heir_name = heir.now(config)
+                if heir_name is not None and heir_name[0] != former_id:
+                    renamed[former_id] = heir_name[0]
         # Of generations before that one, as far as it goes on.
         renamed |= {cid: renamed.get(then, then) for cid, then in before.renamed.items()}
 

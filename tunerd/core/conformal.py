@@ -185,7 +185,7 @@ class _ContextBands:
     configuration was tried before."""
 
     def dump(self) -> list[Any]:
-        return [self.jobs, self.factor, self.alarmed, [list(one) for one in self.latest]]
+        return [self.jobs, self.factor, self.alarmed, [list(error) for error in self.latest]]
 
 
 class ConformalBands:
@@ -212,14 +212,14 @@ class ConformalBands:
         """
         names = list(dict.fromkeys(keys))
         place = {name: i for i, name in enumerate(names)}
-        found = [self._in_context(name) for name in names]
+        factors = [self._in_context(name) for name in names]
         at = (
             np.zeros(len(keys), np.intp)
             if len(names) == 1
             else np.array([place[key] for key in keys], np.intp)
         )
-        factor = np.array([one.factors for one in found]).reshape(-1, 2)
-        shift = np.array([one.shift for one in found])
+        factor = np.array([context.factors for context in factors]).reshape(-1, 2)
+        shift = np.array([context.shift for context in factors])
         return mean + shift[at], spread * factor[at, tried.astype(np.intp)]
 
     def learn(
@@ -256,16 +256,16 @@ class ConformalBands:
         jobs = zip(mean.tolist(), spread.tolist(), score.tolist(), tried.tolist(), strict=True)
         for i, (key, (expected, sd, came, again)) in enumerate(zip(keys, jobs, strict=True)):
             predicted = math.isfinite(expected) and math.isfinite(sd)
-            said = self._in_context(key, novelty[key]) if predicted else None
-            if said is not None:
-                said_mean[i] = expected + said.shift
-                said_spread[i] = sd * said.factors[again]
+            band = self._in_context(key, novelty[key]) if predicted else None
+            if band is not None:
+                said_mean[i] = expected + band.shift
+                said_spread[i] = sd * band.factors[again]
             if not math.isfinite(came):
                 continue
             context = self._contexts.pop(key, None) or _ContextBands()
             self._contexts[key] = context
-            if said is not None:
-                self._learn(context, said, came - expected, sd, again)
+            if band is not None:
+                self._learn(context, band, came - expected, sd, again)
             context.jobs += 1
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
@@ -320,14 +320,14 @@ class ConformalBands:
         context = self._contexts.get(key)
         if context is None:  # it fell out: there are more than are kept
             context = _ContextBands()
-        said = _BandFactors(
+        band = _BandFactors(
             (fresh, self._factors[fresh].value),
             ("tried", self._factors["tried"].value),
             context.factor,
         )
         if context.alarmed or self._everywhere:
-            return _alarmed(said, context.latest)
-        return said
+            return _alarmed(band, context.latest)
+        return band
 
     def _learn(
         self, context: _ContextBands, said: "_BandFactors", off: float, sd: float, again: bool

@@ -56,28 +56,28 @@ class GenerationMapping:
     def regimes(self, former: Iterable[Regime]) -> tuple[Regime, ...]:
         """Regimes, by present keys. One of contexts that this generation does not know goes, and
         one that acted on some of those that became one."""
-        found = []
+        regimes = []
         for regime in former:
             if regime.keys is None:
-                found.append(regime)
+                regimes.append(regime)
                 continue
             acted = set(regime.keys)
             keys = sorted(heir for heir, whence in self.parents.items() if acted >= set(whence))
             if keys:
-                found.append(replace(regime, keys=tuple(keys)))
-        return tuple(found)
+                regimes.append(replace(regime, keys=tuple(keys)))
+        return tuple(regimes)
 
     def begun(self, told: Mapping[str, Iterable[Begun]]) -> dict[str, list[Begun]]:
         """When estimates began again, by present keys, given it by former ones; of several that
         became one what they have in common."""
-        found = {}
+        changes = {}
         for heir, (first, *others) in self.parents.items():
             both = set.intersection(
-                *({since for since, _ in told.get(one, ())} for one in (first, *others))
+                *({since for since, _ in told.get(context, ())} for context in (first, *others))
             )
             if kept := [(since, moved) for since, moved in told.get(first, ()) if since in both]:
-                found[heir] = sorted(kept, key=lambda one: one[0])
-        return found
+                changes[heir] = sorted(kept, key=lambda change: change[0])
+        return changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class CarryOverTarget:
         trial = former.trials.get(former_id)
         if trial is None:
             return None
-        if (found := self.now(trial.config)) is not None:
-            return found[0] if found[0] in present.trials else None
+        if (renamed_id := self.now(trial.config)) is not None:
+            return renamed_id[0] if renamed_id[0] in present.trials else None
         return self._most_run(trial.config, present)
 
     def _most_run(self, config: Mapping[str, Value], present: ConfigStatsTable) -> str | None:
@@ -120,8 +120,8 @@ class CarryOverTarget:
         if all(parameter.name in named for parameter in self.study.parameters):
             return None
         alike = [
-            (trial.runs, trial.last_sequence, one)
-            for one, trial in present.measured()
+            (trial.runs, trial.last_sequence, candidate)
+            for candidate, trial in present.measured()
             if all(trial.config.get(name) == value for name, value in named.items())
             and self.now(trial.config) is not None
         ]
@@ -164,13 +164,13 @@ def introduction_of(former: Rollout, renamed: Renames) -> Rollout:
     made.formers = _others(former.formers, incumbent, renamed)
     made.recheck = _others(former.recheck, incumbent, renamed)
     made.fallen = [
-        replace(one, candidate_id=new)
-        for one in former.fallen
-        if (new := renamed(one.candidate_id)) is not None and new != incumbent
+        replace(rival, candidate_id=new)
+        for rival in former.fallen
+        if (new := renamed(rival.candidate_id)) is not None and new != incumbent
     ]
     made.verdicts = [
-        replace(one, candidate_id=renamed(one.candidate_id) or one.candidate_id)
-        for one in former.verdicts
+        replace(verdict, candidate_id=renamed(verdict.candidate_id) or verdict.candidate_id)
+        for verdict in former.verdicts
     ]
     return made
 
@@ -184,13 +184,13 @@ def campaign_of(
     asks: dict[str, PendingRuns] = {}
     dropped = 0
     for ask in former.asks:
-        found = now(ask.config)
-        if found is None:
+        config = now(ask.config)
+        if config is None:
             dropped += 1
-        elif found[0] in asks:
-            asks[found[0]].missing += ask.missing - former.repeats
+        elif config[0] in asks:
+            asks[config[0]].missing += ask.missing - former.repeats
         else:
-            asks[found[0]] = PendingRuns(*found, ask.missing)
+            asks[config[0]] = PendingRuns(*config, ask.missing)
     return replace(former, asks=list(asks.values())), dropped
 
 
@@ -236,4 +236,4 @@ def _new(candidate_id: str | None, renamed: Renames) -> str | None:
 
 def _others(ids: Iterable[str], incumbent: str | None, renamed: Renames) -> list[str]:
     new = dict.fromkeys(map(renamed, ids))
-    return [one for one in new if one is not None and one != incumbent]
+    return [cid for cid in new if cid is not None and cid != incumbent]

@@ -38,8 +38,8 @@ class HashChain:
         if observations[0].sequence != self.at + 1:
             raise ValueError(f"the chain ends at {self.at}, not before {observations[0].sequence}")
         digest = self.digest
-        for one in observations:
-            digest = hashlib.sha256(digest.encode() + _encode(one)).hexdigest()
+        for job in observations:
+            digest = hashlib.sha256(digest.encode() + _encode(job)).hexdigest()
         return HashChain(self.since, observations[-1].sequence, digest)
 
     def dump(self) -> dict[str, object]:

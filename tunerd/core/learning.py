@@ -138,7 +138,7 @@ class StudyLearner:
             trained = self._take_back(corrections, rows, portion[0].sequence)
             self._start_bands(before)
             swapped = swapped or self.model is not before
-            seen = judge(
+            records = judge(
                 self.study,
                 self.features,
                 self.model,
@@ -149,20 +149,20 @@ class StudyLearner:
                 advises,
                 lambda key: self.contexts[key].evidence.constant,
             )
-            seen = entered(self.contexts, seen)
+            records = entered(self.contexts, records)
             if corrections:
-                seen = put_right(self.study, jobs, seen)
-            self._score(seen)
-            drift = self._watch(seen, jobs)
+                records = put_right(self.study, jobs, records)
+            self._score(records)
+            drift = self._watch(records, jobs)
             self._remember(jobs, rows)
             before = self.model
             swapped = self.training.learn(trained, days(portion), self.sequence, waiting) or swapped
             swapped = self._act(drift) or swapped
             self._start_bands(before)
             changes += drift
-            judged += seen
-        live = dict.fromkeys(one.context_key for one in judged if not one.history)
-        imported = dict.fromkeys(one.context_key for one in judged if one.history)
+            judged += records
+        live = dict.fromkeys(job.context_key for job in judged if not job.history)
+        imported = dict.fromkeys(job.context_key for job in judged if job.history)
         return LearnResult(
             first,
             self.sequence,
@@ -186,8 +186,8 @@ class StudyLearner:
         if not succession.comparable or not self.study.drift.act:
             return
         self.training.regimes = succession.regimes(regimes)
-        told = {key: state["evidence"].get("begun", []) for key, state in former.items()}
-        self._begins = succession.begun(told)
+        begun = {key: state["evidence"].get("begun", []) for key, state in former.items()}
+        self._begins = succession.begun(begun)
 
     def gather(self, observations: Sequence[Observation]) -> None:
         """Take in history without predicting it; :meth:`catch_up` learns it at once.
@@ -234,8 +234,8 @@ class StudyLearner:
         if state is None:
             state = ContextState(self.study.clean_context(observation.context))
             self.contexts[key] = state
-        if (told := state.renamed.get(observation.candidate_id or "")) is not None:
-            observation = structs.replace(observation, candidate_id=told)
+        if (renamed := state.renamed.get(observation.candidate_id or "")) is not None:
+            observation = structs.replace(observation, candidate_id=renamed)
         config = self.spaces.own_config(key, state.context, observation.config)
         name = candidate_id(self.study.name, key, config)
         return NamedJob(observation, name, config, self._tried(key, name))
@@ -243,7 +243,7 @@ class StudyLearner:
     def _count_usable(self, observations: Sequence[Observation]) -> None:
         """Count jobs by whether their objective is usable, each attempt once."""
         self.usability.see(
-            self.study, [one for one in observations if not isinstance(one, CorrectedObservation)]
+            self.study, [job for job in observations if not isinstance(job, CorrectedObservation)]
         )
 
     def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
@@ -254,9 +254,9 @@ class StudyLearner:
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             if not np.isfinite(score[i]):
                 continue
-            one, value = job.observation, float(job.observation.metrics[metric])
-            told = ReportedScore(float(score[i]), value, one.sequence, job.config_id)
-            for held in self.plausibility.see(key, told):
+            observation, value = job.observation, float(job.observation.metrics[metric])
+            report = ReportedScore(float(score[i]), value, observation.sequence, job.config_id)
+            for held in self.plausibility.see(key, report):
                 if held.sequence >= first:
                     score[held.sequence - first] = np.nan
                 elif not self._taken_back(key, held):
@@ -289,17 +289,18 @@ class StudyLearner:
             return rows
         score = rows.score.copy()
         changed = [
-            one.earlier.sequence
-            for one in corrections.values()
-            if self.study.score(one.earlier.metrics) is not None and self.study.teaches_anew(one)
+            correction.earlier.sequence
+            for correction in corrections.values()
+            if self.study.score(correction.earlier.metrics) is not None
+            and self.study.teaches_anew(correction)
         ]
-        here = [one for one in changed if one >= first]
-        score[[one - first for one in here]] = np.nan
-        before = [one for one in changed if one < first]
+        here = [place for place in changed if place >= first]
+        score[[place - first for place in here]] = np.nan
+        before = [place for place in changed if place < first]
         if fit:
             before = self.training.take_back(before, self.sequence)
         else:
-            before = [one for one in before if self.training.replay.forget_score(one)]
+            before = [place for place in before if self.training.replay.forget_score(place)]
         self.features.held_back |= {*here, *before}
         return replace(rows, score=score)
 
@@ -316,26 +317,31 @@ class StudyLearner:
 
     def _score(self, judged: Iterable[PrequentialRecord]) -> None:
         """Let the window see how live jobs were predicted."""
-        for one in judged:
-            told = one.outcome
-            if one.history or one.corrects or told.predicted is None or told.score is None:
+        for record in judged:
+            outcome = record.outcome
+            if (
+                record.history
+                or record.corrects
+                or outcome.predicted is None
+                or outcome.score is None
+            ):
                 continue
-            assert told.low is not None
-            assert told.high is not None
-            held = told.low <= told.score <= told.high
-            self.window.add(one.context_key, told.predicted, told.score, held)
+            assert outcome.low is not None
+            assert outcome.high is not None
+            held = outcome.low <= outcome.score <= outcome.high
+            self.window.add(record.context_key, outcome.predicted, outcome.score, held)
 
     def _watch(
         self, judged: Sequence[PrequentialRecord], jobs: Sequence[NamedJob]
     ) -> list[DriftUpdate]:
         """Look whether these jobs are as jobs were."""
-        seen = [
-            Job(self.contexts[one.context_key].context, job.config)
-            for one, job in zip(judged, jobs, strict=True)
-            if not one.corrects
+        seen_jobs = [
+            Job(self.contexts[record.context_key].context, job.config)
+            for record, job in zip(judged, jobs, strict=True)
+            if not record.corrects
         ]
-        known = [one for one in judged if not one.corrects]
-        changes = self.watch.see(known, seen, self.contexts)
+        known = [record for record in judged if not record.corrects]
+        changes = self.watch.see(known, seen_jobs, self.contexts)
         for change in changes:
             if change.phase != "over":
                 self.touched |= set(change.drift.contexts or self.contexts)
@@ -367,13 +373,13 @@ class StudyLearner:
             return
         if change.phase == "over":
             self.bands.calm(change.drift.contexts or None)
-        for one in self.watch.active:
-            if one.drift.of_speed:
-                self.bands.alarm(one.drift.contexts or None)
+        for recovery in self.watch.active:
+            if recovery.drift.of_speed:
+                self.bands.alarm(recovery.drift.contexts or None)
 
     def _remember(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> None:
-        told = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
-        for job, key, score, weight in told:
+        fields = zip(jobs, rows.context_key, rows.score.tolist(), rows.weight.tolist(), strict=True)
+        for job, key, score, weight in fields:
             if isinstance(job.observation, CorrectedObservation):
                 self._correct(job, job.observation, key, score, weight)
             else:
@@ -462,7 +468,7 @@ class StudyLearner:
             state, unit = self.contexts[key], 1.0
             if self.study.objective.scale == "linear":  # every step asks: not for nothing
                 unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
-            apart += [one / unit for one in state.evidence.apart]
+            apart += [difference / unit for difference in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 
     def look_again(self, keys: Iterable[str]) -> None:
@@ -473,9 +479,9 @@ class StudyLearner:
             self.touched.add(key)
 
     def _count_verdicts(self, state: ContextState, before: Sequence[RolloutResult]) -> None:
-        for one in state.introduction.verdicts:
-            if one.sequence == self.sequence and one not in before:
-                self.introduced[one.outcome] += 1
+        for verdict in state.introduction.verdicts:
+            if verdict.sequence == self.sequence and verdict not in before:
+                self.introduced[verdict.outcome] += 1
 
     def _succession(
         self, former: Mapping[str, Mapping[str, Any]], study: Study | None

@@ -109,18 +109,18 @@ def corrected(observation: Observation, earlier: Observation) -> CorrectedObserv
 
 def effective(observations: Iterable[Observation]) -> list[Observation]:
     """Those that no later one among them takes the place of, in their order."""
-    found = list(observations)
-    gone = {one.earlier.sequence for one in found if isinstance(one, CorrectedObservation)}
-    return [one for one in found if one.sequence not in gone] if gone else found
+    jobs = list(observations)
+    gone = {job.earlier.sequence for job in jobs if isinstance(job, CorrectedObservation)}
+    return [job for job in jobs if job.sequence not in gone] if gone else jobs
 
 
 def started(job: Observation) -> datetime | None:
     """When a job began; None where its event does not say so, or what cannot be."""
-    told = job.extra.get("started_at")
-    if not isinstance(told, str):
+    begun_at = job.extra.get("started_at")
+    if not isinstance(begun_at, str):
         return None
     try:
-        began = datetime.fromisoformat(told)
+        began = datetime.fromisoformat(begun_at)
         hours = (job.finished_at - began).total_seconds() / 3600
     except (ValueError, TypeError, OverflowError):
         return None

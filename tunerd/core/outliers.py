@@ -93,15 +93,15 @@ class _ScoreRange:
         return max(self.low - score, score - self.high, 0.0)
 
     def dump(self) -> list[Any]:
-        kept = [[list(one) for one in these] for these in (self.waiting, self.early)]
+        kept = [[list(report) for report in these] for these in (self.waiting, self.early)]
         return [self.jobs, self.low, self.high, *kept]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> "_ScoreRange":
-        found = cls(state[0], state[1], state[2])
-        found.waiting.extend(ReportedScore(*one) for one in state[3])
-        found.early = [ReportedScore(*one) for one in state[4]]
-        return found
+        loaded = cls(state[0], state[1], state[2])
+        loaded.waiting.extend(ReportedScore(*report) for report in state[3])
+        loaded.early = [ReportedScore(*report) for report in state[4]]
+        return loaded
 
 
 class OutlierFilter:
@@ -139,7 +139,9 @@ class OutlierFilter:
         for extreme in (min(here.early), max(here.early)):
             mark = is_mark(abs(extreme.value))
             alone = [
-                one for one in here.early if one is extreme or (mark and one.value == extreme.value)
+                report
+                for report in here.early
+                if report is extreme or (mark and report.value == extreme.value)
             ]
             rest = _ScoreRange()
             for other in here.early:
@@ -176,14 +178,16 @@ class OutlierFilter:
         return {
             "log": self._log,
             "everywhere": self._everywhere.dump(),
-            "contexts": [[key, *one.dump()] for key, one in self._contexts.items()],
+            "contexts": [
+                [key, *context_range.dump()] for key, context_range in self._contexts.items()
+            ],
         }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "OutlierFilter":
         """Build from what :meth:`dump` gave."""
-        found = cls(log=state["log"])
-        found._everywhere = _ScoreRange.load(state["everywhere"])
-        for key, *one in state["contexts"]:
-            found._contexts[key] = _ScoreRange.load(one)
-        return found
+        loaded = cls(log=state["log"])
+        loaded._everywhere = _ScoreRange.load(state["everywhere"])
+        for key, *fields in state["contexts"]:
+            loaded._contexts[key] = _ScoreRange.load(fields)
+        return loaded

@@ -222,7 +222,7 @@ def recommendation_id(recommendation: Recommendation) -> str:
     Revision, times, state and the wording of the reason are left out, so that a renewal, which
     says the same for longer, keeps the id that jobs already carry.
     """
-    said = {
+    fields = {
         "study": recommendation.study,
         "context_key": recommendation.context_key,
         "made_from": _made_from(recommendation.made_from),
@@ -234,7 +234,7 @@ def recommendation_id(recommendation: Recommendation) -> str:
         "incumbent": recommendation.incumbent and _plain(recommendation.incumbent.config),
         "baseline": recommendation.baseline and _plain(recommendation.baseline),
     }
-    return "r-" + _digest(said)
+    return "r-" + _digest(fields)
 
 
 def _made_from(made_from: MadeFrom) -> list[object]:
@@ -249,7 +249,7 @@ def _made_from(made_from: MadeFrom) -> list[object]:
 
 def _plain(config: Mapping[str, Value]) -> dict[str, Value]:
     return {
-        name: [_whole(one) for one in value] if isinstance(value, list) else _whole(value)
+        name: [_whole(entry) for entry in value] if isinstance(value, list) else _whole(value)
         for name, value in config.items()
     }
 

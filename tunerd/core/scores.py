@@ -107,8 +107,8 @@ def within_contexts(
     nothing could be said otherwise. NaN when no context counts.
     """
     total = weight = 0.0
-    found = (rows for rows in places_of(contexts).values() if len(rows) > 1)
-    telling = [rows for rows in found if np.ptp(actual[rows]) > 0]
+    groups = (rows for rows in places_of(contexts).values() if len(rows) > 1)
+    telling = [rows for rows in groups if np.ptp(actual[rows]) > 0]
     large = [rows for rows in telling if len(rows) >= MIN_ROWS]
     for rows in large or (telling if sum(map(len, telling)) >= MANY_ROWS else ()):
         value = score(predicted[rows], actual[rows])

@@ -38,16 +38,16 @@ def load_toml(text: str) -> dict[str, Any]:
 
 def _measure(text: str) -> None:
     depth = parts = 0
-    for found in _TOKENS.finditer(text):
-        mark = found[0]
+    for token in _TOKENS.finditer(text):
+        mark = token[0]
         if mark == ".":
             parts += 1
             if parts >= MOST_PARTS:
-                raise _too_deep(text, found, f"a key has more than {MOST_PARTS} parts")
+                raise _too_deep(text, token, f"a key has more than {MOST_PARTS} parts")
         elif mark in "[{":
             parts, depth = 0, depth + 1
             if depth > MOST_DEPTH:
-                raise _too_deep(text, found, f"more than {MOST_DEPTH} levels")
+                raise _too_deep(text, token, f"more than {MOST_DEPTH} levels")
         elif mark in "]}":
             depth = max(0, depth - 1)
         elif mark in "=,\n":

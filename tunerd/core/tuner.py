@@ -336,7 +336,7 @@ class Tuner(StudyLearner):
         tuner.plausibility = OutlierFilter.load(state["plausibility"])
         tuner.watch = DriftMonitor.load(study, state["watch"])
         tuner.after_change = DriftConsequences.load(state["after_change"])
-        tuner.contexts = {key: ContextState.load(one) for key, one in contexts.items()}
+        tuner.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}
         tuner.sequence = state["sequence"]
         tuner.training = ModelTrainer(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)

@@ -19,12 +19,12 @@ def unusable_jobs(study: Study, jobs: Iterable[Observation]) -> list[Unusable | 
     """For each job that could have told a speed: why it has no usable objective, None where it
     has. A job that failed for another reason need not have one and is left out, unless its value
     is impossible."""
-    found: list[Unusable | None] = []
+    unusable: list[Unusable | None] = []
     for job in jobs:
         why = study.unusable(job.metrics)
         if why is None or why == "impossible" or job.status is Status.SUCCEEDED:
-            found.append(why)
-    return found
+            unusable.append(why)
+    return unusable
 
 
 @dataclass
@@ -86,6 +86,6 @@ class ObjectiveUsability:
     def load(cls, state: Mapping[str, Any]) -> "ObjectiveUsability":
         """Build from what :meth:`dump` gave."""
         names = ("jobs", "missing", "impossible", "example", "implausible", "held_back")
-        found = cls(*(state[name] for name in names))
-        found.latest.extend(one == "+" for one in state["latest"])
-        return found
+        loaded = cls(*(state[name] for name in names))
+        loaded.latest.extend(mark == "+" for mark in state["latest"])
+        return loaded

@@ -84,7 +84,7 @@ def answer(
     if isinstance(who, PrequentialForecaster):
         foretold = who.follow(study, known, asked, question.seed)
     else:
-        foretold = who.foretell(study, known, [stripped(one) for one in asked], question.seed)
+        foretold = who.foretell(study, known, [stripped(job) for job in asked], question.seed)
     seconds = time.perf_counter() - started
     return ForecastResult(fold, who.name, checked(who.name, foretold, len(asked)), seconds)
 
@@ -98,12 +98,12 @@ def verdicts(
     repeat in which these first came.
     """
     together: dict[tuple[str, str, int, str], list[ForecastResult]] = {}
-    for one in answers:
-        fold = one.fold
-        together.setdefault((fold.split, fold.known, fold.repeat, one.who), []).append(one)
+    for answer in answers:
+        fold = answer.fold
+        together.setdefault((fold.split, fold.known, fold.repeat, answer.who), []).append(answer)
     for (split, known, repeat, who), parts in together.items():
-        where = np.concatenate([one.fold.asked for one in parts])
-        foretold = _joined([one.foretold for one in parts])
+        where = np.concatenate([answer.fold.asked for answer in parts])
+        foretold = _joined([answer.foretold for answer in parts])
         # The same ties are broken in the same way for everyone.
         rng = np.random.default_rng([seed, repeat])
         yield SplitScore(
@@ -112,8 +112,8 @@ def verdicts(
             repeat,
             who,
             len(parts),
-            float(np.mean([len(one.fold.train) for one in parts])),
-            float(np.mean([one.seconds for one in parts])),
+            float(np.mean([len(answer.fold.train) for answer in parts])),
+            float(np.mean([answer.seconds for answer in parts])),
             judge(truth.take(where), foretold, rng),
             where,
             foretold,

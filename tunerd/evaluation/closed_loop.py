@@ -173,9 +173,9 @@ def play(
         suggest_s += perf_counter() - asked
         _check(optimizer, chosen, count, len(target.configs))
         outcomes = [cluster.run(index) for index in chosen]
-        told = perf_counter()
+        told_at = perf_counter()
         run.tell(outcomes)
-        suggest_s += perf_counter() - told
+        suggest_s += perf_counter() - told_at
         suggestions += count
     lasting = plan.jobs - cluster.jobs
     return RegretCurve(

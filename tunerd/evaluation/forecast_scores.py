@@ -199,26 +199,28 @@ def _figures(
 ) -> ForecastScores:
     """All figures over these jobs; regret only with ``rng``, for jobs of one context."""
     scored = np.flatnonzero(np.isfinite(truth.score))
-    told, actual = _taken(foretold, scored), truth.score[scored]
+    predicted, actual = _taken(foretold, scored), truth.score[scored]
     enough = len(scored) >= core.MIN_ROWS and np.ptp(actual) > 0
     in_units = not foretold.only_ranks
-    said = np.isfinite(truth.ran)
-    ran = truth.ran[said] > 0.5
-    runs = None if foretold.runs is None or not len(ran) else foretold.runs[said]
+    has_ran = np.isfinite(truth.ran)
+    ran = truth.ran[has_ran] > 0.5
+    runs = None if foretold.runs is None or not len(ran) else foretold.runs[has_ran]
     regrets, random = _regrets(truth, foretold, rng) if rng is not None else ({}, {})
     inside = None
-    if told.low is not None and told.high is not None and len(scored):
-        inside = (told.low <= actual) & (actual <= told.high)
+    if predicted.low is not None and predicted.high is not None and len(scored):
+        inside = (predicted.low <= actual) & (actual <= predicted.high)
     return ForecastScores(
         rows=len(scored),
         contexts=1 if len(scored) else 0,
-        kendall_tau=_correlation(kendall, told.score, actual) if enough else None,
-        spearman=_correlation(core.spearman, told.score, actual) if enough else None,
-        pearson=_correlation(core.pearson, told.score, actual) if enough and in_units else None,
-        mape=_mape(truth.study, told.score, actual) if in_units else None,
+        kendall_tau=_correlation(kendall, predicted.score, actual) if enough else None,
+        spearman=_correlation(core.spearman, predicted.score, actual) if enough else None,
+        pearson=_correlation(core.pearson, predicted.score, actual)
+        if enough and in_units
+        else None,
+        mape=_mape(truth.study, predicted.score, actual) if in_units else None,
         coverage=None if inside is None else float(inside.mean()),
         band=None if inside is None else foretold.band,
-        band_width=None if inside is None else _finite(_width(told)),
+        band_width=None if inside is None else _finite(_width(predicted)),
         regret_at=regrets,
         random_regret_at=random,
         auc=None if runs is None else _finite(auc(runs, ran)),
@@ -324,12 +326,12 @@ def _mean(figures: Sequence[ForecastScores]) -> ForecastScores:
         return sum(value * rows for value, rows in pairs) / total if total else None
 
     def regrets(name: str) -> dict[str, Number]:
-        told = {}
+        regret_of = {}
         for k in map(str, TOP):
             values = [getattr(f, name).get(k) for f in figures]
             values = [value for value in values if value is not None]
-            told[k] = sum(values) / len(values) if values else None
-        return told
+            regret_of[k] = sum(values) / len(values) if values else None
+        return regret_of
 
     return ForecastScores(
         rows=sum(f.rows for f in figures),
@@ -351,7 +353,7 @@ def _mean(figures: Sequence[ForecastScores]) -> ForecastScores:
 
 
 def _calibration(truth: GroundTruth, foretold: JobForecasts) -> tuple[CalibrationBin, ...]:
-    said = np.isfinite(truth.ran)
-    if foretold.runs is None or not said.any():
+    has_ran = np.isfinite(truth.ran)
+    if foretold.runs is None or not has_ran.any():
         return ()
-    return tuple(reliability(foretold.runs[said], truth.ran[said] > 0.5))
+    return tuple(reliability(foretold.runs[has_ran], truth.ran[has_ran] > 0.5))

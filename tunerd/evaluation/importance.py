@@ -81,7 +81,7 @@ def importance(
     if len(rows) < 2:
         return []
     before = _quality(rows, model.predictor.predict(rows).mean)
-    found = []
+    importances = []
     for group, column, places in _targets(features):
         losses = []
         for _ in range(SHUFFLES):
@@ -91,9 +91,9 @@ def importance(
             after = _quality(rows, model.predictor.predict(shuffled).mean)
             losses.append(before - after)
         error, tau, within = np.mean(losses, axis=0).tolist()
-        told = None if np.isnan(within) else within
-        found.append(PermutationImportance(group, column, -error, tau, told))
-    return found
+        overall = None if np.isnan(within) else within
+        importances.append(PermutationImportance(group, column, -error, tau, overall))
+    return importances
 
 
 def _targets(features: FeatureMap) -> Iterator[tuple[Group, str | None, IntArray]]:

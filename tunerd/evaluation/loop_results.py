@@ -119,7 +119,7 @@ def simulation(
         rows=len(table.observations),
         unusable=dict(unusable),
         left_out=dict(table.left_out),
-        configurations={one.context_key: len(one.configs) for one in table.contexts},
+        configurations={number.context_key: len(number.configs) for number in table.contexts},
         min_configs=table.min_configs,
         jobs=plan.jobs,
         batch=plan.batch,
@@ -171,7 +171,7 @@ def loops(optimizer: str, curves: Sequence[RegretCurve], start: int) -> Optimize
 
 def _first(regret: Sequence[float]) -> float:
     """Number of jobs after which regret is small; infinite if it never is."""
-    return next((n for n, one in enumerate(regret, 1) if one <= NEAR), float("inf"))
+    return next((n for n, loss in enumerate(regret, 1) if loss <= NEAR), float("inf"))
 
 
 def _band(curves: Sequence[RegretCurve], regrets: FloatArray) -> FloatArray:

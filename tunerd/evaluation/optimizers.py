@@ -107,7 +107,7 @@ class TunerdOptimizer:
             search=replace(
                 search,
                 searcher=self.searcher or search.searcher,
-                seeds=tuple(one + seed for one in search.seeds),
+                seeds=tuple(old_seed + seed for old_seed in search.seeds),
             ),
             predictor=replace(
                 predictor, name=self.predictor or predictor.name, seed=predictor.seed + seed
@@ -158,7 +158,7 @@ class _TunerSnapshot:
             copy.deepcopy(self._contexts),
             self._parts,
             [],
-            lambda sequences: [self._history[one - 1] for one in sequences],
+            lambda sequences: [self._history[job - 1] for job in sequences],
             only,
         )
 
@@ -204,7 +204,7 @@ class _TunerdRun:
         asked = self._asked if len(self._asked) == len(jobs) else [None] * len(jobs)
         self._asked = []
         self._untried.tell(jobs)
-        told = []
+        outcomes = []
         for outcome, candidate in zip(jobs, asked, strict=True):
             job = outcome.job
             if candidate is not None and self._running is not None:
@@ -213,9 +213,9 @@ class _TunerdRun:
                     recommendation_id=self._running.recommendation_id,
                     candidate_id=candidate.candidate_id,
                 )
-            told.append(job)
-        self._now = told[-1].finished_at
-        self.tuner.learn(told)
+            outcomes.append(job)
+        self._now = outcomes[-1].finished_at
+        self.tuner.learn(outcomes)
 
     def _plan_round(self, n: int) -> None:
         """Let the campaign's next round have n configurations; begin it with the first ask. It
@@ -253,11 +253,11 @@ class _TunerdRun:
 def followed(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
     """Which candidates n jobs run: what is wanted first, in order of rank, as often as it is
     wanted; then each in proportion to its share. Fewer than n only if nothing has a share."""
-    wanted = [one for one in candidates for _ in range(one.wanted)][:n]
-    left, total = n - len(wanted), sum(one.share for one in candidates)
+    wanted = [candidate for candidate in candidates for _ in range(candidate.wanted)][:n]
+    left, total = n - len(wanted), sum(candidate.share for candidate in candidates)
     if not left or not total:
         return wanted
-    ends = np.cumsum([one.share for one in candidates]) / total
+    ends = np.cumsum([candidate.share for candidate in candidates]) / total
     counts = np.diff(np.floor(ends * left + 0.5), prepend=0.0).astype(int).tolist()
     return wanted + [c for c, count in zip(candidates, counts, strict=True) for _ in range(count)]
 

@@ -41,23 +41,24 @@ def predicted(study: Study, truth: GroundTruth, verdicts: Sequence[SplitScore]) 
         scored = np.isfinite(truth.score[verdict.where])
         where = verdict.where[scored]
         actual = _metric(study, truth.score[where])
-        told = _metric(study, verdict.foretold.score[scored])
+        predicted = _metric(study, verdict.foretold.score[scored])
         of = [truth.keys[i] for i in where.tolist()]
         places = {key: i for i, key in enumerate(dict.fromkeys(of))}
         colours = [COLOURS[places[key] % len(COLOURS)] for key in of]
-        axes.scatter(actual, told, s=7, c=colours, alpha=0.45, linewidths=0, rasterized=True)
-        ends = _ends(np.concatenate([actual, told]))
+        axes.scatter(actual, predicted, s=7, c=colours, alpha=0.45, linewidths=0, rasterized=True)
+        ends = _ends(np.concatenate([actual, predicted]))
         axes.plot(ends, ends, color="#424242", lw=1)
         axes.set(xlim=ends, ylim=ends)
         if study.objective.scale == "log":
             axes.set(xscale="log", yscale="log")
             if ends[1] < 10 * ends[0]:
                 _few_ticks(axes)
-        seen = verdict.judged
+        judged = verdict.judged
         axes.set_title(
             f"{verdict.who}, {verdict.split}, {verdict.known} known\n"
-            f"τ {_said(seen.overall.kendall_tau)}, in contexts {_said(seen.within.kendall_tau)};"
-            f" r {_said(seen.overall.pearson)}",
+            f"τ {_said(judged.overall.kendall_tau)}, "
+            f"in contexts {_said(judged.within.kendall_tau)};"
+            f" r {_said(judged.overall.pearson)}",
             fontsize=9,
         )
         axes.set_xlabel(f"actual {study.objective.metric} {_unit(study)}")
@@ -80,7 +81,7 @@ def amounts(split: str, results: Sequence[BacktestResult]) -> "Figure":
     intervals: a learning curve, or what a few jobs of the target are worth."""
     figure, (tau, regret) = _panels(2)
     known = list(dict.fromkeys(r.known for r in results))
-    numbers = [float(np.mean([r.known_rows for r in results if r.known == one])) for one in known]
+    numbers = [float(np.mean([r.known_rows for r in results if r.known == size])) for size in known]
     spread = split in ("curve", "random")
     for i, who in enumerate(dict.fromkeys(r.predictor for r in results)):
         mine = [r for r in results if r.predictor == who]
@@ -97,8 +98,8 @@ def amounts(split: str, results: Sequence[BacktestResult]) -> "Figure":
     after = [*numbers[1:], np.inf]
     named = [
         # "150" and "80 %" of 187 would stand on one another.
-        "" if spread and next_ < 1.2 * number else one
-        for one, number, next_ in zip(known, numbers, after, strict=True)
+        "" if spread and next_ < 1.2 * number else size
+        for size, number, next_ in zip(known, numbers, after, strict=True)
     ]
     for axes in (tau, regret):
         if spread:
@@ -145,9 +146,9 @@ def importances(found: Mapping[str, Sequence[PermutationImportance]]) -> "Figure
         groups = sorted((i for i in listed if i.column is None), key=lambda i: -i.error)
         columns = sorted((i for i in listed if i.column is not None), key=lambda i: -i.error)
         bars = [*groups, *columns[:MOST_COLUMNS]]
-        colours = [_shade(one) for one in bars]
-        names = [one.name for one in bars]
-        axes.barh(range(len(bars)), [one.error for one in bars], color=colours)
+        colours = [_shade(bar) for bar in bars]
+        names = [bar.name for bar in bars]
+        axes.barh(range(len(bars)), [bar.error for bar in bars], color=colours)
         axes.set_yticks(range(len(bars)), names, fontsize=7)
         axes.invert_yaxis()
         axes.set_xlabel("rise of the mean error when shuffled (score units)")
@@ -176,9 +177,9 @@ def _line(
         field, _, k = name.partition(".")
         value = getattr(result.within_contexts, field)
         value = value[k] if k else value
-        told = float("nan") if value is None else value
-        low, high = result.intervals["within_contexts"].get(name, (told, told))
-        values.append(factor * told)
+        number = float("nan") if value is None else value
+        low, high = result.intervals["within_contexts"].get(name, (number, number))
+        values.append(factor * number)
         lows.append(factor * low)
         highs.append(factor * high)
     axes.plot(xs, values, color=colour, marker="o", ms=4, lw=1.5, label=label)

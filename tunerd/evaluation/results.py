@@ -205,8 +205,8 @@ def _told(
     }
     rows = sum(u.figures.rows for u in units) / repeats
     contexts = float(len({u.of for u in units if u.figures.rows}))
-    told = {"rows": rows, "contexts": contexts} | numbers | tops
-    return msgspec.convert(told, ForecastScores), intervals
+    figures = {"rows": rows, "contexts": contexts} | numbers | tops
+    return msgspec.convert(figures, ForecastScores), intervals
 
 
 def _draws(n: int, repeats: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -244,8 +244,8 @@ def _calibration(
 ) -> tuple[CalibrationBin, ...]:
     together: dict[float, list[CalibrationBin]] = {}
     for bins in all_bins:
-        for one in bins:
-            together.setdefault(one.low, []).append(one)
+        for bin_ in bins:
+            together.setdefault(bin_.low, []).append(bin_)
     return tuple(
         CalibrationBin(
             low,

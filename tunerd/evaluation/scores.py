@@ -139,5 +139,7 @@ def reliability(probability: FloatArray, ran: BoolArray) -> Sequence[Calibration
 def calibration_error(bins: Sequence[CalibrationBin]) -> float:
     """Expected calibration error: mean distance between what was said and what ran, over the
     jobs of all bins."""
-    rows = sum(one.rows for one in bins)
-    return sum(one.rows * abs(one.said - one.ran) for one in bins) / rows if rows else float("nan")
+    rows = sum(bin_.rows for bin_ in bins)
+    return (
+        sum(bin_.rows * abs(bin_.said - bin_.ran) for bin_ in bins) / rows if rows else float("nan")
+    )

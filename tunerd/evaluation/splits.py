@@ -125,17 +125,17 @@ def parse_known(text: str) -> tuple[TrainingAmount, ...]:
     Raises:
         MisconfiguredError: one is neither a count nor a share.
     """
-    return tuple(_known(one.strip()) for one in text.split(","))
+    return tuple(_known(part.strip()) for part in text.split(","))
 
 
 def _known(text: str) -> TrainingAmount:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
-    if found is None or (not found[2] and "." in found[1]):
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
+    if matched is None or (not matched[2] and "." in matched[1]):
         raise _mistake("--known", f"{text!r} is neither a number of jobs (20) nor a share (5%)")
-    amount = float(found[1])
-    if found[2] and amount > 100:
+    amount = float(matched[1])
+    if matched[2] and amount > 100:
         raise _mistake("--known", f"{text} is more than there is")
-    return TrainingAmount(amount / 100, is_share=True) if found[2] else TrainingAmount(amount)
+    return TrainingAmount(amount / 100, is_share=True) if matched[2] else TrainingAmount(amount)
 
 
 def _column(name: str, there: Sequence[str], usage: str) -> str:

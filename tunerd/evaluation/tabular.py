@@ -149,20 +149,20 @@ def measured(
             left_out["the job says nothing about its configuration"] += 1
         else:
             by_context.setdefault(study.context_key(row.context), []).append(row)
-    found, largest = [], 0
+    contexts, largest = [], 0
     for key, rows in by_context.items():
-        one = _measured(study, key, rows)
-        largest = max(largest, len(one.configs))
-        inside = sum(map(len, one.rows))
+        context = _measured(study, key, rows)
+        largest = max(largest, len(context.configs))
+        inside = sum(map(len, context.rows))
         left_out["the study does not allow the configuration"] += len(rows) - inside
-        if len(one.configs) < min_configs:
+        if len(context.configs) < min_configs:
             left_out[f"the context has fewer than {min_configs} configurations"] += inside
-        elif np.isnan(one.scores).all():
+        elif np.isnan(context.scores).all():
             left_out["nothing ran in the context"] += inside
         else:
-            found.append(one)
+            contexts.append(context)
     return TabularBenchmark(
-        study, tuple(observations), tuple(found), min_configs, largest, dict(+left_out)
+        study, tuple(observations), tuple(contexts), min_configs, largest, dict(+left_out)
     )
 
 

@@ -54,10 +54,10 @@ class TunerdForecaster:
         rows, bands = features.rows(known), ConformalBands()
         bands.learn(rows.context_key, None, None, rows.score, np.zeros(len(rows), np.bool_))
         bands.start(model.starts)
-        told = features.rows(asked)
-        seen = set(rows.names)
-        tried = np.array([name in seen for name in told.names], np.bool_)
-        outlook = model.outlook(told).adjusted(told.context_key, tried, bands)
+        table = features.rows(asked)
+        names_known = set(rows.names)
+        tried = np.array([name in names_known for name in table.names], np.bool_)
+        outlook = model.outlook(table).adjusted(table.context_key, tried, bands)
         reach = HALF * outlook.spread
         return JobForecasts(
             outlook.mean, outlook.mean - reach, outlook.mean + reach, BAND, outlook.feasible
@@ -102,15 +102,21 @@ class PrequentialForecaster:
         if known:
             tuner.gather(jobs[: len(known)])
             tuner.catch_up()
-        told: list[PrequentialOutcome] = []
+        outcomes: list[PrequentialOutcome] = []
         for start in range(len(known), len(jobs), batch):
-            told += [one.outcome for one in tuner.learn(jobs[start : start + batch]).judged]
+            outcomes += [
+                record.outcome for record in tuner.learn(jobs[start : start + batch]).judged
+            ]
         return JobForecasts(
-            np.array([0.0 if one.predicted is None else one.predicted for one in told]),
-            np.array([-1e3 if one.low is None else one.low for one in told]),
-            np.array([1e3 if one.high is None else one.high for one in told]),
+            np.array(
+                [0.0 if outcome.predicted is None else outcome.predicted for outcome in outcomes]
+            ),
+            np.array([-1e3 if outcome.low is None else outcome.low for outcome in outcomes]),
+            np.array([1e3 if outcome.high is None else outcome.high for outcome in outcomes]),
             BAND,
-            np.array([1.0 if one.feasible is None else one.feasible for one in told]),
+            np.array(
+                [1.0 if outcome.feasible is None else outcome.feasible for outcome in outcomes]
+            ),
         )
 
 

@@ -107,8 +107,8 @@ def format_of(value: bytes, headers: Headers = ()) -> str | None:
     if isinstance(content, Rejection):
         return None
     named = {name.lower(): text for name, text in headers}
-    found = (form.name for form in FORMATS if form.recognises(content, named))
-    return next(found, "event" if "schema" in content else None)
+    names = (form.name for form in FORMATS if form.recognises(content, named))
+    return next(names, "event" if "schema" in content else None)
 
 
 def read_request(

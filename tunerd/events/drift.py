@@ -139,14 +139,14 @@ def drift_event(
         message=" ".join([words(study, change), *known.words(study, drift.contexts, drift.since)]),
         given_up=tuple(
             IncumbentReplacement(
-                context_key=one.context_key,
-                config=one.config,
-                before=study.metric_value(one.before),
-                now=study.metric_value(one.now),
-                sequence=one.sequence,
+                context_key=number.context_key,
+                config=number.config,
+                before=study.metric_value(number.before),
+                now=study.metric_value(number.now),
+                sequence=number.sequence,
             )
-            for one in known.given_up
-            if one.sequence >= drift.since and drift.concerns(one.context_key)
+            for number in known.given_up
+            if number.sequence >= drift.since and drift.concerns(number.context_key)
         ),
         asked_again=tuple(
             RemeasureRequest(context_key=key, configs=tuple(configs))

@@ -104,8 +104,8 @@ class AttemptHalves(Struct):
     @property
     def study(self) -> str | None:
         """The study that learns from it, once a half has said so."""
-        found: str | None = self._fields().get("study")
-        return found
+        name: str | None = self._fields().get("study")
+        return name
 
     @property
     def history(self) -> bool:
@@ -117,12 +117,12 @@ class AttemptHalves(Struct):
         """What is not known yet and must be: ``study``, ``context``, ``config``, ``reported``,
         ``completed``. An attempt that did not succeed need not have been reported on."""
         known = self._fields()
-        found = [name for name in ("study", "context", "config") if name not in known]
+        unknown = [name for name in ("study", "context", "config") if name not in known]
         if "metrics" not in known and known.get("status") in (None, Status.SUCCEEDED.value):
-            found.append("reported")
+            unknown.append("reported")
         if "status" not in known:
-            found.append("completed")
-        return tuple(found)
+            unknown.append("completed")
+        return tuple(unknown)
 
     def measured(self, metric: str, min_steps: int, min_hours: float) -> bool:
         """Whether a metric is known over so many steps, of an attempt that had run for so long.
@@ -163,11 +163,11 @@ class AttemptHalves(Struct):
 
     def _fields(self) -> dict[str, Any]:
         """What all say together, as a job event has it."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for part in self.parts:
             for name, value in part.fields.items():
-                found[name] = found.get(name, {}) | value if name in _BY_ENTRY else value
-        return found
+                fields[name] = fields.get(name, {}) | value if name in _BY_ENTRY else value
+        return fields
 
 
 def attempt_event_id(key: AttemptKey) -> str:

@@ -93,8 +93,8 @@ def why_no_request(content: Mapping[str, Any], error: str) -> Rejection:
 
 
 def _why_field(content: Mapping[str, Any], error: str) -> Rejection:
-    found = _FIELD_IN_ERROR.search(error)
-    field = (found[1] or found[2]) if found else ""
+    match = _FIELD_IN_ERROR.search(error)
+    field = (match[1] or match[2]) if match else ""
     if field not in _EXPECTED:
         return Rejection(field or "value", error)
     if field not in content:

@@ -132,8 +132,8 @@ def _utc(time: str | None) -> str | None:
 
 def _gpus(tres: str) -> int | None:
     """Of ``cpu=8,mem=64G,gres/gpu=8``; by type where there is no sum."""
-    if (found := _GPUS.search(tres)) is not None:
-        return int(found[1])
+    if (match := _GPUS.search(tres)) is not None:
+        return int(match[1])
     typed = [int(count) for count in _TYPED_GPUS.findall(tres)]
     return min(sum(typed), 2**31 - 1) if typed else None
 
@@ -141,11 +141,11 @@ def _gpus(tres: str) -> int | None:
 def hosts(nodes: str) -> list[str]:
     """The hosts of Slurm's ``gpu[01-04,07],login1``, at most 10,000; one that is no such list is
     kept as it is."""
-    found: list[str] = []
-    for one in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)*", nodes):
-        left = MOST_HOSTS - len(found)
-        found += islice(_expanded(one.strip()), left)
-    return found
+    names: list[str] = []
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)*", nodes):
+        left = MOST_HOSTS - len(names)
+        names += islice(_expanded(part.strip()), left)
+    return names
 
 
 def _expanded(name: str) -> Iterator[str]:

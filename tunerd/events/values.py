@@ -96,14 +96,14 @@ def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
 
 def _measured_nothing(content: dict[str, Any]) -> bool:
     """Whether metrics were NaN or infinite; they are null then: Python's own writer sends NaN."""
-    found = False
+    unmeasured = False
     for part in (content, content.get("data")):  # of a CloudEvent
         metrics = part.get("metrics") if isinstance(part, dict) else None
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
             if isinstance(value, _InvalidNumber) and value.infinite:
                 metrics[name] = None  # type: ignore[index]
-                found = True
-    return found
+                unmeasured = True
+    return unmeasured
 
 
 def _first_foreign_byte(value: bytes) -> int | None:

@@ -133,7 +133,7 @@ def _noting(causes: list[FailureCause], status: str, regex: str) -> BytesPattern
     """A pattern whose first match is a cause."""
 
     def found(match: re.Match[bytes]) -> None:
-        if not any(one.status == status for one in causes):
+        if not any(cause.status == status for cause in causes):
             causes.append(
                 FailureCause(status, f"it said: {match[0][:100].decode('utf-8', 'replace')}")
             )
@@ -188,7 +188,7 @@ def _oom_file() -> Path | None:
         groups = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    found = None
+    last_file = None
     for line in groups:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -198,5 +198,5 @@ def _oom_file() -> Path | None:
         else:
             continue
         if os.access(file, os.R_OK):
-            found = file
-    return found
+            last_file = file
+    return last_file

@@ -222,11 +222,11 @@ class _ChildProcess:
     def _watch_end(self) -> None:
         between = os.WSTOPPED | os.WCONTINUED
         with suppress(ChildProcessError):
-            while found := os.waitid(os.P_PID, self.pid, os.WEXITED | between | os.WNOWAIT):
-                if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+            while ended := os.waitid(os.P_PID, self.pid, os.WEXITED | between | os.WNOWAIT):
+                if ended.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                     break
                 self.ended.stopped = True
-                if found.si_code == os.CLD_STOPPED:
+                if ended.si_code == os.CLD_STOPPED:
                     self.stopped.set()
                 else:
                     self.stopped.clear()
@@ -244,7 +244,7 @@ class _ChildProcess:
         # What is blocked arrives here even where it is ignored, as by nohup and in the background
         # of a script. The program ignores it too, unless it wants to know: then it is passed on.
         handled = {*PASSED_ON, signal.SIGTSTP}
-        self.ignored = {one for one in handled if signal.getsignal(one) == signal.SIG_IGN}
+        self.ignored = {number for number in handled if signal.getsignal(number) == signal.SIG_IGN}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
         begin = time.monotonic()
         try:

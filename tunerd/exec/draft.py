@@ -33,11 +33,11 @@ class KnownValues:
         low, dots, high = text.partition("..")
         if dots:
             ends = _value(low), _value(high)
-            if not all(_is_number(one) for one in ends) or not ends[0] < ends[1]:
+            if not all(_is_number(end) for end in ends) or not ends[0] < ends[1]:
                 raise ValueError(f"{text}: should be two numbers, the smaller one first")
             self.bounds = ends
         elif "," in text:
-            self.listed += [_value(one.strip()) for one in text.split(",") if one.strip()]
+            self.listed += [_value(part.strip()) for part in text.split(",") if part.strip()]
         else:
             self.single.append(_value(text))
 
@@ -86,7 +86,7 @@ def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, KnownVa
     Raises:
         MisconfiguredError: with every mistake.
     """
-    found: dict[str, KnownValues] = {}
+    values_of: dict[str, KnownValues] = {}
     problems = []
     for text in tries:
         for part in shlex.split(text):
@@ -97,18 +97,18 @@ def parse_tries(tries: Sequence[str], names: Sequence[str]) -> dict[str, KnownVa
                 problems.append(ValidationProblem("--try", message))
                 continue
             try:
-                found.setdefault(name, KnownValues()).take(value)
+                values_of.setdefault(name, KnownValues()).take(value)
             except ValueError as error:
                 problems.append(ValidationProblem("--try", f"{name}={error}"))
     if problems:
         raise MisconfiguredError(problems)
-    return found
+    return values_of
 
 
 def exec_line(options: str, command: str, context: Sequence[str], objective: str) -> str:
     """What to type to run a command; what is not known stands as an ellipsis."""
     wanted = "" if objective in GOALS else f"--metric '{objective}=…([0-9.]+)' "
-    given = "".join(f"--context {one}=… " for one in context)
+    given = "".join(f"--context {name}=… " for name in context)
     return f"tunerd exec {options} {given}{wanted}-- {command}"
 
 
@@ -138,16 +138,16 @@ def draft(
     ]
     if context:
         lines += ["", "[context]               # what a run brings and nobody tunes"]
-        lines += [f'{one} = {{ type = "category" }}' for one in context]
+        lines += [f'{key} = {{ type = "category" }}' for key in context]
     lines += ["", "[parameters]"]
-    lines += [f"{one} = {_parameter(values)}" for one, values in parameters.items()]
-    baseline = {one: _baseline(values) for one, values in parameters.items()}
-    unsure = [one for one, values in parameters.items() if values.first is None]
+    lines += [f"{key} = {_parameter(values)}" for key, values in parameters.items()]
+    baseline = {key: _baseline(values) for key, values in parameters.items()}
+    unsure = [key for key, values in parameters.items() if values.first is None]
     lines += [
         "",
         "[[baseline]]            # what is run without tunerd"
         + (f"; {', '.join(unsure)}: {GUESS}" if unsure else ""),
-        f"config = {{ {', '.join(f'{one} = {_text(value)}' for one, value in baseline.items())} }}",
+        f"config = {{ {', '.join(f'{key} = {_text(value)}' for key, value in baseline.items())} }}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -157,17 +157,17 @@ def _parameter(values: KnownValues) -> str:
     if values.bounds is not None or (not values.listed and all(map(_is_number, known))):
         low, high = values.bounds or (min(known), max(known))
         low, high = min([low, *filter(_is_number, known)]), max([high, *filter(_is_number, known)])
-        whole = all(isinstance(one, int) for one in (low, high, *known))
+        whole = all(isinstance(number, int) for number in (low, high, *known))
         scale = ', scale = "log"' if low > 0 and high / low >= LOG_FROM else ""
         kind = "int" if whole else "float"
         note = "" if values.bounds else f"    # from {len(values.single)} tries"
         return f'{{ type = "{kind}", low = {low}, high = {high}{scale} }}{note}'
-    if all(isinstance(one, bool) for one in known):
+    if all(isinstance(value, bool) for value in known):
         return '{ type = "bool" }'
     if all(map(_is_number, known)):
-        kind = "int" if all(isinstance(one, int) for one in known) else "float"
+        kind = "int" if all(isinstance(number, int) for number in known) else "float"
         return f'{{ type = "{kind}", values = {_text(sorted(known))} }}'
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in known]
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in known]
     return f'{{ type = "category", values = {_text(texts)} }}'
 
 
@@ -175,17 +175,17 @@ def _baseline(values: KnownValues) -> Any:
     if values.first is None:
         assert values.bounds is not None
         return values.bounds[0]
-    mixed = any(isinstance(one, str) for one in values.all)
+    mixed = any(isinstance(value, str) for value in values.all)
     first = values.first
     return first if isinstance(first, str) or not mixed else json.dumps(first)
 
 
 def _value(text: str) -> Any:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
-    return found if isinstance(found, bool) or _is_number(found) else text
+    return value if isinstance(value, bool) or _is_number(value) else text
 
 
 def _is_number(value: object) -> bool:

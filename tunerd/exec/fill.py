@@ -42,8 +42,8 @@ class FilledCommand:
 
 def placeholders(texts: Sequence[str]) -> list[str]:
     """The names in braces, in order, each once."""
-    found = (match[2] for text in texts for match in _PLACE.finditer(text) if match[2])
-    return list(dict.fromkeys(found))
+    names = (match[2] for text in texts for match in _PLACE.finditer(text) if match[2])
+    return list(dict.fromkeys(names))
 
 
 def text_of(value: Any) -> str:
@@ -76,8 +76,8 @@ def fill(
         for name in placeholders(arguments)
         if name not in known and name not in special
     ]
-    targets = [_target(one, problems) for one in write]
-    pairs = [_pair(one, problems) for one in templates]
+    targets = [_target(text, problems) for text in write]
+    pairs = [_pair(text, problems) for text in templates]
     if problems:
         raise MisconfiguredError(problems)
     made: list[Path] = []
@@ -96,8 +96,8 @@ def fill(
 
 def environment_of(config: Mapping[str, Any]) -> dict[str, str]:
     """``TUNERD_CONFIG`` as JSON, and ``TUNERD_PARAM_NAME`` for each parameter."""
-    found = {f"TUNERD_PARAM_{name.upper()}": text_of(value) for name, value in config.items()}
-    return found | {"TUNERD_CONFIG": json.dumps(dict(config))}
+    variables = {f"TUNERD_PARAM_{name.upper()}": text_of(value) for name, value in config.items()}
+    return variables | {"TUNERD_CONFIG": json.dumps(dict(config))}
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:
@@ -109,13 +109,13 @@ def _unknown(name: str, known: Mapping[str, Any]) -> str:
 def _arguments(
     arguments: Sequence[str], known: Mapping[str, Any], config: Mapping[str, Any]
 ) -> list[str]:
-    found: list[str] = []
+    filled: list[str] = []
     for argument in arguments:
         if argument == "{hydra}":
-            found += [f"{name}={_hydra(value)}" for name, value in config.items()]
+            filled += [f"{name}={_hydra(value)}" for name, value in config.items()]
         else:
-            found.append(_fill_text(argument, known))
-    return found
+            filled.append(_fill_text(argument, known))
+    return filled
 
 
 def _fill_text(text: str, known: Mapping[str, Any]) -> str:

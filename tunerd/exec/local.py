@@ -143,11 +143,11 @@ def _check(file: Path) -> None:
         try:
             read_study(file)
         except MisconfiguredError as error:
-            return {"problems": [(one.where, one.message) for one in error.problems]}
+            return {"problems": [(problem.where, problem.message) for problem in error.problems]}
         return {"problems": []}
 
     if problems := in_another_process(read)["problems"]:
-        raise MisconfiguredError([ValidationProblem(*one) for one in problems])
+        raise MisconfiguredError([ValidationProblem(*problem) for problem in problems])
 
 
 # -- the keeper ---------------------------------------------------------------------------------
@@ -191,12 +191,12 @@ def _is_idle(folder: Path, users: int, idle_s: float) -> bool:
 
 
 def _studies(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {}
+    stamps = {}
     with suppress(OSError):
         for file in (folder / "studies").glob("*.toml"):
             status = file.stat()
-            found[file.name] = (status.st_mtime_ns, status.st_ino)
-    return found
+            stamps[file.name] = (status.st_mtime_ns, status.st_ino)
+    return stamps
 
 
 def _stop(daemon: "subprocess.Popen[bytes]") -> int:

@@ -38,7 +38,7 @@ class MetricPattern:
 
 def parse_metrics(texts: Sequence[str]) -> list[MetricPattern]:
     """What ``--metric`` said. Raises MisconfiguredError with every mistake."""
-    found: list[MetricPattern] = []
+    patterns: list[MetricPattern] = []
     problems: list[ValidationProblem] = []
     for text in texts:
         spec = _SPEC.fullmatch(text)
@@ -51,7 +51,7 @@ def parse_metrics(texts: Sequence[str]) -> list[MetricPattern]:
         if not _known(how):
             ways = ", ".join([*_HOW, "p95"])
             problems.append(ValidationProblem("--metric", f"{text}: {how} should be one of {ways}"))
-        if any(one.name == name for one in found):
+        if any(pattern.name == name for pattern in patterns):
             problems.append(ValidationProblem("--metric", f"{name} is given twice"))
         numbers = SampledValues()
         try:
@@ -59,10 +59,10 @@ def parse_metrics(texts: Sequence[str]) -> list[MetricPattern]:
         except (re.error, ValueError) as error:
             problems.append(ValidationProblem("--metric", f"{text}: {error}"))
             continue
-        found.append(MetricPattern(name, how, numbers, pattern))
+        patterns.append(MetricPattern(name, how, numbers, pattern))
     if problems:
         raise MisconfiguredError(problems)
-    return found
+    return patterns
 
 
 def _pattern(regex: str, numbers: SampledValues) -> BytesPattern:
@@ -89,51 +89,51 @@ def _number(text: bytes | None) -> float | None:
 def collect(metrics: Sequence[MetricPattern], file: Path | None) -> dict[str, float]:
     """What was printed, and what the file of JSON lines has."""
     how = {metric.name: metric.how for metric in metrics}
-    found = {} if file is None else _from_file(file)
+    collected = {} if file is None else _from_file(file)
     for metric in metrics:
         if metric.numbers:
-            found[metric.name] = metric.numbers
-    return {name: _value(how.get(name, "median"), numbers) for name, numbers in found.items()}
+            collected[metric.name] = metric.numbers
+    return {name: _value(how.get(name, "median"), numbers) for name, numbers in collected.items()}
 
 
 def from_clock(ended: ChildExit, *, whole: bool) -> dict[str, float]:
     """What the clock and the kernel say. Times only of a ``whole`` run: a program that fails at
     once is not fast."""
-    found = {
+    metrics = {
         "peak_memory_mib": round(ended.peak_bytes / MIB, 3),
         "peak_memory_gib": round(ended.peak_bytes / GIB, 6),
     }
     if whole:
-        found |= {"wall_s": round(ended.wall_s, 6), "cpu_s": round(ended.cpu_s, 6)}
-    return found
+        metrics |= {"wall_s": round(ended.wall_s, 6), "cpu_s": round(ended.cpu_s, 6)}
+    return metrics
 
 
 def _from_file(file: Path) -> dict[str, SampledValues]:
-    found: dict[str, SampledValues] = {}
+    values: dict[str, SampledValues] = {}
     try:
         opened = file.open("rb")
     except OSError:
-        return found
+        return values
     with opened:
         read = 0
         while (line := opened.readline(LONGEST_LINE)) and read < MOST_FILE_BYTES:
             read += len(line)
             for name, value in _numbers_in(line):
-                if name in found or len(found) < MOST_METRICS:
-                    found.setdefault(name, SampledValues()).add(value)
-    return found
+                if name in values or len(values) < MOST_METRICS:
+                    values.setdefault(name, SampledValues()).add(value)
+    return values
 
 
 def _numbers_in(line: bytes) -> list[tuple[str, float]]:
     try:
-        said = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return []
-    if not isinstance(said, dict):
+    if not isinstance(record, dict):
         return []
     return [
         (name, float(value))
-        for name, value in said.items()
+        for name, value in record.items()
         if isinstance(value, int | float)
         and not isinstance(value, bool)
         and abs(value) < 1e300  # an integer may have any size; NaN and infinities are not less

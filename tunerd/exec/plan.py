@@ -79,12 +79,12 @@ def make_plan(
     asked = [__version__, str(path), _digest(path), ours, study, list(context), os.getcwd()]
     kept = folder / sha256(json.dumps(asked).encode()).hexdigest()
     with suppress(OSError, ValueError, TypeError, KeyError):
-        found = json.loads(kept.read_text())
-        if found["digest"] == _digest(Path(found["plan"]["study_file"])):
-            return _plan(found["plan"])
+        document = json.loads(kept.read_text())
+        if document["digest"] == _digest(Path(document["plan"]["study_file"])):
+            return _plan(document["plan"])
     answer = in_another_process(lambda: _read(study, context, settings, environ))
     if "problems" in answer:
-        raise MisconfiguredError([ValidationProblem(*one) for one in answer["problems"]])
+        raise MisconfiguredError([ValidationProblem(*problem) for problem in answer["problems"]])
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(kept, json.dumps(answer))
@@ -100,9 +100,11 @@ def derived_values(plan: JobPlan, config: Mapping[str, Any]) -> dict[str, Any]:
 
         study = read_study(Path(plan.study_file))
         columns = study.columns([plan.context], [dict(config)])
-        found = {name: columns[name].plain(1).tolist()[0] for name in plan.derived}
+        values = {name: columns[name].plain(1).tolist()[0] for name in plan.derived}
         # NaN, which is not itself, is what an undefined number comes as.
-        return {name: one for name, one in found.items() if one is not None and one == one}
+        return {
+            name: value for name, value in values.items() if value is not None and value == value
+        }
 
     return in_another_process(read)
 
@@ -120,8 +122,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def _is_setting(name: str) -> bool:
     """Not one of those that a program is told, which are new each time."""
-    told = ("TUNERD_PARAM_", "TUNERD_CONFIG", "TUNERD_METRICS")
-    return name.upper().startswith("TUNERD_") and not name.startswith(told)
+    prefixes = ("TUNERD_PARAM_", "TUNERD_CONFIG", "TUNERD_METRICS")
+    return name.upper().startswith("TUNERD_") and not name.startswith(prefixes)
 
 
 def _plan(found: dict[str, Any]) -> JobPlan:
@@ -138,11 +140,11 @@ def _digest(path: Path) -> str | None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    kept = [one for one in folder.iterdir() if not one.name.startswith(".")]
+    kept = [file for file in folder.iterdir() if not file.name.startswith(".")]
     if len(kept) > MOST_KEPT:
-        kept.sort(key=lambda one: one.stat().st_mtime)
-        for one in kept[: MOST_KEPT // 5]:
-            one.unlink(missing_ok=True)
+        kept.sort(key=lambda file: file.stat().st_mtime)
+        for file in kept[: MOST_KEPT // 5]:
+            file.unlink(missing_ok=True)
 
 
 def in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -161,13 +163,13 @@ def in_another_process(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             os._exit(code)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        said = pipe.read()
+        text = pipe.read()
     os.waitpid(child, 0)
     try:
-        found: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(text)
     except ValueError:
         raise MisconfiguredError([ValidationProblem("settings", "could not be read")]) from None
-    return found
+    return answer
 
 
 def _read(
@@ -179,7 +181,7 @@ def _read(
     try:
         return _read_in_full(study, context, settings, environ)
     except MisconfiguredError as error:
-        return {"problems": [(one.where, one.message) for one in error.problems]}
+        return {"problems": [(problem.where, problem.message) for problem in error.problems]}
     except Exception as error:  # this process has no other way to say it
         traceback.print_exc()
         return {"problems": [("settings", f"{type(error).__name__}: {error}")]}
@@ -193,22 +195,22 @@ def _read_in_full(
 
     loaded = load_settings(settings, environ, check_studies=False)
     _something_configured(settings, loaded.data_dir, environ)
-    path, found = _study(study, loaded.studies)
-    texts = read_context(found, given)
+    path, study_read = _study(study, loaded.studies)
+    texts = read_context(study_read, given)
     if texts.wrong:
-        raise MisconfiguredError([ValidationProblem("--context", one) for one in texts.wrong])
+        raise MisconfiguredError([ValidationProblem("--context", text) for text in texts.wrong])
     context = texts.context
     stream, topics = loaded.stream, loaded.topics
     kafka = stream.kind == "kafka"
     file = Path(settings or environ.get(SETTINGS_VARIABLE) or DEFAULT_SETTINGS)
     plan = JobPlan(
-        study=found.name,
-        objective=found.objective.metric,
-        parameters=tuple(one.name for one in found.parameters),
-        derived=tuple(one.name for one in found.derived),
+        study=study_read.name,
+        objective=study_read.objective.metric,
+        parameters=tuple(part.name for part in study_read.parameters),
+        derived=tuple(part.name for part in study_read.derived),
         context=context,
-        context_key=found.context_key(context),
-        baseline=dict(found.baseline(context) or {}),
+        context_key=study_read.context_key(context),
+        baseline=dict(study_read.baseline(context) or {}),
         study_file=str(path),
         settings_file=os.path.abspath(file) if file.exists() else None,
         stream=stream.kind,
@@ -243,12 +245,12 @@ def _study(given: str, folder: Path) -> tuple[Path, Any]:
     usual = folder / f"{given}.toml"
     others = sorted(folder.glob("*.toml")) if folder.is_dir() else []
     names = {}
-    for one in [usual, *others] if usual in others else others:
+    for config in [usual, *others] if usual in others else others:
         with suppress(MisconfiguredError):
-            found = read_study(one)
-            if found.name == given:
-                return one, found
-            names[found.name] = one
+            read_file = read_study(config)
+            if read_file.name == given:
+                return config, read_file
+            names[read_file.name] = config
     if usual in others:
         read_study(usual)  # says what is wrong with it
     hint = suggestion(given, names) or f"; there are {', '.join(names) or 'none'}"

@@ -150,7 +150,7 @@ def _run(
         return error.code
     finally:
         metrics_file.unlink(missing_ok=True)
-    for pattern in [one.pattern for one in job.metrics] + job.causes.patterns:
+    for pattern in [metric.pattern for metric in job.metrics] + job.causes.patterns:
         if pattern is not None and pattern.set_aside:
             _tell(f"the pattern {pattern.text!r} took too long on a line and was set aside")
     if telling:
@@ -162,7 +162,7 @@ def _run(
 
 def _listeners(job: ExecOptions) -> tuple[LineSplitter | None, LineSplitter | None]:
     """Who reads along. What nobody wants to see goes its own way."""
-    asked = [one.pattern for one in job.metrics if one.pattern] + job.causes.own_patterns
+    asked = [metric.pattern for metric in job.metrics if metric.pattern] + job.causes.own_patterns
     everything = [*asked, *job.causes.known_patterns]
     if asked:
         return LineSplitter(everything), LineSplitter(everything)

@@ -33,11 +33,11 @@ def settle(
     """
     watch = _SettleMonitor(study, source, store, list(spool.milestones(MILESTONES)))
     moved_at, warned = time.monotonic(), False
-    seen: tuple[object, ...] = ()
+    order: tuple[object, ...] = ()
     for state in watch.until_settled(show):
         stand_in.keep()
-        if state != seen:
-            moved_at, seen = time.monotonic(), state
+        if state != order:
+            moved_at, order = time.monotonic(), state
         elif time.monotonic() - moved_at > QUIET_S and not warned:
             warned = True
             where = f"see {stand_in.log}" if stand_in.at_work else "see what the daemon says"

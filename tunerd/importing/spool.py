@@ -111,7 +111,7 @@ class ImportSpool:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._connection.executescript(_TABLES)
             self._connection.execute("BEGIN IMMEDIATE")
-            found = self._connection.execute("SELECT json FROM tally").fetchone()
+            tally = self._connection.execute("SELECT json FROM tally").fetchone()
         except (OSError, sqlite3.Error) as error:
             if "locked" in str(error):
                 raise AlreadyRunningError(
@@ -120,10 +120,10 @@ class ImportSpool:
             raise StoreUnavailableError(f"{path}: {error}") from error
         self.tally = (
             ImportProgress()
-            if found is None
-            else msgspec.json.decode(found[0], type=ImportProgress)
+            if tally is None
+            else msgspec.json.decode(tally[0], type=ImportProgress)
         )
-        self.resumed = found is not None
+        self.resumed = tally is not None
         self._named: dict[str, int] = {}
         """Tables of the event ids that were asked for and are not added yet."""
 
@@ -134,7 +134,7 @@ class ImportSpool:
         self._connection.executemany(
             "INSERT OR IGNORE INTO jobs (at, event_id, hash, file, row, body)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            [(one.at, one.event_id, one.hash, one.file, one.row, one.body) for one in jobs],
+            [(job.at, job.event_id, job.hash, job.file, job.row, job.body) for job in jobs],
         )
         return self._connection.total_changes - before
 
@@ -143,13 +143,13 @@ class ImportSpool:
         first: only the others are written down."""
         first = self._named.get(event_id)
         if first is None:
-            found = self._connection.execute(
+            row = self._connection.execute(
                 "SELECT file FROM jobs WHERE event_id = ?", (event_id,)
             ).fetchone()
-            if found is None:
+            if row is None:
                 self._named[event_id] = file
                 return 1
-            (first,) = found
+            (first,) = row
         before = 1 if first == file else 0
         (place,) = self._connection.execute(
             "INSERT INTO alike VALUES (?, ?, ?)"
@@ -181,7 +181,7 @@ class ImportSpool:
         """Take over the event ids that these jobs have by now, and what follows from them."""
         self._connection.executemany(
             "UPDATE jobs SET event_id = ?, hash = ?, body = ? WHERE place = ?",
-            [(one.event_id, one.hash, one.body, one.place) for one in jobs],
+            [(job.event_id, job.hash, job.body, job.place) for job in jobs],
         )
 
     def milestones(self, many: int) -> Iterator[tuple[int, str]]:

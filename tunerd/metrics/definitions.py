@@ -330,6 +330,8 @@ UNREACHABLE = _counter(
 )
 
 DEFINITIONS: tuple[MetricDefinition, ...] = tuple(
-    one for one in list(globals().values()) if isinstance(one, MetricDefinition)
+    definition
+    for definition in list(globals().values())
+    if isinstance(definition, MetricDefinition)
 )
 """All of them, in this order."""

@@ -123,7 +123,9 @@ class MetricsExporter:
             telemetry.StudyRelearned: self._learned_anew,
             telemetry.StudyReleased: self._study_gone,
         }
-        self._of = {one: _MetricFamily(one, self.registry) for one in DEFINITIONS}
+        self._of = {
+            definition: _MetricFamily(definition, self.registry) for definition in DEFINITIONS
+        }
         ProcessCollector(registry=self.registry)
         self._begin()
 
@@ -142,10 +144,10 @@ class MetricsExporter:
 
     def _begin(self) -> None:
         self._count(1, d.BUILD, __version__)
-        for one in DEFINITIONS:
-            if one.kind == "counter" and not one.of_a_study:
-                for values in one.known():
-                    self._count(0, one, *values)
+        for definition in DEFINITIONS:
+            if definition.kind == "counter" and not definition.of_a_study:
+                for values in definition.known():
+                    self._count(0, definition, *values)
         unknown = (d.LAG, d.UNANSWERED, d.WAITING, d.OLDEST, d.TUNER_SIZE)
         for gauge in (*unknown, d.ATTEMPTS_WAITING, d.ATTEMPTS_INCOMPLETE):
             self._show(None, gauge)  # 0 would claim that somebody looked
@@ -207,10 +209,10 @@ class MetricsExporter:
     def _loaded(self, report: telemetry.StudyLoaded) -> None:
         study = self._study(report.study)
         self._ours.add(report.study)
-        for one in DEFINITIONS:
-            if one.kind == "counter" and one.of_a_study:
-                for values in one.known(study):
-                    self._count(0, one, *values)
+        for definition in DEFINITIONS:
+            if definition.kind == "counter" and definition.of_a_study:
+                for values in definition.known(study):
+                    self._count(0, definition, *values)
         if study != OTHER:
             self._show(0, d.ASIDE, study)
             self._stand(study, report)

@@ -26,10 +26,10 @@ without its tuner process, are there as `process_*`.
 def metrics_page() -> str:
     """``docs/metrics.md``."""
     lines = [_INTRODUCTION]
-    for one in DEFINITIONS:
-        name = one.name if one.kind == "histogram" else one.series
-        labels = "; ".join(_told(label) for label in one.labels)
-        lines.append(f"| `{name}` | {one.kind} | {labels} | {one.about} |\n")
+    for definition in DEFINITIONS:
+        name = definition.name if definition.kind == "histogram" else definition.series
+        labels = "; ".join(_told(label) for label in definition.labels)
+        lines.append(f"| `{name}` | {definition.kind} | {labels} | {definition.about} |\n")
     return "".join(lines)
 
 

@@ -53,7 +53,7 @@ def _matcher(metric: MetricDefinition, name: str, value: str | tuple[str, ...]) 
     if name not in known:
         raise ValueError(f"{metric.name} has no label {name}")
     values = (value,) if isinstance(value, str) else value
-    for one in values:
-        if known[name] and one not in known[name]:
-            raise ValueError(f"{metric.name}: {name} is never {one}")
+    for text in values:
+        if known[name] and text not in known[name]:
+            raise ValueError(f"{metric.name}: {name} is never {text}")
     return f'{name}="{value}"' if isinstance(value, str) else f'{name}=~"{"|".join(value)}"'

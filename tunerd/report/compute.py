@@ -96,16 +96,16 @@ def compute(material: ReportInputs, now: datetime) -> StudyReport:
 
 def _counts(material: ReportInputs, jobs: JobArrays) -> JobCounts:
     live = material.live
-    outcomes = [one.outcome for one in live]
+    outcomes = [job.outcome for job in live]
     hours = jobs.gpu_hours[np.isfinite(jobs.gpu_hours)]
-    ends = [one.finished_at for one in live]
-    followed = Counter(one for one in jobs.following if one is not None)
+    ends = [job.finished_at for job in live]
+    followed = Counter(followed_one for followed_one in jobs.following if followed_one is not None)
     return JobCounts(
         jobs=len(live),
         contexts=len(jobs.keys),
         predicted=int(jobs.judged.sum()),
-        did_not_run=sum(one.ran is False for one in outcomes),
-        said_nothing=sum(one.ran is None and one.score is None for one in outcomes),
+        did_not_run=sum(outcome.ran is False for outcome in outcomes),
+        said_nothing=sum(outcome.ran is None and outcome.score is None for outcome in outcomes),
         following=dict(sorted(followed.items())),
         gpu_hours=float(hours.sum()) if len(hours) else None,
         gpu_hours_jobs=len(hours),
@@ -135,7 +135,7 @@ def _would(study: Study, jobs: JobArrays, found: GainEstimate) -> Counterfactual
         above_zero=found.positive if tested else None,
         gpu_hours=_range(found.gpu_hours) if tested else None,
         gpu_hours_of=found.hours or None,
-        steps=[_step(study, one) for one in found.steps],
+        steps=[_step(study, context) for context in found.steps],
     )
     return structs.replace(made, sentence=sentence(made))
 
@@ -205,9 +205,9 @@ def _contexts(
     """The contexts with most jobs, and how many there are in all."""
     count = np.bincount(jobs.context, minlength=len(jobs.keys)).tolist()
     came = dict(zip(jobs.keys, count, strict=True))
-    gained = {jobs.keys[one.context]: one for one in gains.contexts} if gains else {}
+    gained = {jobs.keys[context.context]: context for context in gains.contexts} if gains else {}
     tested = gains is not None and _verdict(gains) != "untested"
-    past = Counter(one.context_key for one in material.history)
+    past = Counter(job.context_key for job in material.history)
     known = came.keys() | past.keys() | material.told.keys()
     order = sorted(known, key=lambda key: (-came.get(key, 0), -past[key], key))
     contexts = [
@@ -251,17 +251,19 @@ def _values(study: Study, known: CurrentRecommendation | None) -> dict[str, Scal
     """In the order of the study file."""
     if known is None:
         return {}
-    told = known.recommendation.context
-    return {feature.name: told[feature.name] for feature in study.context if feature.name in told}
+    context = known.recommendation.context
+    return {
+        feature.name: context[feature.name] for feature in study.context if feature.name in context
+    }
 
 
 def _advice(known: CurrentRecommendation) -> ReportAdvice:
-    told = known.recommendation
-    best = told.incumbent
+    message = known.recommendation
+    best = message.incumbent
     return ReportAdvice(
         state=known.state,
-        issued_at=told.issued_at,
-        reason=told.reason,
+        issued_at=message.issued_at,
+        reason=message.reason,
         incumbent=None
         if best is None
         else ReportIncumbent(
@@ -271,9 +273,9 @@ def _advice(known: CurrentRecommendation) -> ReportAdvice:
             high=best.high,
             jobs=best.jobs,
         ),
-        baseline=None if told.baseline is None else dict(told.baseline),
-        candidate=_candidate(told),
-        candidates=len(told.candidates),
+        baseline=None if message.baseline is None else dict(message.baseline),
+        candidate=_candidate(message),
+        candidates=len(message.candidates),
     )
 
 
@@ -319,14 +321,14 @@ def _quality(
         half_width=_finite(relative_gain(study, found.half_width)),
         periods=[
             ReportPeriod(
-                since=_dated(datetime.fromtimestamp(one.since, UTC)),
-                until=_dated(datetime.fromtimestamp(one.until, UTC)),
-                jobs=one.jobs,
-                error=_finite(one.error),
-                kendall=_finite(one.kendall),
-                coverage=one.coverage,
+                since=_dated(datetime.fromtimestamp(period.since, UTC)),
+                until=_dated(datetime.fromtimestamp(period.until, UTC)),
+                jobs=period.jobs,
+                error=_finite(period.error),
+                kendall=_finite(period.kendall),
+                coverage=period.coverage,
             )
-            for one in found.periods
+            for period in found.periods
         ],
         points=_points(study, jobs, found),
     )
@@ -353,13 +355,15 @@ def _reliability(found: q.ReliabilityDiagram | None) -> ReportReliability | None
         plain=found.plain,
         bins=[
             ReportReliabilityBin(
-                low=one.low,
-                high=one.high,
-                jobs=one.jobs,
-                predicted=one.predicted,
-                observed=ReportInterval(one.observed.middle, one.observed.low, one.observed.high),
+                low=bin_.low,
+                high=bin_.high,
+                jobs=bin_.jobs,
+                predicted=bin_.predicted,
+                observed=ReportInterval(
+                    bin_.observed.middle, bin_.observed.low, bin_.observed.high
+                ),
             )
-            for one in found.bins
+            for bin_ in found.bins
         ],
     )
 
@@ -370,7 +374,7 @@ def _past(material: ReportInputs) -> ImportedSummary | None:
         return None
     study = material.study
     jobs = jobs_of(study, history)
-    ends = [one.finished_at for one in history]
+    ends = [job.finished_at for job in history]
     return ImportedSummary(
         jobs=material.history_total,
         contexts=len(jobs.keys),

@@ -68,15 +68,15 @@ def candidates_tried(jobs: JobArrays) -> CandidateComparison | None:
     tried = jobs.candidate & (jobs.predicted > stay)
     if not tried.any():
         return None
-    said = tried & np.isfinite(jobs.ran)
+    comparable = tried & np.isfinite(jobs.ran)
     beside = _beside(jobs, tried, ~tried, jobs.score - jobs.predicted)
     judged = tried & jobs.judged & jobs.sound
     ahead = float(np.mean((jobs.predicted - stay)[judged])) if judged.any() else math.nan
     gap = beside.gap
     return CandidateComparison(
         jobs=int(tried.sum()),
-        ran=int(jobs.ran[said].sum()),
-        said=int(said.sum()),
+        ran=int(jobs.ran[comparable].sum()),
+        said=int(comparable.sum()),
         feasible=float(np.mean(jobs.feasible[tried])),
         predicted=ahead,
         came=None
@@ -89,16 +89,16 @@ def first_candidates(jobs: JobArrays) -> CandidateComparison | None:
     """What was predicted of first candidates, over the jobs that ran something else while one was
     thought better than the incumbent; None without any."""
     first, stay = jobs.targets["first"], jobs.targets["incumbent"]
-    told = jobs.first_better & np.isfinite(first.predicted) & np.isfinite(stay.predicted)
-    told &= ~first.same & ~jobs.followed
-    if not told.any():
+    comparable = jobs.first_better & np.isfinite(first.predicted) & np.isfinite(stay.predicted)
+    comparable &= ~first.same & ~jobs.followed
+    if not comparable.any():
         return None
     return CandidateComparison(
-        jobs=int(told.sum()),
+        jobs=int(comparable.sum()),
         ran=None,
         said=0,
-        feasible=float(np.mean(first.feasible[told])),
-        predicted=float(np.mean((first.predicted - stay.predicted)[told])),
+        feasible=float(np.mean(first.feasible[comparable])),
+        predicted=float(np.mean((first.predicted - stay.predicted)[comparable])),
         came=None,
     )
 

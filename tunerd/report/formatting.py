@@ -115,9 +115,9 @@ def value_text(value: Value) -> str:
     """A parameter's value; a list as runs of equal values: FULL_SHARD×6, NO_SHARD×2."""
     if not isinstance(value, list):
         return _scalar(value)
-    runs = [(one, len(list(group))) for one, group in groupby(value)]
+    runs = [(entry, len(list(group))) for entry, group in groupby(value)]
     return ", ".join(
-        f"{_scalar(one)}×{count}" if count > 1 else _scalar(one) for one, count in runs
+        f"{_scalar(entry)}×{count}" if count > 1 else _scalar(entry) for entry, count in runs
     )
 
 
@@ -278,10 +278,10 @@ def _imported(past: ImportedSummary | None) -> str:
         return ""
     error = percent(past.quality.median_error, sign=False)
     ranks = past.quality.kendall
-    said = f", rank correlation {ranks.value:.2f}" if ranks else ""
+    ranks_text = f", rank correlation {ranks.value:.2f}" if ranks else ""
     return (
         f" Of {plural(past.jobs, 'imported job')}, {past.predicted:,} were predicted before they "
-        f"were learned: typical error {error}{said}."
+        f"were learned: typical error {error}{ranks_text}."
     )
 
 

@@ -153,7 +153,7 @@ def estimate_gains(study: Study, jobs: JobArrays) -> GainEstimate | None:
         positive=float(np.mean(whole > 0)),
         gpu_hours=hours.total(),
         hours=hours.known,
-        contexts=tuple(sorted(contexts, key=lambda one: -one.jobs)),
+        contexts=tuple(sorted(contexts, key=lambda area: -area.jobs)),
         steps=tuple(came_true(sample)),
     )
 
@@ -166,14 +166,14 @@ def _contexts(
     hours: "_SavedGpuHours",
 ) -> list[ContextGain]:
     """Cells gathered by context: (A,) gains and (draws, A) draws, weighted by jobs."""
-    found = []
+    contexts = []
     for number, place in enumerate(sample.places.tolist()):
         cells = np.flatnonzero(areas.context == number)
         jobs = int(areas.jobs[cells].sum())
         if not jobs:
             continue
         share = areas.jobs[cells] / jobs
-        found.append(
+        contexts.append(
             ContextGain(
                 context=place,
                 jobs=jobs,
@@ -183,7 +183,7 @@ def _contexts(
                 gpu_hours=hours.of_context(number),
             )
         )
-    return found
+    return contexts
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def gather(
     """
     row, generation = store.study(name), store.generation(name)
     if row is None or generation is None:
-        known = [one.name for one in store.studies()]
+        known = [row.name for row in store.studies()]
         there = ", ".join(known) or "none"
         hint = suggestion(name, known)
         raise UnknownStudyError(f"the store knows no study {name}; it knows: {there}{hint}")
@@ -96,8 +96,8 @@ def gather(
             history_total = store.count_predictions(name, history=True)
     study = parse_study(generation.text, f"{name}, generation {generation.generation}")
     after = incomparable_until(store, study)
-    alike = [one for one in live if one.sequence > after]
-    past_alike = [one for one in history if one.sequence > after]
+    alike = [job for job in live if job.sequence > after]
+    past_alike = [job for job in history if job.sequence > after]
     return ReportInputs(
         study=study,
         generation=generation.generation,
@@ -108,9 +108,9 @@ def gather(
         history=past_alike,
         history_total=history_total - len(history) + len(past_alike),
         told={
-            row.context_key: told
+            row.context_key: message
             for row in store.recommendations(name)
-            if (told := _told(row, study.mode)) is not None
+            if (message := _told(row, study.mode)) is not None
         },
         unlearned=row.last_sequence - row.learned_sequence,
         incomparable=len(live) - len(alike),

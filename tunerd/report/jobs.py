@@ -101,27 +101,27 @@ class JobArrays:
 
 def strata(group: IntArray) -> IntArray:
     """Number of each job's stratum: its group's consecutive :data:`STRATUM` jobs."""
-    found = np.empty(len(group), dtype=np.int64)
-    seen: dict[int, tuple[int, int]] = {}
+    numbers = np.empty(len(group), dtype=np.int64)
+    first_seen: dict[int, tuple[int, int]] = {}
     following = 0
     for i, own in enumerate(group.tolist()):
-        number, count = seen.get(own, (-1, STRATUM))
+        number, count = first_seen.get(own, (-1, STRATUM))
         if count >= STRATUM:
             number, count, following = following, 0, following + 1
-        found[i] = number
-        seen[own] = number, count + 1
-    return found
+        numbers[i] = number
+        first_seen[own] = number, count + 1
+    return numbers
 
 
 def jobs_of(study: Study, judged: Sequence[PrequentialRecord]) -> JobArrays:
     """Bring judged jobs into arrays."""
-    outcomes = [one.outcome for one in judged]
-    keys = tuple(dict.fromkeys(one.context_key for one in judged))
+    outcomes = [record.outcome for record in judged]
+    keys = tuple(dict.fromkeys(record.context_key for record in judged))
     numbers = {key: i for i, key in enumerate(keys)}
-    context = np.array([numbers[one.context_key] for one in judged], dtype=np.int64)
+    context = np.array([numbers[record.context_key] for record in judged], dtype=np.int64)
     names: dict[str, int] = {}
-    config = [names.setdefault(one.config_id, len(names)) for one in outcomes]
-    score = _floats(one.score for one in outcomes)
+    config = [names.setdefault(outcome.config_id, len(names)) for outcome in outcomes]
+    score = _floats(outcome.score for outcome in outcomes)
     unit = _units(study, context, score, len(keys))
 
     def relative(values: FloatArray) -> FloatArray:
@@ -148,28 +148,28 @@ def jobs_of(study: Study, judged: Sequence[PrequentialRecord]) -> JobArrays:
     return JobArrays(
         keys=keys,
         context=context,
-        at=np.array([one.finished_at.timestamp() for one in judged], dtype=np.float64),
+        at=np.array([outcome.finished_at.timestamp() for outcome in judged], dtype=np.float64),
         score=relative(score),
-        predicted=relative(_floats(one.predicted for one in outcomes)),
-        low=relative(_floats(one.low for one in outcomes)),
-        high=relative(_floats(one.high for one in outcomes)),
+        predicted=relative(_floats(outcome.predicted for outcome in outcomes)),
+        low=relative(_floats(outcome.low for outcome in outcomes)),
+        high=relative(_floats(outcome.high for outcome in outcomes)),
         unit=unit,
-        feasible=_floats(one.feasible for one in outcomes),
-        ran=_floats(one.ran for one in outcomes),
-        followed=np.array([one.following == "followed" for one in outcomes], dtype=bool),
-        following=tuple(one.following for one in outcomes),
+        feasible=_floats(outcome.feasible for outcome in outcomes),
+        ran=_floats(outcome.ran for outcome in outcomes),
+        followed=np.array([outcome.following == "followed" for outcome in outcomes], dtype=bool),
+        following=tuple(outcome.following for outcome in outcomes),
         config=np.array(config, dtype=np.int64),
-        tried=np.array([one.tried for one in outcomes], dtype=np.int64),
-        candidate=np.array([one.told_to_try for one in outcomes], dtype=bool),
-        gpu_hours=_floats(one.gpu_hours for one in outcomes),
+        tried=np.array([outcome.tried for outcome in outcomes], dtype=np.int64),
+        candidate=np.array([outcome.told_to_try for outcome in outcomes], dtype=bool),
+        gpu_hours=_floats(outcome.gpu_hours for outcome in outcomes),
         targets={
-            "incumbent": targets([one.incumbent for one in outcomes]),
-            "first": targets([one.first for one in outcomes]),
+            "incumbent": targets([outcome.incumbent for outcome in outcomes]),
+            "first": targets([outcome.first for outcome in outcomes]),
         },
         first_better=np.array(
             [
-                one.first is not None and one.first.kind in ("exploit", "confirm")
-                for one in outcomes
+                outcome.first is not None and outcome.first.kind in ("exploit", "confirm")
+                for outcome in outcomes
             ],
             dtype=bool,
         ),
@@ -196,13 +196,13 @@ def saved_share(study: Study, difference: FloatArray) -> FloatArray:
 
 def medians(values: FloatArray, group: IntArray, count: int) -> FloatArray:
     """(count,) median by group; 0 where a group is empty."""
-    found = np.zeros(count)
+    middles = np.zeros(count)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group, minlength=count))
     for number, part in enumerate(np.split(values[order], ends[:-1])):
         if len(part):
-            found[number] = np.median(part)
-    return found
+            middles[number] = np.median(part)
+    return middles
 
 
 def _floats(values: Iterable[float | None]) -> FloatArray:

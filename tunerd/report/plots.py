@@ -70,12 +70,12 @@ def steps_plot(name: str, steps: Sequence[ReportGainBin]) -> Markup:
     known = [v for v in values if v is not None]
     axis = linear_axis(min(known), max(known), 5)
     marks = []
-    for one in steps:
-        said = (
-            f"{plural(one.jobs, 'job')} predicted {percent(one.predicted)}: "
-            f"{percent(one.came.value)} ({span(one.came)})"
+    for step in steps:
+        caption = (
+            f"{plural(step.jobs, 'job')} predicted {percent(step.predicted)}: "
+            f"{percent(step.came.value)} ({span(step.came)})"
         )
-        marks += _dot_with_span(axis, one.predicted, one.came, said, DOT + 1.5)
+        marks += _dot_with_span(axis, step.predicted, step.came, caption, DOT + 1.5)
     return picture(
         name,
         "What became of predicted differences",
@@ -92,10 +92,10 @@ def steps_plot(name: str, steps: Sequence[ReportGainBin]) -> Markup:
 
 def error_plot(name: str, periods: Sequence[ReportPeriod]) -> Markup:
     """Median error over time."""
-    told = [(i, p, p.error) for i, p in enumerate(periods) if p.error is not None]
+    points = [(i, p, p.error) for i, p in enumerate(periods) if p.error is not None]
     across = linear_axis(0, max(len(periods) - 1, 1), margin=0.0)
-    up = linear_axis(0.0, max((e for _, _, e in told), default=0.01), 4, margin=0.0)
-    at = [(_x(across, i), _y(up, e)) for i, _, e in told]
+    up = linear_axis(0.0, max((e for _, _, e in points), default=0.01), 4, margin=0.0)
+    at = [(_x(across, i), _y(up, e)) for i, _, e in points]
     lines = [
         tag("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1], class_="line") for a, b in pairwise(at)
     ]
@@ -108,13 +108,13 @@ def error_plot(name: str, periods: Sequence[ReportPeriod]) -> Markup:
             r=DOT + 0.5,
             class_="mark",
         )
-        for (x, y), (_, p, e) in zip(at, told, strict=True)
+        for (x, y), (_, p, e) in zip(at, points, strict=True)
     ]
     ends = (
         (_day(periods[0].since, "first"), 0.0, "start"),
         (_day(periods[-1].until, "last"), 1.0, "end"),
     )
-    first, last = (told[0][2], told[-1][2]) if told else (None, None)
+    first, last = (points[0][2], points[-1][2]) if points else (None, None)
     return picture(
         name,
         "Error over time",
@@ -131,12 +131,14 @@ def error_plot(name: str, periods: Sequence[ReportPeriod]) -> Markup:
 def reliability_plot(name: str, bins: Sequence[ReportReliabilityBin]) -> Markup:
     """Share that ran against the probability that was given, with 90 % intervals."""
     axis = linear_axis(0.0, 1.0, 5, margin=0.03)
-    most = max(one.jobs for one in bins)
+    most = max(bin_.jobs for bin_ in bins)
     marks = []
-    for one in bins:
-        said = f"{plural(one.jobs, 'job')} given {one.predicted:.0%}: {one.observed.value:.0%} ran"
-        size = DOT + 4.0 * (one.jobs / most) ** 0.5
-        marks += _dot_with_span(axis, one.predicted, one.observed, said, size)
+    for bin_ in bins:
+        caption = (
+            f"{plural(bin_.jobs, 'job')} given {bin_.predicted:.0%}: {bin_.observed.value:.0%} ran"
+        )
+        size = DOT + 4.0 * (bin_.jobs / most) ** 0.5
+        marks += _dot_with_span(axis, bin_.predicted, bin_.observed, caption, size)
     return picture(
         name,
         "Did they run as often as predicted?",

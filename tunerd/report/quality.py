@@ -128,8 +128,8 @@ def reliability(jobs: JobArrays) -> ReliabilityDiagram | None:
     rows = np.flatnonzero(np.isfinite(jobs.feasible) & np.isfinite(jobs.ran))
     if not len(rows):
         return None
-    said, ran = jobs.feasible[rows], jobs.ran[rows]
-    place = np.clip(np.searchsorted(EDGES, said, side="right") - 1, 0, len(EDGES) - 2)
+    probability, ran = jobs.feasible[rows], jobs.ran[rows]
+    place = np.clip(np.searchsorted(EDGES, probability, side="right") - 1, 0, len(EDGES) - 2)
     bins = []
     for number in np.unique(place).tolist():
         inside = place == number
@@ -138,14 +138,14 @@ def reliability(jobs: JobArrays) -> ReliabilityDiagram | None:
                 EDGES[number],
                 EDGES[number + 1],
                 int(inside.sum()),
-                float(said[inside].mean()),
+                float(probability[inside].mean()),
                 share(int(ran[inside].sum()), int(inside.sum())),
             )
         )
     return ReliabilityDiagram(
         jobs=len(rows),
         ran=int(ran.sum()),
-        brier=float(np.mean((said - ran) ** 2)),
+        brier=float(np.mean((probability - ran) ** 2)),
         plain=float(np.mean((ran.mean() - ran) ** 2)),
         bins=tuple(bins),
     )
@@ -184,11 +184,11 @@ def _periods(study: Study, jobs: JobArrays, rows: IntArray) -> Sequence[QualityP
     count = min(len(rows) // PERIOD_JOBS, PERIODS)
     if count < 2:
         return []
-    found = []
+    periods = []
     for part in np.array_split(rows, count):
         errors = _relative_errors(study, jobs, part)
         held = (jobs.low[part] <= jobs.score[part]) & (jobs.score[part] <= jobs.high[part])
-        found.append(
+        periods.append(
             QualityPeriod(
                 since=float(jobs.at[part].min()),
                 until=float(jobs.at[part].max()),
@@ -198,7 +198,7 @@ def _periods(study: Study, jobs: JobArrays, rows: IntArray) -> Sequence[QualityP
                 coverage=float(held.mean()),
             )
         )
-    return found
+    return periods
 
 
 def _relative_errors(study: Study, jobs: JobArrays, rows: IntArray) -> FloatArray:

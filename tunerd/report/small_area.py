@@ -87,8 +87,10 @@ def corrections(
     own = areas.doubt * trust
 
     def corrected(slope_: FloatArray, excess: FloatArray) -> tuple[FloatArray, FloatArray]:
-        seen = excess + (1.0 - slope_) * areas.ahead
-        return own * seen, (trust * seen).sum(axis=-1, keepdims=True) / precision
+        corrected_excess = excess + (1.0 - slope_) * areas.ahead
+        return own * corrected_excess, (trust * corrected_excess).sum(
+            axis=-1, keepdims=True
+        ) / precision
 
     matched, common = corrected(np.array([slope]), areas.excess)
     middle = matched + (1.0 - own) * common

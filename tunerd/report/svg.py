@@ -21,13 +21,13 @@ MOST_TICKS = 6
 
 def tag(name: str, *children: str | Markup, **attributes: object) -> Markup:
     """An element. ``class_`` is class, ``stroke_width`` is stroke-width; None leaves one out."""
-    told = Markup("").join(
+    attribute_text = Markup("").join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _text(value))
         for key, value in attributes.items()
         if value is not None
     )
     inside = Markup("").join(escape(child) for child in children)
-    return Markup("<{0}{1}>{2}</{0}>").format(name, told, inside)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, attribute_text, inside)
 
 
 def picture(name: str, title: str, description: str, height: float, *marks: Markup) -> Markup:

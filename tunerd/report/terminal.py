@@ -79,7 +79,7 @@ def _parts(report: StudyReport) -> Iterator[RenderableType]:
         yield from _contexts(report)
     if report.changed:
         yield _title("What changed")
-        yield from (Padding(Text(one), (0, 2)) for one in report.changed)
+        yield from (Padding(Text(line), (0, 2)) for line in report.changed)
     if report.history is not None and report.counts.jobs:
         yield from _past(report.history)
     for note in report.notes:
@@ -200,12 +200,12 @@ def _runs(runs: ReportReliability) -> Table:
     table.add_column("jobs", justify="right")
     table.add_column("mean", justify="right")
     table.add_column("ran", justify="right")
-    for one in runs.bins:
+    for bin_ in runs.bins:
         table.add_row(
-            f"{one.low:.0%} to {one.high:.0%}",
-            f"{one.jobs:,}",
-            f"{one.predicted:.0%}",
-            f"{one.observed.value:.0%}",
+            f"{bin_.low:.0%} to {bin_.high:.0%}",
+            f"{bin_.jobs:,}",
+            f"{bin_.predicted:.0%}",
+            f"{bin_.observed.value:.0%}",
         )
     return table
 
@@ -254,12 +254,12 @@ def _advice(advice: ReportAdvice) -> Iterator[tuple[str, Text]]:
         basis = now.config if now else advice.baseline or {}
         label = TRIED[new.kind] if now else "first to try"
         tried.append((label, Text(changes_text(new.config, basis))))
-        told = []
+        rows = []
         if new.median is not None:
-            told.append(f"{number(new.median)} predicted ({number(new.low)} to {number(new.high)})")
+            rows.append(f"{number(new.median)} predicted ({number(new.low)} to {number(new.high)})")
         if new.feasible is not None:
-            told.append(f"probability to run {percent(new.feasible, sign=False, digits=0)}")
-        tried.append(("", Text("; ".join(told) or "nothing to predict from yet", "dim")))
+            rows.append(f"probability to run {percent(new.feasible, sign=False, digits=0)}")
+        tried.append(("", Text("; ".join(rows) or "nothing to predict from yet", "dim")))
     yield from tried + best if new is not None and new.kind == "exploit" else best + tried
     yield "state", Text(STATES.get(advice.state, advice.state))
     yield "why", Text(advice.reason)

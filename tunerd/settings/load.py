@@ -196,8 +196,10 @@ def _anchor(
                 _put(tree, key, base / Path(value).expanduser())
             except RuntimeError:
                 name = Path(value).parts[0]
-                told = f"{name}: there is no such user, or no home folder; write the path in full"
-                problems.append(ValidationProblem(_where(key, variables, path), told))
+                refusal = (
+                    f"{name}: there is no such user, or no home folder; write the path in full"
+                )
+                problems.append(ValidationProblem(_where(key, variables, path), refusal))
                 _remove(tree, tuple(key.split(".")))
     url = _get(tree, "store.url")
     if isinstance(url, str) and url.startswith("sqlite:///"):

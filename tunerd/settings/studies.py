@@ -32,25 +32,25 @@ def load_studies(folder: Path) -> tuple[Study, ...]:
 def read_studies(files: Sequence[Path]) -> tuple[Study, ...]:
     """Read study files; raises ``MisconfiguredError`` with the mistakes of all of them."""
     problems: list[ValidationProblem] = []
-    found: dict[str, tuple[Path, Study]] = {}
+    by_name: dict[str, tuple[Path, Study]] = {}
     for file in files:
         try:
             study = read_study(file)
         except MisconfiguredError as error:
             problems += error.problems
             continue
-        if study.name in found:
-            other = found[study.name][0]
+        if study.name in by_name:
+            other = by_name[study.name][0]
             problems.append(
                 ValidationProblem(
                     f"{file}: name", f"{study.name!r} is the name of the study in {other} too"
                 )
             )
         else:
-            found[study.name] = (file, study)
+            by_name[study.name] = (file, study)
     if problems:
         raise MisconfiguredError(problems)
-    return tuple(study for _, study in found.values())
+    return tuple(study for _, study in by_name.values())
 
 
 def read_study(file: Path) -> Study:

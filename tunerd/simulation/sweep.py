@@ -88,7 +88,7 @@ def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> SweepResu
     space = SearchSpace(study, context)
     tried: list[dict[str, Value]] = []
     curve: list[float] = []
-    found = float("nan")
+    best_found = float("nan")
     for stage in stages:
         around = best
         for values in itertools.product(*stage.values()):
@@ -97,11 +97,11 @@ def hand_sweep(simulator: Simulator, context: Mapping[str, Scalar]) -> SweepResu
                 continue
             tried.append(config)
             value = float(simulator.expected(context, [config])[0])
-            if _better(simulator, value, found):
-                best, found = config, value
-            curve.append(found)
+            if _better(simulator, value, best_found):
+                best, best_found = config, value
+            curve.append(best_found)
     failed = int(np.isnan(simulator.expected(context, tried)).sum()) if tried else 0
-    return SweepResult(None if np.isnan(found) else best, found, np.array(curve), failed)
+    return SweepResult(None if np.isnan(best_found) else best, best_found, np.array(curve), failed)
 
 
 def random_search(
@@ -113,15 +113,15 @@ def random_search(
     configs = [space.decode(row) for row in codes]
     expected = simulator.expected(context, space.columns(codes))
     metric = simulator.study.objective.metric
-    best, seen, failed = -1, float("nan"), 0
+    best, best_value, failed = -1, float("nan"), 0
     curve = np.full(len(configs), np.nan)
     for i, config in enumerate(configs):
         outcome = simulator.run(context, config, job_rng(seed, context, config, i))
         failed += outcome.status is not Status.SUCCEEDED
         value = outcome.metrics.get(metric, float("nan"))
         # What breaks a guard is worth nothing, however fast.
-        if not np.isnan(expected[i]) and _better(simulator, value, seen):
-            best, seen = i, value
+        if not np.isnan(expected[i]) and _better(simulator, value, best_value):
+            best, best_value = i, value
         if best >= 0:
             curve[i] = expected[best]
     if best < 0:

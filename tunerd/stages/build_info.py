@@ -22,13 +22,13 @@ LIBRARIES = ("numpy", "scipy", "lightgbm", "torch", "optuna")
 @cache
 def build() -> dict[str, str]:
     """Name and version of each part. Reads tunerd's code once: some milliseconds."""
-    found = {"tunerd": tunerd.__version__, "code": _code(), "python": platform.python_version()}
+    versions = {"tunerd": tunerd.__version__, "code": _code(), "python": platform.python_version()}
     for library in LIBRARIES:
         try:
-            found[library] = version(library)
+            versions[library] = version(library)
         except PackageNotFoundError:
             continue
-    return found | {"processor": _processor(), "system": f"{sys.platform}/{platform.machine()}"}
+    return versions | {"processor": _processor(), "system": f"{sys.platform}/{platform.machine()}"}
 
 
 def _code() -> str:

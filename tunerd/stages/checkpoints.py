@@ -65,7 +65,7 @@ class CheckpointManager:
     def save(self, tx: Transaction, model: StudyModel, now: datetime) -> list[LogEvent]:
         """Write one; returns what to log."""
         parts = model.dump()
-        saved = {part: one for part, one in self._parts.items() if parts.get(part) is one[0]}
+        saved = {part: known for part, known in self._parts.items() if parts.get(part) is known[0]}
         for part, blob in parts.items():
             if part not in saved:
                 saved[part] = blob, tx.save_checkpoint(self.study, blob, now)

@@ -120,8 +120,10 @@ class CommandHandler:
             return f"refused: {wrong}"
         over = self._orders.pauses_over(context)
         within = self._orders.pauses_within(context)
-        wider = [one for one in over if one not in within]
-        covered = "".join(f"; command {one.number} pauses{_what(one)}" for one in wider)
+        wider = [override for override in over if override not in within]
+        covered = "".join(
+            f"; command {override.number} pauses{_what(override)}" for override in wider
+        )
         if not within:
             hint = f"{covered}: resume that" if wider else ""
             return f"refused: nothing is paused with just these values{hint}"
@@ -143,9 +145,12 @@ class CommandHandler:
             )
         self._impose(orders)
         self.books.tuner.look_again(meant)
-        said = [*self.books.recommended.running.values(), *self.books.recommended.proposed.values()]
+        messages = [
+            *self.books.recommended.running.values(),
+            *self.books.recommended.proposed.values(),
+        ]
         breaking = dict.fromkeys(
-            one.context_key for one in said if orders.broken_by(one) is not None
+            message.context_key for message in messages if orders.broken_by(message) is not None
         )
         self.changes.urgent += breaking
         result = f"in force; {_count(breaking, 'recommendation')} broke it, replaced or withdrawn"
@@ -155,32 +160,36 @@ class CommandHandler:
 
     def _unfit(self, keys: Iterable[str], orders: OverrideSet) -> dict[str, str]:
         """In which of these contexts nothing would be left, and why."""
-        found = {}
+        unfit = {}
         for number, key in enumerate(keys):
             if number % ALIVE_EVERY == 0:
                 self.alive()
             if why := self.books.tuner.unfit(key, orders):
-                found[key] = why
-        return found
+                unfit[key] = why
+        return unfit
 
     def _lift(self, number: int) -> str:
         standing = self._orders.standing
-        found = [one for one in standing if one.number == number]
-        if not found:
-            numbers = ", ".join(str(one.number) for one in standing) or "none"
+        matching = [override for override in standing if override.number == number]
+        if not matching:
+            numbers = ", ".join(str(override.number) for override in standing) or "none"
             return f"refused: no order {number} stands; there are: {numbers}"
-        return self._lifted(found)
+        return self._lifted(matching)
 
     def _lifted(self, orders: Collection[Override]) -> str:
         """Without these orders, what they kept down comes back at once."""
-        fitting = [one for one in orders if self._orders.problem(one) is None]
-        self._impose(self._orders.lifted(one.number for one in orders))
+        fitting = [override for override in orders if self._orders.problem(override) is None]
+        self._impose(self._orders.lifted(override.number for override in orders))
         again = dict.fromkeys(
-            key for one in fitting for key in self._orders.within(one.context, self.active)
+            key
+            for override in fitting
+            for key in self._orders.within(override.context, self.active)
         )
         self.books.tuner.look_again(again)
         self.changes.urgent += again
-        lifted = ", ".join(f"{one.what} ({one.number}){one.where}" for one in orders)
+        lifted = ", ".join(
+            f"{override.what} ({override.number}){override.where}" for override in orders
+        )
         return f"lifted: {lifted}; {_count(again, 'context')} searched again"
 
     @property

@@ -54,9 +54,9 @@ def tell_drift(
 
 def told(changes: Iterable[DriftUpdate]) -> dict[str, int]:
     """Drifts that began or grew, by kind."""
-    return dict(Counter(one.drift.kind for one in changes if one.phase != "over"))
+    return dict(Counter(update.drift.kind for update in changes if update.phase != "over"))
 
 
 def drifting(watch: DriftMonitor) -> dict[str, int]:
     """Drifts that are not over, by kind."""
-    return dict(Counter(one.drift.kind for one in watch.active))
+    return dict(Counter(recovery.drift.kind for recovery in watch.active))

@@ -80,28 +80,30 @@ class JoinedBatch:
         """Add to a study's history what was joined for it."""
         ready = self._ready.get(study, [])
         # History is read again where a topic is: what is known there stays as it is.
-        known = tx.event_places([_name(one.observation) for one in ready])
-        fresh = [one for one in ready if _name(one.observation) not in known]
-        sequences = [one.row.sequence for one in fresh if one.row.sequence is not None]
+        known = tx.event_places([_name(attempt.observation) for attempt in ready])
+        fresh = [attempt for attempt in ready if _name(attempt.observation) not in known]
+        sequences = [attempt.row.sequence for attempt in fresh if attempt.row.sequence is not None]
         earlier = dict(zip(sequences, tx.observations_at(study, sequences), strict=True))
         batch = [
-            one.observation
-            if one.row.sequence is None
-            else corrected(one.observation, earlier[one.row.sequence])
-            for one in fresh
+            attempt.observation
+            if attempt.row.sequence is None
+            else corrected(attempt.observation, earlier[attempt.row.sequence])
+            for attempt in fresh
         ]
         if batch:
             added = tx.add_observations(study, batch, now)
             assert len(added.fresh) == len(batch), added.conflicts
-            for sequence, one in enumerate(fresh, start=added.first_sequence):
-                one.row.sequence = sequence
-                self.joined[one.how] += 1
-        for one in ready:
-            if (place := known.get(_name(one.observation))) is not None:
-                one.row.study, one.row.sequence = place
-            one.row.ended = one.how != "running"
-            one.row.corrections += one.row.material is not None and one.how == "corrected"
-            one.row.material = one.material if one.row.ended else None
+            for sequence, attempt in enumerate(fresh, start=added.first_sequence):
+                attempt.row.sequence = sequence
+                self.joined[attempt.how] += 1
+        for attempt in ready:
+            if (place := known.get(_name(attempt.observation))) is not None:
+                attempt.row.study, attempt.row.sequence = place
+            attempt.row.ended = attempt.how != "running"
+            attempt.row.corrections += (
+                attempt.row.material is not None and attempt.how == "corrected"
+            )
+            attempt.row.material = attempt.material if attempt.row.ended else None
 
     def save(self, tx: Transaction) -> None:
         """Keep what still waits, and what was joined for a while."""
@@ -210,8 +212,8 @@ class HalfJoiner:
             batch.rejections.append((read, record))
             return
         read = msgspec.structs.replace(read, study=row.study)
-        one = _JoinedAttempt(row, read, how, halves.material)
-        batch._ready.setdefault(row.study, []).append(one)
+        joined = _JoinedAttempt(row, read, how, halves.material)
+        batch._ready.setdefault(row.study, []).append(joined)
 
     def _teaches(
         self, tx: Transaction, row: AttemptRow, halves: AttemptHalves, missing: Sequence[str]
@@ -262,21 +264,21 @@ class HalfJoiner:
             return {}
         names = {(key.cluster, attempt_event_id(key)): key for key in opened}
         known = tx.event_places(list(names))
-        found: dict[AttemptKey, Rejection | None] = {names[name]: None for name in known}
+        rejections: dict[AttemptKey, Rejection | None] = {names[name]: None for name in known}
         if self.clock() - self._counted_at > COUNT_S:
             counts = tx.attempt_counts(now)
             self._open = counts.waiting + counts.incomplete - len(opened)
             self._counted_at = self.clock()
-        self._open += len(opened) - len(found)
+        self._open += len(opened) - len(rejections)
         most = self.settings.max_waiting_attempts
         if self._open > most:
             why = Rejection(
                 "job_id",
                 f"{most:,} attempts wait for their halves already (ingest.max_waiting_attempts)",
             )
-            found |= {key: why for key in opened if key not in found}
+            rejections |= {key: why for key in opened if key not in rejections}
             self._open -= len(opened)
-        return found
+        return rejections
 
 
 def _halves_of(row: AttemptRow) -> AttemptHalves:

@@ -184,12 +184,12 @@ class IngestStage:
         self, cluster: str, topic: str, partitions: Sequence[str]
     ) -> Mapping[str, StreamPosition]:
         """Stored positions of partitions that were assigned; called within ``poll``."""
-        found = self.store.restore_positions(cluster, topic, partitions)
+        positions = self.store.restore_positions(cluster, topic, partitions)
         for partition in partitions:
             self._positions.pop((cluster, topic, partition), None)
-        for partition, position in found.items():
+        for partition, position in positions.items():
             self._positions[cluster, topic, partition] = position
-        return found
+        return positions
 
     def _sort(self, records: Sequence[StreamRecord]) -> _RecordBatch:
         now = self.now()
@@ -241,15 +241,15 @@ class IngestStage:
             pairs = batch.events.get(study, ())
             if not pairs:
                 continue
-            taken = self.take(tx, study, [one for one, _ in pairs], now)
+            taken = self.take(tx, study, [observation for observation, _ in pairs], now)
             if taken.fresh:
                 accepted[study] = taken.fresh
             duplicates += taken.duplicates
             if taken.conflicts:
-                records = {id(one): record for one, record in pairs}
+                records = {id(observation): record for observation, record in pairs}
                 rejections += [
-                    (conflict(one.event_id, one.source), records[id(one)])
-                    for one in taken.conflicts
+                    (conflict(conflicting.event_id, conflicting.source), records[id(conflicting)])
+                    for conflicting in taken.conflicts
                 ]
         halves.save(tx)
         rejections += halves.rejections

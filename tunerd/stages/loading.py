@@ -116,13 +116,13 @@ def _ordered(store: Store, study: Study) -> Mapping[str, Any]:
                 orders = orders.given(order_of(command))
             case "resume":
                 over = orders.pauses_within(given["context"])
-                orders = orders.lifted(one.number for one in over)
+                orders = orders.lifted(override.number for override in over)
             case "lift":
                 orders = orders.lifted([given["number"]])
             case "end":
                 ended = True
     generation = None if row is None else row.generation
-    standing = [one.dump() for one in orders.standing]
+    standing = [override.dump() for override in orders.standing]
     return {"generation": generation, "ended": ended, "orders": standing}
 
 
@@ -191,7 +191,7 @@ def _training_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def _regimes_of(state: Mapping[str, Any]) -> list[Regime]:
     """The drifts that a saved state knows of."""
     try:
-        return [Regime.load(one) for one in _training_of(state).get("regimes", [])]
+        return [Regime.load(regime) for regime in _training_of(state).get("regimes", [])]
     except UNREADABLE:
         return []
 
@@ -200,7 +200,7 @@ def _drifts_of(state: Mapping[str, Any]) -> list[Drift]:
     """The drifts that were not over in a saved state; none where another tunerd keeps them
     otherwise."""
     try:
-        return [Drift.load(one["drift"]) for one in state["tuner"]["watch"]["active"]]
+        return [Drift.load(recovery["drift"]) for recovery in state["tuner"]["watch"]["active"]]
     except UNREADABLE:
         return []
 
@@ -218,23 +218,23 @@ def _learn_anew(
     row = store.study(name)
     assert row is not None
     rows = store.context_states(name, whole_ones=True)
-    former = {one.context_key: one.state for one in rows}
+    former = {row.context_key: row.state for row in rows}
     tuner.expect(former, before, _regimes_of(state))
     last, keys = None, []
     renames = before is None or before.context != books.study.context
     # Up to where it had learned: what came since is predicted first, as always.
     while tuner.sequence < row.learned_sequence:
         left = row.learned_sequence - tuner.sequence
-        found = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
-        tuner.gather(found)
+        jobs = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
+        tuner.gather(jobs)
         if renames:
-            keys += [sys.intern(books.study.context_key(one.context)) for one in found]
-        last = found[-1].finished_at
+            keys += [sys.intern(books.study.context_key(job.context)) for job in jobs]
+        last = jobs[-1].finished_at
         alive()
     tuner.catch_up()
     alive()
-    said = [*books.recommended.proposed.values(), *books.recommended.running.values()]
-    lost = tuner.adopt(former, before, said)
+    messages = [*books.recommended.proposed.values(), *books.recommended.running.values()]
+    lost = tuner.adopt(former, before, messages)
     books.lost = [LogEvent("not taken over", {"context": key, "what": what}) for key, what in lost]
     if _training_of(state).get("pinned"):
         books.lost.append(LogEvent("not taken over", {"what": PINNED}))

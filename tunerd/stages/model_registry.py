@@ -27,22 +27,22 @@ def add_versions(
     add of a version that an operator took up again. Returns what to log."""
     known = tx.models(study) if built else []
     number = known[0].version if known else 0
-    last = max((i for i, one in enumerate(built) if one.took_over), default=None)
+    last = max((i for i, model in enumerate(built) if model.took_over), default=None)
     lines = []
-    for i, one in enumerate(built):
-        detail: dict[str, Any] = {} if one.contest is None else {"contest": one.contest.dump()}
-        if one.failed is not None:
-            detail["failed"] = one.failed
-        if one.why in ("back", "latest"):
+    for i, model in enumerate(built):
+        detail: dict[str, Any] = {} if model.contest is None else {"contest": model.contest.dump()}
+        if model.failed is not None:
+            detail["failed"] = model.failed
+        if model.why in ("back", "latest"):
             detail |= said
         version = ModelVersion(
             version=number + 1 + i,
             generation=generation,
             checkpoint=checkpoint if i == last else None,
-            why=one.why,
-            fitted_sequence=one.fitted_at,
-            decided_sequence=one.decided_at,
-            took_over=one.took_over,
+            why=model.why,
+            fitted_sequence=model.fitted_at,
+            decided_sequence=model.decided_at,
+            took_over=model.took_over,
             detail=detail,
             decided_at=now,
         )
@@ -56,9 +56,9 @@ def add_versions(
 def keep_versions(tx: Transaction, study: str, generation: int, most: int) -> list[str]:
     """Checkpoints of the latest versions, to which an operator can go back."""
     kept = [
-        one.checkpoint
-        for one in tx.models(study)
-        if one.checkpoint is not None and one.generation == generation
+        version.checkpoint
+        for version in tx.models(study)
+        if version.checkpoint is not None and version.generation == generation
     ]
     return kept[:most]
 
@@ -68,9 +68,11 @@ def built_last(versions: Iterable[ModelVersion], generation: int) -> ModelVersio
     operator said so."""
     return next(
         (
-            one
-            for one in versions
-            if one.took_over and one.generation == generation and one.why not in ("back", "latest")
+            version
+            for version in versions
+            if version.took_over
+            and version.generation == generation
+            and version.why not in ("back", "latest")
         ),
         None,
     )

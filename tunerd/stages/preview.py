@@ -146,9 +146,10 @@ class _HistoryView:
         own = np.array([trial.mean for _, trial in inside])
         noise = self.evidence[key].noise(self.study.unit(own))
         spread = np.full(len(own), own.std() + noise)
-        found = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
+        beliefs = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
         rivals = [
-            MeasuredConfig(*one, belief, 1.0) for one, belief in zip(inside, found, strict=True)
+            MeasuredConfig(*rival, belief, 1.0)
+            for rival, belief in zip(inside, beliefs, strict=True)
         ]
         elected = elect(rivals)
         return elected.candidate_id if elected else None
@@ -191,14 +192,14 @@ def preview(store: Store, old: Study, new: Study) -> GenerationPreview:
 
 def _history(store: Store, study: str) -> Iterator[Observation]:
     at, gone = 0, store.corrected_sequences(study)
-    while found := store.observations(study, after=at, limit=AT_ONCE):
-        yield from (one for one in found if one.sequence not in gone)
-        at = found[-1].sequence
+    while batch := store.observations(study, after=at, limit=AT_ONCE):
+        yield from (job for job in batch if job.sequence not in gone)
+        at = batch[-1].sequence
 
 
 def _changes(old: Study, new: Study, metrics: Mapping[str, float]) -> Iterator[str]:
     """What a job no longer says of its configuration, or says only under ``new``."""
-    had, has = (one.score(metrics) is not None for one in (old, new))
+    had, has = (study.score(metrics) is not None for study in (old, new))
     if had and not has:
         yield f"losing the objective: no usable {new.objective.metric}"
     if has and not had:
@@ -213,33 +214,36 @@ def _changes(old: Study, new: Study, metrics: Mapping[str, float]) -> Iterator[s
 def _recommendations(
     store: Store, before: _HistoryView, after: _HistoryView, incumbents: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    fallen = {one["context_key"]: f"its incumbent {one['becomes']}" for one in incumbents}
+    fallen = {
+        incumbent["context_key"]: f"its incumbent {incumbent['becomes']}"
+        for incumbent in incumbents
+    }
     old, new = before.study.objective, after.study.objective
     others = (old.metric, old.goal, old.unit) != (new.metric, new.goal, new.unit)
-    found = []
+    changes = []
     for row in store.recommendations(after.study.name):
         if row.state != "active" or row.context_key == after.study.name != after.study.context_key(
             {}
         ):
             continue  # the entry for the empty context is made anew from the others
-        said, key = from_bytes(row.value.encode()), row.context_key
+        message, key = from_bytes(row.value.encode()), row.context_key
         becomes, why = "stays", ""
         if after.study.mode == "observe":
             becomes, why = "withdrawn", "the study would only observe"
         elif key not in after.jobs:
             becomes, why = "withdrawn", "no job has this context key any more"
         else:
-            configs = [one.config for one in said.candidates]
-            configs += [said.incumbent.config] if said.incumbent else []
-            wrong = [_wrong(before, after, key, one) for one in configs]
-            if said.incumbent:
+            configs = [candidate.config for candidate in message.candidates]
+            configs += [message.incumbent.config] if message.incumbent else []
+            wrong = [_wrong(before, after, key, config) for config in configs]
+            if message.incumbent:
                 wrong.append(fallen.get(key, ""))
             if others:
                 wrong.append(f"what it predicts is {old.metric}, to {old.goal}")
             if why := next(filter(None, wrong), ""):
                 becomes = "replaced"
-        found.append({"context_key": key, "becomes": becomes, "why": why})
-    return found
+        changes.append({"context_key": key, "becomes": becomes, "why": why})
+    return changes
 
 
 def _wrong(before: _HistoryView, after: _HistoryView, key: str, config: Mapping[str, Value]) -> str:
@@ -262,12 +266,12 @@ def _incumbents(
     becomes: Mapping[tuple[str, str], tuple[str, str, bool, str]],
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
-    told = _told(store, before.study.name)
+    followed = _told(store, before.study.name)
     succession = GenerationMapping(after.study, before.study, before.contexts)
     anew = not succession.comparable
-    stay, found = 0, []
+    stay, incumbents = 0, []
     for key in before.jobs:
-        name = told.get(key) or before.best(key)
+        name = followed.get(key) or before.best(key)
         if name is None or (key, name) not in becomes:
             continue
         new_key, new_name, is_known, why = becomes[key, name]
@@ -285,7 +289,7 @@ def _incumbents(
             config = after.evidence[key].trials[best].config
             better = f"best measured is {' '.join(f'{n}={written(v)}' for n, v in config.items())}"
         trial = before.evidence[key].trials.get(name)
-        found.append(
+        incumbents.append(
             {
                 "context_key": key,
                 "becomes": "falls out" if falls else "changes",
@@ -294,18 +298,20 @@ def _incumbents(
                 "jobs": trial.runs if trial else 0,
             }
         )
-    return stay, found
+    return stay, incumbents
 
 
 def _told(store: Store, study: str) -> dict[str, str]:
     """Names of the incumbents that recommendations have, by context key."""
-    found = {}
+    configs = {}
     for row in store.recommendations(study):
         if row.state == "active":
-            said = from_bytes(row.value.encode())
-            if said.incumbent is not None:
-                found[row.context_key] = candidate_id(study, row.context_key, said.incumbent.config)
-    return found
+            message = from_bytes(row.value.encode())
+            if message.incumbent is not None:
+                configs[row.context_key] = candidate_id(
+                    study, row.context_key, message.incumbent.config
+                )
+    return configs
 
 
 def _orders(store: Store, new: Study) -> list[dict[str, Any]]:
@@ -313,7 +319,7 @@ def _orders(store: Store, new: Study) -> list[dict[str, Any]]:
     given = map(Override.load, saved.state.get("orders", []) if saved else [])
     orders = OverrideSet(new)
     return [
-        {"number": one.number, "what": one.what + one.where, "why": wrong}
-        for one in given
-        if (wrong := orders.problem(one))
+        {"number": override.number, "what": override.what + override.where, "why": wrong}
+        for override in given
+        if (wrong := orders.problem(override))
     ]

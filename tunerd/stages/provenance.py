@@ -25,7 +25,7 @@ def basis_of(tuner: Tuner, key: str, followed: Recommendation | None) -> bytes:
     fraction of a millisecond."""
     return _encode(
         {
-            "states": {name: one.dump() for name, one in tuner.basis(key).items()},
+            "states": {name: state.dump() for name, state in tuner.basis(key).items()},
             "running": None if followed is None else msgspec.Raw(to_bytes(followed)),
         }
     )

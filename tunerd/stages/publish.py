@@ -106,8 +106,8 @@ class PublishStage:
         self._mark()
         self._prune()
         waiting = [
-            replace(one, topic=self._topic(one))
-            for one in self.store.unsent(self.settings.batch_messages)
+            replace(message, topic=self._topic(message))
+            for message in self.store.unsent(self.settings.batch_messages)
         ]
         if not waiting:
             self._hold()

@@ -111,8 +111,8 @@ class RecommendationRegistry:
         """What a job of a context is judged beside: what schedulers follow, else what they would
         have in hand."""
         published = key in self.running
-        told = self.running.get(key) or self.proposed.get(key)
-        return None if told is None else AdvisedRecommendation(told, published)
+        recommendation = self.running.get(key) or self.proposed.get(key)
+        return None if recommendation is None else AdvisedRecommendation(recommendation, published)
 
     def next_revision(self, key: str) -> int:
         """Of the next message for a context key."""

@@ -89,8 +89,8 @@ class ReplayResult:
     @property
     def same(self) -> bool:
         """Whether all that was looked at is the same, bit for bit."""
-        told = [check.same for check in self.checks]
-        return self.message is not None and not self.differences and False not in told
+        same = [check.same for check in self.checks]
+        return self.message is not None and not self.differences and False not in same
 
 
 def derive(
@@ -103,10 +103,10 @@ def derive(
     with ThreadPoolExecutor(1) as background:
         work = _ReplayRun(store, kept, how, progress, background)
         message = work.message()
-    said = dict(kept.message)
-    told = None if message is None else msgspec.json.decode(to_bytes(message))
-    found = [] if told is None else differences(said, told)
-    return ReplayResult(kept, tuple(work.checks), told, tuple(found))
+    kept_message = dict(kept.message)
+    derived_message = None if message is None else msgspec.json.decode(to_bytes(message))
+    differing = [] if derived_message is None else differences(kept_message, derived_message)
+    return ReplayResult(kept, tuple(work.checks), derived_message, tuple(differing))
 
 
 @dataclass
@@ -179,7 +179,9 @@ class _ReplayRun:
             given = (wanted.get("context"), wanted.get("config", {}))
             if command is None or given != (dict(order.context), dict(order.config)):
                 gone.append(f"{order.number} ({order.what}{order.where})")
-        holding = [one.named for one in OverrideSet(study, orders).limits(self.kept.context_key)]
+        holding = [
+            limit.named for limit in OverrideSet(study, orders).limits(self.kept.context_key)
+        ]
         if gone:
             text = f"No command in the store gave order {', '.join(gone)}."
         else:
@@ -193,22 +195,25 @@ class _ReplayRun:
         """By key, the contexts' states as the search began, with what history says of their
         jobs."""
         states: States = self.kept.basis["states"]
-        found = self._read_history(study, states.keys())
+        states_read = self._read_history(study, states.keys())
         if self.kept.basis["tuner"]["training"]["regimes"]:
             text = "As kept: since a drift, what older jobs said of a configuration counts less."
             self._say("evidence", None, text)
             return states
-        told = {key: msgspec.json.decode(msgspec.json.encode(one)) for key, one in found.items()}
-        other = differences({key: one["evidence"] for key, one in states.items()}, told)
-        jobs = sum(one["jobs"] for one in told.values())
+        evidence = {
+            key: msgspec.json.decode(msgspec.json.encode(state))
+            for key, state in states_read.items()
+        }
+        other = differences({key: state["evidence"] for key, state in states.items()}, evidence)
+        jobs = sum(state["jobs"] for state in evidence.values())
         where = f"{len(states)} contexts" if len(states) > 1 else "the context"
         if other:
-            names = [one.field for one in other]
+            names = [difference.field for difference in other]
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             self._say("evidence", False, f"Jobs say otherwise: {', '.join(names[:3])}{more}.")
         else:
             self._say("evidence", True, f"What {jobs:,} jobs of {where} said is the same.")
-        return {key: {**one, "evidence": told[key]} for key, one in states.items()}
+        return {key: {**state, "evidence": evidence[key]} for key, state in states.items()}
 
     def _read_history(self, study: Study, keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """Check the digest of each step on the way; returns the contexts' evidence."""
@@ -218,19 +223,19 @@ class _ReplayRun:
         steps = {s.sequence_to: s for s in self.store.steps_between(kept.study, 0, kept.sequence)}
         wrong: str | None = None
         here: list[Observation] = []
-        for one in self._observations():
-            if one.sequence > then.since:
-                if one.sequence != chain.at + 1:
+        for job in self._observations():
+            if job.sequence > then.since:
+                if job.sequence != chain.at + 1:
                     wrong = wrong or f"Job {chain.at + 1} is missing"
-                    chain = HashChain(then.since, one.sequence - 1, chain.digest)
-                chain = chain.after([one])
-            step = steps.get(one.sequence)
+                    chain = HashChain(then.since, job.sequence - 1, chain.digest)
+                chain = chain.after([job])
+            step = steps.get(job.sequence)
             digest = step.detail.get("history", chain.digest) if step else chain.digest
             if wrong is None and step is not None and digest != chain.digest:
                 wrong = f"One of jobs {step.sequence_from:,} to {step.sequence_to:,}"
                 wrong += f" (step {step.step}) is not what was learned"
-            if study.context_key(one.context) in keys:
-                here.append(one)
+            if study.context_key(job.context) in keys:
+                here.append(job)
                 if len(here) == BATCH:
                     tuner.remember(here)
                     here = []
@@ -250,9 +255,9 @@ class _ReplayRun:
         at, last = 0, self.kept.sequence
         while at < last:
             batch = self.store.observations(self.kept.study, after=at, limit=BATCH)
-            for one in batch:
-                if one.sequence <= last:
-                    yield one
+            for job in batch:
+                if job.sequence <= last:
+                    yield job
             if not batch:
                 return
             at = batch[-1].sequence
@@ -285,12 +290,12 @@ class _ReplayRun:
             return self._restored(study, states, parts, [])
         tuner = self._taught(study, states, plan)
         assert tuner.model is not None
-        told = tuner.model.dump()
+        dumped = tuner.model.dump()
         if parts is None:
-            same = _name_of(told) == name
+            same = _name_of(dumped) == name
             how = "is the one that was named" if same else "has another name than was said"
             self._say("model", same, f"{gone}; {plan.text}, it {how}.")
-        elif other := [part for part in parts if parts[part] != told.get(part)]:
+        elif other := [part for part in parts if parts[part] != dumped.get(part)]:
             self._say("model", False, f"{plan.text}, it differs in {', '.join(other)}.")
         else:
             self._say("model", True, f"{plan.text}, it is the same, bit for bit.")
@@ -300,11 +305,11 @@ class _ReplayRun:
         """From where the model can be made again; or why not."""
         kept = self.kept
         versions = [
-            one
-            for one in self.store.models(kept.study)
-            if one.took_over
-            and one.generation == kept.generation
-            and one.decided_sequence <= kept.sequence
+            version
+            for version in self.store.models(kept.study)
+            if version.took_over
+            and version.generation == kept.generation
+            and version.decided_sequence <= kept.sequence
         ]
         if self.how == "kept" and parts is not None:
             return "as asked for"
@@ -322,7 +327,7 @@ class _ReplayRun:
             assert anchor.swapped_model is not None
             start = anchor.swapped_model
             text = f"From its checkpoint at job {anchor.sequence_to:,}, where a drift was found"
-            steps = [one for one in steps if one.sequence_from > anchor.sequence_to]
+            steps = [step for step in steps if step.sequence_from > anchor.sequence_to]
         todo = [
             (first, last)
             for step in steps
@@ -382,7 +387,7 @@ class _ReplayRun:
 
     def _searched(self, study: Study, tuner: Tuner) -> Recommendation | None:
         kept = self.kept
-        said = from_bytes(msgspec.json.encode(kept.message))
+        message = from_bytes(msgspec.json.encode(kept.message))
         running = kept.basis["running"]
         tuner.impose(OverrideSet(study, map(Override.load, kept.basis["orders"])))
         self.progress("searching", 0, 1)
@@ -407,9 +412,9 @@ class _ReplayRun:
                 seeds=study.search.seeds,
                 tunerd=__version__,
             ),
-            revision=said.revision,
-            now=said.issued_at,
-            valid=said.valid_until - said.issued_at,
+            revision=message.revision,
+            now=message.issued_at,
+            valid=message.valid_until - message.issued_at,
         )
 
 
@@ -424,7 +429,9 @@ class _ReplayPlan:
 
 def _name_of(parts: Mapping[str, bytes]) -> str:
     """What the checkpoint of a model with these parts is called."""
-    return checkpoint_name(manifest_of({part: checkpoint_name(one) for part, one in parts.items()}))
+    return checkpoint_name(
+        manifest_of({part: checkpoint_name(blob) for part, blob in parts.items()})
+    )
 
 
 def differences(said: Any, derived: Any) -> list[FieldDifference]:
@@ -438,7 +445,7 @@ def _differences(where: str, said: Any, derived: Any) -> Iterator[FieldDifferenc
             inner = f"{where}.{name}" if where else name
             yield from _differences(inner, said.get(name), derived.get(name))
     elif isinstance(said, list) and isinstance(derived, list) and len(said) == len(derived):
-        for i, (one, other) in enumerate(zip(said, derived, strict=True)):
-            yield from _differences(f"{where}[{i}]", one, other)
+        for i, (left, other) in enumerate(zip(said, derived, strict=True)):
+            yield from _differences(f"{where}[{i}]", left, other)
     elif said != derived or type(said) is not type(derived):
         yield FieldDifference(where, said, derived)

@@ -60,7 +60,7 @@ def compute_answer(
     advice = tuner.advise(key, books.recommended.followed(key))
     if not worth_saying(advice) and advice.baseline is None:
         return None, _why_nothing(books, advice)
-    said = compose(
+    recommendation = compose(
         books.study,
         key,
         tuner.contexts[key],
@@ -70,7 +70,7 @@ def compute_answer(
         now=now,
         valid=timedelta(days=books.settings.valid_days),
     )
-    return said, said.reason
+    return recommendation, recommendation.reason
 
 
 def _learn_rest(books: StudySession, store: Store) -> None:
@@ -80,11 +80,11 @@ def _learn_rest(books: StudySession, store: Store) -> None:
     assert row is not None
     anew = tuner.sequence == 0
     while tuner.sequence < row.last_sequence:
-        found = store.observations(books.study.name, after=tuner.sequence, limit=1000)
+        jobs = store.observations(books.study.name, after=tuner.sequence, limit=1000)
         if anew:
-            tuner.gather(found)
+            tuner.gather(jobs)
         else:
-            tuner.learn(found)
+            tuner.learn(jobs)
     if anew and tuner.sequence:
         tuner.catch_up()
 
@@ -145,14 +145,14 @@ class _RequestAnswerer:
             return "The study has ended."
         if paused := self.books.paused(key):
             return paused
-        found = self.changes.searched.get(key)
-        return found if isinstance(found, str) else None
+        outcome = self.changes.searched.get(key)
+        return outcome if isinstance(outcome, str) else None
 
     def _why_nothing(self, key: str) -> str:
-        found = self.changes.searched.get(key)
-        if isinstance(found, Advice) and self.books.is_declined(key, found):
+        outcome = self.changes.searched.get(key)
+        if isinstance(outcome, Advice) and self.books.is_declined(key, outcome):
             return "What there is to say was declined by an operator."
-        return _why_nothing(self.books, found)
+        return _why_nothing(self.books, outcome)
 
     def _nothing(self, key: str, row: RequestRow, reason: str) -> RequestAnswer:
         revision = None

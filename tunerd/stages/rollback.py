@@ -41,7 +41,7 @@ class _ModelRollback:
 
     def back(self, wanted: int) -> str:
         versions = self.store.models(self.books.study.name)
-        version = next((one for one in versions if one.version == wanted), None)
+        version = next((model for model in versions if model.version == wanted), None)
         if version is None:
             return f"refused: there is no version {wanted}; `tunerd models` lists those that are"
         training = self.books.tuner.training

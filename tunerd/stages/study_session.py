@@ -135,17 +135,17 @@ class StudySession:
     def outlived(self, now: datetime) -> list[str]:
         """Contexts that something was said for and that had no job for too long."""
         since = now - timedelta(days=self.settings.active_days)
-        found = [
+        outlived = [
             key
             for key in sorted({*self.recommended.running, *self.recommended.proposed})
             if (state := self.tuner.contexts.get(key)) is not None
             and (state.alive_at is None or state.alive_at < since)
         ]
         name = self.study.name
-        said = name in self.recommended.running or name in self.recommended.proposed
-        if said and self.tuner.is_fallback(name) and not self.tuner.active(now, now - since, 1):
-            found.append(name)
-        return found
+        speaks = name in self.recommended.running or name in self.recommended.proposed
+        if speaks and self.tuner.is_fallback(name) and not self.tuner.active(now, now - since, 1):
+            outlived.append(name)
+        return outlived
 
     def only_asked(self, now: datetime) -> list[str]:
         """Contexts that somebody asked about long ago and where no job ever ran."""
@@ -153,7 +153,11 @@ class StudySession:
 
     def rounds_out(self) -> list[str]:
         """Contexts whose profiling round schedulers can see."""
-        return [key for key, one in self.recommended.running.items() if one.round is not None]
+        return [
+            key
+            for key, recommendation in self.recommended.running.items()
+            if recommendation.round is not None
+        ]
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -198,7 +202,10 @@ class StudySession:
         contexts = [(key, self.tuner.contexts[key]) for key in sorted(keys)]
         tx.save_context_states(
             name,
-            [ContextRow(key, one.dump(), one.last_job_at, one.searched) for key, one in contexts],
+            [
+                ContextRow(key, context.dump(), context.last_job_at, context.searched)
+                for key, context in contexts
+            ],
         )
         state = {
             "layout": LAYOUT,
@@ -230,7 +237,7 @@ class StudySession:
         self, tx: Transaction, changes: StepPlan, active: Iterable[str], now: datetime
     ) -> StepReport:
         """Write what follows from a step: checkpoint, messages, withdrawals."""
-        said = StepReport(lines=list(self.lost))
+        report = StepReport(lines=list(self.lost))
         self.checkpoints.steps += 1
         self._drop_declined(tx, changes.declined)
         news = {
@@ -240,8 +247,8 @@ class StudySession:
         }
         model = self.tuner.model
         if model and self.checkpoints.is_due(model, swapped=changes.swapped, news=bool(news)):
-            said.lines += self.checkpoints.save(tx, model, now)
-        said.lines += add_versions(
+            report.lines += self.checkpoints.save(tx, model, now)
+        report.lines += add_versions(
             tx,
             self.study.name,
             self.generation,
@@ -252,16 +259,16 @@ class StudySession:
         )
         self.tuner.training.built.clear()
         if not self.ended:
-            self._obey(tx, changes, news, now, said)
-            self._say(tx, changes, news, now, said)
-        self._let_go(tx, changes.outlived, now, said)
+            self._obey(tx, changes, news, now, report)
+            self._say(tx, changes, news, now, report)
+        self._let_go(tx, changes.outlived, now, report)
         self._forget(tx, changes.forgotten)
         crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
         alive = {*active, self.study.name} if active else set()
-        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, said)
+        self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, report)
         if self.anew or self.ended:
-            self._withdraw_what_ended(tx, now, said)
-        return said
+            self._withdraw_what_ended(tx, now, report)
+        return report
 
     def _say(
         self,
@@ -284,17 +291,17 @@ class StudySession:
             )
             recommended.publish(tx, fresh, said)
             self.tuner.promise(key, fresh)
-        for key, found in changes.searched.items():
-            if isinstance(found, str):
+        for key, result in changes.searched.items():
+            if isinstance(result, str):
                 if not self.tuner.is_fallback(key):
                     said.lines.append(
-                        LogEvent("nothing feasible", {"context": key, "problem": found})
+                        LogEvent("nothing feasible", {"context": key, "problem": result})
                     )
                 if key in recommended.proposed:
                     recommended.drop(tx, key, "dropped")
                 if key in recommended.running:
-                    recommended.withdraw(tx, key, found, now, said)
-            elif key in recommended.proposed and self._runs(key, found):
+                    recommended.withdraw(tx, key, result, now, said)
+            elif key in recommended.proposed and self._runs(key, result):
                 recommended.drop(tx, key, "dropped")
         for key, advice in news.items():
             message = compose(

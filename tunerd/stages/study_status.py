@@ -62,8 +62,8 @@ def scores(books: StudySession) -> telemetry.PrequentialScores:
 
 def following(judged: Sequence[PrequentialRecord]) -> dict[str, int]:
     """Live jobs by what they did with advice."""
-    followed = (one.outcome.following for one in judged)
-    return dict(Counter(one for one in followed if one is not None))
+    followed = (record.outcome.following for record in judged)
+    return dict(Counter(how for how in followed if how is not None))
 
 
 def outside(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
@@ -71,10 +71,10 @@ def outside(study: Study, jobs: Sequence[Observation]) -> dict[str, int]:
     with a parameter that it does not know, whose names are a sender's. One that counted before was
     counted then."""
     jobs = [job for job in jobs if not isinstance(job, CorrectedObservation)]
-    found = Counter(name for job in jobs for name in study.outside(job.config))
+    outside_of = Counter(name for job in jobs for name in study.outside(job.config))
     if foreign := sum(study.is_foreign(job.config) for job in jobs):
-        found[""] = foreign
-    return dict(found)
+        outside_of[""] = foreign
+    return dict(outside_of)
 
 
 def taken(counts: Counter[str]) -> dict[str, int]:

@@ -32,11 +32,15 @@ def why_behind(store: Store, stream: Stream, topic: str) -> str | None:
         return None
     known = store.last_issued_at()
     since = EVER if known is None else known - CLOCKS
-    said = [one for one in published(stream, topic, since) if one.study in speaking]
-    newer = newer_than(store, said)
+    published_ones = [
+        message for message in published(stream, topic, since) if message.study in speaking
+    ]
+    newer = newer_than(store, published_ones)
     if not newer:
         return None
-    named = ", ".join(f"{one.context_key}: {one.revision}" for one in newer[:MOST_NAMED])
+    named = ", ".join(
+        f"{message.context_key}: {message.revision}" for message in newer[:MOST_NAMED]
+    )
     more = f", and {len(newer) - MOST_NAMED} more" if len(newer) > MOST_NAMED else ""
     return (
         f"{topic} holds later revisions than the store knows ({named}{more}), and readers would "
@@ -62,39 +66,43 @@ def published(
     readers remember it. Others may write there, too: what is no recommendation goes to
     ``foreign``."""
     sink = stream.sink()
-    found: dict[str, Recommendation] = {}
+    latest: dict[str, Recommendation] = {}
     try:
         for record in sink.sent_since([topic], since):
             if record.value is None:
                 continue
             try:
-                one = from_bytes(record.value)
+                message = from_bytes(record.value)
             except ValueError as error:
                 if foreign is not None:
                     foreign(record, error)
                 continue
-            key = one.context_key
-            if key not in found or one.revision >= found[key].revision:
-                found[key] = one
+            key = message.context_key
+            if key not in latest or message.revision >= latest[key].revision:
+                latest[key] = message
     finally:
         sink.close()
-    return list(found.values())
+    return list(latest.values())
 
 
 def newer_than(store: Store, published: Sequence[Recommendation]) -> list[Recommendation]:
     """Those that a store's own studies have said, and of which it does not know."""
     known = {row.name for row in store.studies()}
-    found = []
-    for one in published:
-        row = store.recommendation(one.study, one.context_key) if one.study in known else None
-        if one.study in known and (row is None or row.revision < one.revision):
-            found.append(one)
-    return found
+    newer = []
+    for message in published:
+        row = (
+            store.recommendation(message.study, message.context_key)
+            if message.study in known
+            else None
+        )
+        if message.study in known and (row is None or row.revision < message.revision):
+            newer.append(message)
+    return newer
 
 
 def take_up(store: Store, newer: Sequence[Recommendation], now: datetime) -> None:
     """Let the store go on from there. To be called while no daemon has it."""
-    revisions = {(one.study, one.context_key): one.revision for one in newer}
+    revisions = {(message.study, message.context_key): message.revision for message in newer}
     overtaken = [
         message.id
         for message in store.unsent(MOST_UNSENT)
@@ -102,8 +110,8 @@ def take_up(store: Store, newer: Sequence[Recommendation], now: datetime) -> Non
         and message.revision <= revisions.get((message.study or "", message.context_key or ""), 0)
     ]
     with store.transaction() as tx:
-        for one in newer:
-            tx.save_recommendation(_row(one))
+        for behind in newer:
+            tx.save_recommendation(_row(behind))
         tx.mark_sent(overtaken, now)
 
 

@@ -169,14 +169,14 @@ class TuneStage:
 
     def _refuse(self, aside: Mapping[str, str]) -> None:
         """Nobody carries out a command for a study that is set aside: who gave it is told."""
-        given = [one for one in self._commands if one.study in aside]
+        given = [command for command in self._commands if command.study in aside]
         if not given:
             return
         with self.store.transaction() as tx:
-            for one in given:
-                told = f"refused: {one.study} is set aside: {aside[one.study]}"
-                tx.finish_command(one.id, told, self.now())
-        self._commands = [one for one in self._commands if one.study not in aside]
+            for command in given:
+                result = f"refused: {command.study} is set aside: {aside[command.study]}"
+                tx.finish_command(command.id, result, self.now())
+        self._commands = [command for command in self._commands if command.study not in aside]
 
     def _order(self, rows: Sequence[StudyRow]) -> list[int]:
         """Whose turn it is: one after the other, but every second step is for who is asked."""
@@ -211,7 +211,7 @@ class TuneStage:
         # Who asks does not wait until a backlog is learned; but it is learned all the same.
         books.put_off = bool(asked) and not books.put_off
         observations = [] if books.put_off else self._unlearned(row, books)
-        commands = [one for one in self._commands if one.study == row.name]
+        commands = [command for command in self._commands if command.study == row.name]
         idle_s = self.clock() - books.looked_at
         news = observations or commands or asked
         if not (news or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
@@ -256,10 +256,10 @@ class TuneStage:
         if row.last_sequence <= books.tuner.sequence:
             return []
         known = books.tuner.sequence
-        found = self.store.observations(row.name, after=known, limit=LEARN_MOST)
-        if found and found[0].history:
-            return found[: max(HISTORY_LEAST, known // HISTORY_SHARE)]
-        return found
+        jobs = self.store.observations(row.name, after=known, limit=LEARN_MOST)
+        if jobs and jobs[0].history:
+            return jobs[: max(HISTORY_LEAST, known // HISTORY_SHARE)]
+        return jobs
 
     def _learn(
         self, found: Sequence[Observation], books: StudySession, changes: StepPlan, last: int
@@ -293,7 +293,7 @@ class TuneStage:
         """Whether old jobs were learned and more wait: contexts are searched when all have been,
         not again and again on the way."""
         more = row.last_sequence > books.tuner.sequence
-        return more and bool(learned) and all(one.history for one in learned)
+        return more and bool(learned) and all(job.history for job in learned)
 
     def _active(self, books: StudySession) -> list[str]:
         within = timedelta(days=self.settings.active_days)
@@ -307,8 +307,8 @@ class TuneStage:
             else:
                 key = books.tuner.ask(row.request.context, self.now())
                 silent = books.tuner.orders.paused(key) is not None
-                said = books.recommended.followed(key) is not None
-                if not (silent or (said and books.tuner.is_fresh(key))):
+                speaks = books.recommended.followed(key) is not None
+                if not (silent or (speaks and books.tuner.is_fresh(key))):
                     changes.unanswered.add(key)
             changes.asked.setdefault(key, []).append(row)
 
@@ -320,7 +320,7 @@ class TuneStage:
                 break
             self._advise(key, books, changes)
             changes.unanswered.discard(key)
-            books.due = [one for one in books.due if one != key]
+            books.due = [due for due in books.due if due != key]
         return self.clock() - started
 
     def _advise(self, key: str, books: StudySession, changes: StepPlan) -> None:
@@ -374,7 +374,7 @@ class TuneStage:
     ) -> None:
         active = self._active(books)
         known = scores(books)
-        failed = sum(one.failed is not None for one in books.tuner.training.built)
+        failed = sum(model.failed is not None for model in books.tuner.training.built)
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
@@ -388,23 +388,23 @@ class TuneStage:
             tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
             tx.fence(row.name, books.epoch)
             now = self.now()
-            said = books.say(tx, changes, active, now)
-            answer_requests(books, tx, changes, now, said)
+            report = books.say(tx, changes, active, now)
+            answer_requests(books, tx, changes, now, report)
             for study, drift, after in (
                 (books.former or books.study, books.closed, DriftConsequences()),
                 (books.study, changes.drift, books.tuner.after_change),
             ):
-                said.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
+                report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
             books.save(tx, changes, len(observations), now, detail)
         for number in changes.results:
-            self._commands = [one for one in self._commands if one.id != number]
-        for line in said.lines:
+            self._commands = [command for command in self._commands if command.id != number]
+        for line in report.lines:
             tell = self.log.error if line.wrong else self.log.info
             tell(line.event, study=row.name, **line.detail)
-        if said.answered:
+        if report.answered:
             self.listener.hear(
                 telemetry.RequestsAnswered(
-                    study=row.name, outcomes=dict(said.answered), seconds=tuple(said.waited_s)
+                    study=row.name, outcomes=dict(report.answered), seconds=tuple(report.waited_s)
                 )
             )
         self._faults.pop(row.name, None)
@@ -420,11 +420,11 @@ class TuneStage:
                 contexts_searched=len(changes.searched.keys() - {books.fallback_key}),
                 rebuilt=changes.swapped,
                 rebuilds_failed=failed,
-                issued=said.issued,
-                renewed=said.renewed,
-                withdrawn=said.withdrawn,
-                suggested=said.suggested,
-                candidates=said.candidates,
+                issued=report.issued,
+                renewed=report.renewed,
+                withdrawn=report.withdrawn,
+                suggested=report.suggested,
+                candidates=report.candidates,
                 following=following(changes.judged),
                 outside=outside(books.study, observations),
                 unusable=taken(books.tuner.usability.news),

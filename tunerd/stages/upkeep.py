@@ -108,12 +108,12 @@ class TopicRepair:
             states = ["active", "withdrawn"]
             return [r for name in studies for r in self.store.recommendations(name, states=states)]
         keys = [key.decode(errors="replace") for key in sorted(self._due)]
-        found = [
+        rows = [
             self.store.recommendation(key.partition("|")[0], key)
             for key in keys
             if key.partition("|")[0] in studies
         ]
-        return [row for row in found if row is not None]
+        return [row for row in rows if row is not None]
 
     def close(self) -> None:
         """Let go of the topic."""

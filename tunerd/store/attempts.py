@@ -145,10 +145,10 @@ class AttemptWrites(AttemptReads, StoreWrites):
         wanted = sorted(set(keys))
         if problem := text_problem(text for key in wanted for text in key[:2]):
             raise ValueError(f"the key of an attempt {problem}")
-        found = self._taken(wanted)
-        unknown = [key for key in wanted if key not in found]
+        taken = self._taken(wanted)
+        unknown = [key for key in wanted if key not in taken]
         if not unknown:
-            return found
+            return taken
         empty = {"missing": "", "ended": False, "first_at": now, "last_at": now}
         rows = [
             {"cluster": cluster, "job_id": job_id, "attempt": attempt, "corrections": 0}
@@ -158,7 +158,7 @@ class AttemptWrites(AttemptReads, StoreWrites):
         ]
         # Another instance may be making the same ones: this waits for it.
         self._connection.execute(self._database.insert(attempts).on_conflict_do_nothing(), rows)
-        return found | self._taken(unknown)
+        return taken | self._taken(unknown)
 
     def save_attempts(self, rows: Sequence[AttemptRow]) -> None:
         """Keep what became of attempts that were taken."""
@@ -210,7 +210,7 @@ class AttemptWrites(AttemptReads, StoreWrites):
         return len(keys)
 
     def _taken(self, keys: Sequence[Key]) -> dict[Key, AttemptRow]:
-        found: dict[Key, AttemptRow] = {}
+        rows: dict[Key, AttemptRow] = {}
         wanted = set(keys)
         jobs: dict[str, dict[str, None]] = {}
         for cluster, job_id, _ in keys:
@@ -228,8 +228,8 @@ class AttemptWrites(AttemptReads, StoreWrites):
                 for row in self._connection.execute(statement):
                     key = (row.cluster, row.job_id, row.attempt)
                     if key in wanted:
-                        found[key] = _row(key, row)
-        return found
+                        rows[key] = _row(key, row)
+        return rows
 
 
 def _row(key: Key, row: sa.Row[Any]) -> AttemptRow:

@@ -103,7 +103,9 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return _cannot_share(path)
     locks = (line.split() for line in lines)
-    return any(len(one) > 5 and one[1] == "FLOCK" and one[5].endswith(inode) for one in locks)
+    return any(
+        len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(inode) for fields in locks
+    )
 
 
 def _cannot_share(path: Path) -> bool:
@@ -152,9 +154,9 @@ class _FileLock(InstanceLock):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise _taken(self._what, *_holder(descriptor)) from None
-            told = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(told, default=datetime.isoformat).encode())
+            os.write(descriptor, json.dumps(holder, default=datetime.isoformat).encode())
         except OSError as error:
             os.close(descriptor)
             raise StoreUnavailableError(f"{self._path}: {error.strerror}") from error
@@ -189,8 +191,8 @@ class _FileLock(InstanceLock):
 def _holder(descriptor: int) -> tuple[str, str, str]:
     """Process, machine and time that a lock file names."""
     try:
-        told = json.loads(os.pread(descriptor, MOST_BYTES, 0))
-        return tuple(str(told.get(key, "unknown")) for key in ("pid", "host", "since"))  # type: ignore[return-value]
+        holder = json.loads(os.pread(descriptor, MOST_BYTES, 0))
+        return tuple(str(holder.get(key, "unknown")) for key in ("pid", "host", "since"))  # type: ignore[return-value]
     except (ValueError, AttributeError):
         return "unknown", "unknown", "unknown"
 

@@ -38,7 +38,7 @@ class ModelVersion:
 
 def serving(versions: Iterable[ModelVersion]) -> ModelVersion | None:
     """The one that serves, of versions newest first; None where none took over."""
-    return next((one for one in versions if one.took_over), None)
+    return next((model for model in versions if model.took_over), None)
 
 
 class ModelReads(StoreReads):

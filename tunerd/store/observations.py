@@ -126,11 +126,11 @@ class ObservationReads(StoreReads):
         Raises:
             LookupError: one of them does not exist.
         """
-        found = self._found_at(study, sequences)
-        if len(found) < len(set(sequences)):
-            missing = next(sequence for sequence in sorted(sequences) if sequence not in found)
+        jobs = self._found_at(study, sequences)
+        if len(jobs) < len(set(sequences)):
+            missing = next(sequence for sequence in sorted(sequences) if sequence not in jobs)
             raise LookupError(f"study {study!r} has no observation with sequence {missing}")
-        return [found[sequence] for sequence in sequences]
+        return [jobs[sequence] for sequence in sequences]
 
     def _found_at(
         self, study: str, sequences: Iterable[int], *, earlier: bool = True
@@ -146,21 +146,21 @@ class ObservationReads(StoreReads):
                     observations.c.sequence.in_(wanted[start : start + _CHUNK]),
                 )
                 rows += connection.execute(statement)
-        found = self._with_earlier(study, rows) if earlier else map(_observation, rows)
-        return {one.sequence: one for one in found}
+        jobs = self._with_earlier(study, rows) if earlier else map(_observation, rows)
+        return {job.sequence: job for job in jobs}
 
     def _with_earlier(self, study: str, rows: Sequence[Any]) -> list[Observation]:
         """Observations from their rows, each with the one that it takes the place of."""
-        found = list(map(_observation, rows))
+        jobs = list(map(_observation, rows))
         places = {row[9]: row[_CORRECTS] for row in rows if row[_CORRECTS] is not None}
         if not places:
-            return found
+            return jobs
         known = self._found_at(study, places.values(), earlier=False)
         return [
-            one
-            if (before := known.get(places.get(one.sequence, 0))) is None
-            else corrected(one, before)
-            for one in found
+            job
+            if (before := known.get(places.get(job.sequence, 0))) is None
+            else corrected(job, before)
+            for job in jobs
         ]
 
     def corrected_sequences(self, study: str) -> set[int]:
@@ -175,7 +175,7 @@ class ObservationReads(StoreReads):
         self, events: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], tuple[str, int]]:
         """Study and sequence of those events that history has, by source and id."""
-        found: dict[tuple[str, str], tuple[str, int]] = {}
+        places: dict[tuple[str, str], tuple[str, int]] = {}
         by_source: dict[str, list[str]] = {}
         for source, event_id in events:
             by_source.setdefault(source, []).append(event_id)
@@ -187,24 +187,24 @@ class ObservationReads(StoreReads):
                         c.source == source, c.event_id.in_(ids[start : start + _CHUNK])
                     )
                     for event_id, study, sequence in connection.execute(statement):
-                        found[source, event_id] = (study, sequence)
-        return found
+                        places[source, event_id] = (study, sequence)
+        return places
 
     def content_hashes(self, source: str, event_ids: Sequence[str]) -> dict[str, str]:
         """By event id, the content of those events of a source that history has."""
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         with self._reading() as connection:
             for start in range(0, len(event_ids), _CHUNK):
                 statement = sa.select(observations.c.event_id, observations.c.content_hash).where(
                     observations.c.source == source,
                     observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
                 )
-                found |= {row.event_id: row.content_hash for row in connection.execute(statement)}
-        return found
+                hashes |= {row.event_id: row.content_hash for row in connection.execute(statement)}
+        return hashes
 
     def ids_elsewhere(self, study: str, source: str, event_ids: Sequence[str]) -> set[str]:
         """Those of a source's event ids that are in the history of another study."""
-        found: set[str] = set()
+        ids: set[str] = set()
         with self._reading() as connection:
             for start in range(0, len(event_ids), _CHUNK):
                 statement = sa.select(observations.c.event_id).where(
@@ -212,8 +212,8 @@ class ObservationReads(StoreReads):
                     observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
                     observations.c.study != study,
                 )
-                found.update(connection.execute(statement).scalars())
-        return found
+                ids.update(connection.execute(statement).scalars())
+        return ids
 
 
 class ObservationWrites(ObservationReads, StoreWrites):
@@ -251,11 +251,11 @@ class ObservationWrites(ObservationReads, StoreWrites):
         if conflicts:
             attempts = self._other_attempts(study, conflicts, fresh)
             more, twice, still = self._sort_out(list(attempts.values()))
-            turned_down = {id(one) for one in still}
+            turned_down = {id(job) for job in still}
             fresh, duplicates = [*fresh, *more], duplicates + twice
             conflicts = [
-                one
-                for place, one in enumerate(conflicts)
+                job
+                for place, job in enumerate(conflicts)
                 if place not in attempts or id(attempts[place]) in turned_down
             ]
         if fresh:
@@ -294,19 +294,19 @@ class ObservationWrites(ObservationReads, StoreWrites):
         """By place among the conflicts, those that are another attempt of their job, under an id
         of its own: some senders name an event after its job alone, and jobs come again."""
         before = {
-            (one.source, one.event_id): ((one.study, one.job_id), attempt_of(one)) for one in fresh
+            (job.source, job.event_id): ((job.study, job.job_id), attempt_of(job)) for job in fresh
         }
-        unknown = [one for one in conflicts if (one.source, one.event_id) not in before]
+        unknown = [job for job in conflicts if (job.source, job.event_id) not in before]
         for start in range(0, len(unknown), _CHUNK):
             before |= self._attempts(unknown[start : start + _CHUNK])
-        found: dict[int, Observation] = {}
-        for place, one in enumerate(conflicts):
-            job, known = before.get((one.source, one.event_id), (("", ""), ""))
-            attempt = attempt_of(one)
-            if job == (study, one.job_id) and is_another(known, attempt):
-                event_id = named_apart(one.event_id, attempt)
-                found[place] = msgspec.structs.replace(one, event_id=event_id)
-        return found
+        others: dict[int, Observation] = {}
+        for place, conflict_job in enumerate(conflicts):
+            job, known = before.get((conflict_job.source, conflict_job.event_id), (("", ""), ""))
+            attempt = attempt_of(conflict_job)
+            if job == (study, conflict_job.job_id) and is_another(known, attempt):
+                event_id = named_apart(conflict_job.event_id, attempt)
+                others[place] = msgspec.structs.replace(conflict_job, event_id=event_id)
+        return others
 
     def _attempts(
         self, batch: Sequence[Observation]
@@ -319,13 +319,13 @@ class ObservationWrites(ObservationReads, StoreWrites):
             "SELECT o.source, o.event_id, o.study, o.job_id, o.attempt, o.extra FROM asked "
             "JOIN observations o ON o.source = asked.source AND o.event_id = asked.event_id"
         )
-        asked = tuple(text for one in batch for text in (one.source, one.event_id))
+        asked = tuple(text for job in batch for text in (job.source, job.event_id))
         rows = self._connection.exec_driver_sql(statement, asked)
-        found = {}
+        attempts = {}
         for source, event_id, study, job_id, attempt, extra in rows:
             began = whole_json(extra, "an event's other fields", {}).get("started_at")
-            found[source, event_id] = ((study, job_id), _attempt(attempt, began))
-        return found
+            attempts[source, event_id] = ((study, job_id), _attempt(attempt, began))
+        return attempts
 
     def _known(self, batch: Sequence[Observation]) -> Iterable[tuple[tuple[str, str], str]]:
         """Identity and content of those that history has.
@@ -339,7 +339,7 @@ class ObservationWrites(ObservationReads, StoreWrites):
             "SELECT o.source, o.event_id, o.content_hash FROM asked JOIN observations o "
             "ON o.source = asked.source AND o.event_id = asked.event_id"
         )
-        asked = tuple(text for one in batch for text in (one.source, one.event_id))
+        asked = tuple(text for job in batch for text in (job.source, job.event_id))
         rows = self._connection.exec_driver_sql(statement, asked)
         return [((source, event_id), content) for source, event_id, content in rows]
 
@@ -347,37 +347,37 @@ class ObservationWrites(ObservationReads, StoreWrites):
         native = self._database.native
         received_at = native(now)
         texts = zip(
-            to_jsons([one.context for one in fresh], "a context"),
-            to_jsons([one.config for one in fresh], "a configuration"),
-            to_jsons([one.metrics for one in fresh], "metrics"),
-            to_jsons([one.extra for one in fresh], "an event's other fields"),
+            to_jsons([job.context for job in fresh], "a context"),
+            to_jsons([job.config for job in fresh], "a configuration"),
+            to_jsons([job.metrics for job in fresh], "metrics"),
+            to_jsons([job.extra for job in fresh], "an event's other fields"),
             strict=True,
         )
         rows: list[Any] = [
             (
                 study,
-                one.source,
-                one.event_id,
-                one.job_id,
-                one.status.value,
-                native(one.finished_at),
+                job.source,
+                job.event_id,
+                job.job_id,
+                job.status.value,
+                native(job.finished_at),
                 context,
                 config,
                 metrics,
                 sequence,
-                one.attempt,
-                one.measured_s,
-                one.gpus,
-                one.user,
-                one.recommendation_id,
-                one.candidate_id,
-                one.history,
+                job.attempt,
+                job.measured_s,
+                job.gpus,
+                job.user,
+                job.recommendation_id,
+                job.candidate_id,
+                job.history,
                 extra,
-                one.content_hash,
-                one.earlier.sequence if isinstance(one, CorrectedObservation) else None,
+                job.content_hash,
+                job.earlier.sequence if isinstance(job, CorrectedObservation) else None,
                 received_at,
             )
-            for sequence, (one, (context, config, metrics, extra)) in enumerate(
+            for sequence, (job, (context, config, metrics, extra)) in enumerate(
                 zip(fresh, texts, strict=True), start=first
             )
         ]
@@ -396,20 +396,20 @@ def _check(study: str, batch: Sequence[Observation]) -> None:
     """Refuse what one of the databases cannot keep. All at once: 0.5 µs an observation."""
     if _problem(study, batch) is None:
         return
-    for one in batch:
-        if problem := _problem(study, [one]):
-            raise ValueError(f"event {one.event_id!r} of {one.source!r} {problem}")
+    for job in batch:
+        if problem := _problem(study, [job]):
+            raise ValueError(f"event {job.event_id!r} of {job.source!r} {problem}")
 
 
 def _problem(study: str, batch: Sequence[Observation]) -> str | None:
-    if problem := text_problem([text for one in batch for text in _texts(one) if text]):
+    if problem := text_problem([text for job in batch for text in _texts(job) if text]):
         return problem
-    for one in batch:
-        if one.study != study:
-            return f"is of study {one.study!r}, not of {study!r}"
-        if not (_fits(one.attempt) and (one.gpus is None or _fits(one.gpus))):
+    for job in batch:
+        if job.study != study:
+            return f"is of study {job.study!r}, not of {study!r}"
+        if not (_fits(job.attempt) and (job.gpus is None or _fits(job.gpus))):
             return "has an attempt or gpus beyond 64 bits"
-        if one.measured_s is not None and not isfinite(one.measured_s):
+        if job.measured_s is not None and not isfinite(job.measured_s):
             return "has a measured_s that is not finite"
     return None
 
@@ -427,8 +427,8 @@ def _observation(row: Any) -> Observation:
     try:
         return _read(row, from_json)
     except (CorruptDataError, ValueError) as error:  # the latter of a status
-        told = "job %r of study %s, sequence %s, is damaged and teaches nothing: %s"
-        log.error(told, row[3], row[0], row[9], error)
+        damage = "job %r of study %s, sequence %s, is damaged and teaches nothing: %s"
+        log.error(damage, row[3], row[0], row[9], error)
     # Sequences stay dense, and a cancelled job without a metric says nothing.
     return _read((*row[:4], Status.CANCELLED, *row[5:8], "{}", *row[9:]), _what_is_left)
 

@@ -201,8 +201,8 @@ def _message(row: sa.Row[Any]) -> OutboxMessage:
 
 
 def _headers(row: sa.Row[Any]) -> tuple[tuple[str, bytes], ...]:
-    found = whole_json(row.headers, f"headers of message {row.message_id!r}", [])
+    headers = whole_json(row.headers, f"headers of message {row.message_id!r}", [])
     try:
-        return msgspec.convert(found, tuple[tuple[str, bytes], ...])
+        return msgspec.convert(headers, tuple[tuple[str, bytes], ...])
     except msgspec.ValidationError:
         return ()

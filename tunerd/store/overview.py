@@ -65,10 +65,10 @@ class OverviewReads(StudyReads, TunerStateReads):
         """All studies by name. Reads no history: costs the same however long that is."""
         contexts = dict(self._count(context_states))
         pending = dict(self._count(commands, where=commands.c.finished_at.is_(None)))
-        found = []
+        overviews = []
         for row in self.studies():
             last = self.steps(row.name, limit=1)
-            found.append(
+            overviews.append(
                 StudyOverview(
                     study=row,
                     contexts=contexts.get(row.name, 0),
@@ -76,7 +76,7 @@ class OverviewReads(StudyReads, TunerStateReads):
                     last_step=last[0] if last else None,
                 )
             )
-        return found
+        return overviews
 
     def _count(
         self,

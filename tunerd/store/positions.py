@@ -33,8 +33,12 @@ class PositionReads(StoreReads):
         )
         wanted = set(partitions)
         with self._reading() as connection:
-            found = map(_position, connection.execute(statement))
-            return {one.partition: one for one in found if one.partition in wanted}
+            restored = map(_position, connection.execute(statement))
+            return {
+                position.partition: position
+                for position in restored
+                if position.partition in wanted
+            }
 
 
 class PositionWrites(PositionReads, StoreWrites):

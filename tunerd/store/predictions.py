@@ -50,10 +50,10 @@ class PredictionReads(StoreReads):
         last = table.sequence if history else table.finished_at
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(last.desc()).limit(most)).all()
-        found = [
+        records = [
             PrequentialRecord(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows
         ]
-        return sorted(found, key=lambda judged: judged.sequence)
+        return sorted(records, key=lambda judged: judged.sequence)
 
     def count_predictions(
         self,
@@ -94,23 +94,23 @@ class PredictionWrites(PredictionReads, StoreWrites):
         Raises:
             ValueError: an outcome holds NaN or infinity, which JSON does not have.
         """
-        for one in judged:
-            if one.corrects:
-                self._put_right(study, one)
-        judged = [one for one in judged if not one.corrects]
+        for record in judged:
+            if record.corrects:
+                self._put_right(study, record)
+        judged = [record for record in judged if not record.corrects]
         if not judged:
             return
         native = self._database.native
         rows: list[tuple[object, ...]] = [
             (
                 study,
-                one.sequence,
-                native(one.finished_at),
-                one.history,
-                one.context_key,
-                _encode(one.outcome).decode(),
+                record.sequence,
+                native(record.finished_at),
+                record.history,
+                record.context_key,
+                _encode(record.outcome).decode(),
             )
-            for one in judged
+            for record in judged
         ]
         marks = ",".join([self._database.placeholder] * 6)
         statement = f"INSERT INTO predictions (study,{','.join(_COLUMNS)}) VALUES ({marks})"  # noqa: S608 - our own names

@@ -83,12 +83,12 @@ class StandingRow(NamedTuple):
     def standing(self, mode: str | None) -> list[str]:
         """The states of :meth:`RecommendationRow.standing`."""
         proposed = "observed" if mode == "observe" else "pending"
-        found = [proposed] if self.proposed else []
+        states = [proposed] if self.proposed else []
         if self.state in ("observed", "pending"):
-            return [*found, proposed]
+            return [*states, proposed]
         if self.state == "withdrawn" and self.never_renewed:
-            return found  # its key is free: nobody reads anything there
-        return [*found, self.state]
+            return states  # its key is free: nobody reads anything there
+        return [*states, self.state]
 
 
 _FIELDS = tuple(field.name for field in fields(RecommendationRow))
@@ -146,10 +146,10 @@ class RecommendationReads(StoreReads):
     def last_issued_at(self) -> datetime | None:
         """When the latest of all studies' recommendations was made; None before there was one."""
         with self._reading() as connection:
-            found: datetime | None = connection.execute(
+            issued_at: datetime | None = connection.execute(
                 sa.select(sa.func.max(recommendations.c.issued_at))
             ).scalar_one()
-            return found
+            return issued_at
 
 
 class RecommendationWrites(RecommendationReads, StoreWrites):

@@ -87,23 +87,23 @@ class RequestWrites(RequestReads, StoreWrites):
         if not batch:
             return InsertedRequests((), 0, ())
         # Two instances that lock the same studies cannot wait in a circle: in the order of names.
-        names = sorted({one.study for one in batch})
-        found = self._connection.execute(
+        names = sorted({request.study for request in batch})
+        known = self._connection.execute(
             sa.select(studies.c.name)
             .where(studies.c.name.in_(names))
             .order_by(studies.c.name)
             .with_for_update(key_share=True)
         ).scalars()
-        if missing := set(names).difference(found):
+        if missing := set(names).difference(known):
             raise LookupError(f"study {min(missing)!r} is not in the store; publish it first")
         fresh: list[int] = []
         conflicts: list[AdviceRequest] = []
-        for one in batch:
-            number = self._add(one, now)
+        for request in batch:
+            number = self._add(request, now)
             if number is not None:
                 fresh.append(number)
-            elif self._content(one) != one.content_hash:
-                conflicts.append(one)
+            elif self._content(request) != request.content_hash:
+                conflicts.append(request)
         duplicates = len(batch) - len(fresh) - len(conflicts)
         return InsertedRequests(tuple(fresh), duplicates, tuple(conflicts))
 

@@ -47,11 +47,11 @@ def check_schema(database: Database) -> None:
     if version is not None and version > HEAD:
         raise _newer(database, version)
     if version != HEAD:
-        found = f"has schema {version}" if version else "holds nothing of tunerd"
+        content = f"has schema {version}" if version else "holds nothing of tunerd"
         raise MisconfiguredError(
             [
                 ValidationProblem(
-                    "store.url", f"{database.place} {found}, not {HEAD}; `tunerd run` upgrades"
+                    "store.url", f"{database.place} {content}, not {HEAD}; `tunerd run` upgrades"
                 )
             ]
         )

@@ -126,7 +126,7 @@ class TunerStateReads(StoreReads):
         table = context_states
         columns = [table.c.context_key, table.c.state, table.c.last_job_at]
         statement = sa.select(*columns, table.c.searched_sequence).where(table.c.study == study)
-        found = []
+        rows_read = []
         with self._reading() as connection:
             for row in connection.execute(statement.order_by(table.c.context_key)):
                 try:
@@ -135,8 +135,8 @@ class TunerStateReads(StoreReads):
                     if not whole_ones:
                         raise
                 else:
-                    found.append(ContextRow(row[0], state, row[2], row[3]))
-        return found
+                    rows_read.append(ContextRow(row[0], state, row[2], row[3]))
+        return rows_read
 
     def context_parts(self, study: str, kind: type[T]) -> dict[str, T]:
         """Parts of what was saved of each context, by key: those that a msgspec struct names. The
@@ -148,20 +148,20 @@ class TunerStateReads(StoreReads):
         """
         table, decode = context_states.c, msgspec.json.Decoder(kind).decode
         statement = sa.select(table.context_key, table.state).where(table.study == study)
-        found = {}
+        parts = {}
         with self._reading() as connection:
             # By parts: a row at a time takes twice as long, all at once a gigabyte.
             result = connection.execute(statement)
             for key, state in chain.from_iterable(result.partitions(ROWS_AT_ONCE)):
                 try:
-                    found[key] = decode(state)
+                    parts[key] = decode(state)
                 except msgspec.ValidationError:
                     raise
                 except (ValueError, RecursionError) as error:
                     raise CorruptDataError(
                         f"the state of context {key!r} is damaged: {error}"
                     ) from error
-        return dict(sorted(found.items()))  # a database would sort the states, too
+        return dict(sorted(parts.items()))  # a database would sort the states, too
 
     def last_jobs(self, study: str) -> dict[str, datetime]:
         """When the latest job ended in each of the contexts that jobs ran in, by key. Reads no
@@ -223,10 +223,10 @@ class TunerStateReads(StoreReads):
             checkpoints.c.study == study, checkpoints.c.name == name
         )
         with self._reading() as connection:
-            found = connection.execute(statement).scalar_one_or_none()
-        if found is None:
+            content = connection.execute(statement).scalar_one_or_none()
+        if content is None:
             raise LookupError(f"study {study!r} has no checkpoint {name}")
-        blob = bytes(found)
+        blob = bytes(content)
         if checkpoint_name(blob) != name:
             raise CorruptCheckpointError(f"checkpoint {name} of study {study!r} is damaged")
         return blob

@@ -132,9 +132,9 @@ def words(name: str) -> tuple[str, ...]:
     text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
     text = _PLURAL_ACRONYM.sub(r"\1", text).replace("vCPU", "vcpu")
     parts = re.split(r"[^A-Za-z0-9]+", _CASE.sub(" ", text))
-    found = [word for part in parts if part for word in _expanded(part.lower())]
-    several = [one for word in found if word != "n" for one in _parted(word)]
-    return tuple(several or found)
+    words_read = [word for part in parts if part for word in _expanded(part.lower())]
+    several = [part for word in words_read if word != "n" for part in _parted(word)]
+    return tuple(several or words_read)
 
 
 def _parted(word: str) -> tuple[str, ...]:
@@ -174,11 +174,11 @@ _SECTIONS: dict[str, Class] = {
 
 def _named(table: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """A vocabulary in the words that names are read as."""
-    found: dict[tuple[str, ...], float] = {}
+    weights: dict[tuple[str, ...], float] = {}
     for phrase, weight in table.items():
         key = words(" ".join(phrase))
-        found[key] = max(weight, found.get(key, 0.0))
-    return found
+        weights[key] = max(weight, weights.get(key, 0.0))
+    return weights
 
 
 _MEASURES = {words(" ".join(phrase)): measure for phrase, measure in MEASURES.items()}
@@ -226,55 +226,66 @@ class ColumnName:
 def read_name(name: str) -> ColumnName:
     """What a name says: its phrases, longest first; the last words say most."""
     section, leaf = _section(name)
-    found = words(leaf)
+    leaf_words = words(leaf)
     weights: dict[Class, float] = {}
-    said: list[str] = []
+    measures_named: list[str] = []
     measures: dict[str, MetricPhrase] = {}
     if section is not None:
         # Trackers of experiments put everything that went into a run under "params".
         weights[section] = 1.5 if name.lower().startswith(("param", "hparam", "arg")) else 5.0
-        said.append(name[: len(name) - len(leaf) - 1])
-    for phrase, last in _phrases(found):
-        said.append(" ".join(phrase))
-        for one, table in _TABLES.items():
+        measures_named.append(name[: len(name) - len(leaf) - 1])
+    for phrase, last in _phrases(leaf_words):
+        measures_named.append(" ".join(phrase))
+        for kind, table in _TABLES.items():
             if phrase in table:
-                share = 1.0 if last else 0.2 if one in ("status", "label") else 0.6
-                weights[one] = weights.get(one, 0.0) + table[phrase] * share
+                share = 1.0 if last else 0.2 if kind in ("status", "label") else 0.6
+                weights[kind] = weights.get(kind, 0.0) + table[phrase] * share
         if phrase in _MEASURES:
             measures[" ".join(phrase)] = _MEASURES[phrase]
     rate = rate_of(leaf)
     if rate is not None and rate.goal == "maximize":
         measures = {rate.unit or "rate": MetricPhrase(4.0, 9.0, "maximize")}
         weights["measured"] = max(weights.get("measured", 0.0), 4.0)
-        for one in ("context", "parameter"):  # what is counted: images, steps
-            weights[one] = 0.25 * weights.get(one, 0.0)
+        for kind in ("context", "parameter"):  # what is counted: images, steps
+            weights[kind] = 0.25 * weights.get(kind, 0.0)
     elif rate is not None and not measures:
-        measures[found[-1]] = MetricPhrase(1.5, 6.0, "minimize")
+        measures[leaf_words[-1]] = MetricPhrase(1.5, 6.0, "minimize")
         weights["measured"] = weights.get("measured", 0.0) + 1.5
-    told = max(measures, key=lambda one: measures[one].rank, default="")
-    best = measures.get(told, MetricPhrase(0.0, 0.0, None))
-    rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in found) if measures else 0.0
-    guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in found)
-    if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in found):
+    measure = max(measures, key=lambda other: measures[other].rank, default="")
+    best = measures.get(measure, MetricPhrase(0.0, 0.0, None))
+    rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in leaf_words) if measures else 0.0
+    guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
+    if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
-    goal, sure, why = _goal(found, measures, told, rate)
-    taken = _certainly_measured(found)
+    goal, sure, why = _goal(leaf_words, measures, measure, rate)
+    taken = _certainly_measured(leaf_words)
     return ColumnName(
-        found, leaf, weights, tuple(said), rank, goal, guard, told, best.rank, sure, why, taken
+        leaf_words,
+        leaf,
+        weights,
+        tuple(measures_named),
+        rank,
+        goal,
+        guard,
+        measure,
+        best.rank,
+        sure,
+        why,
+        taken,
     )
 
 
 def _certainly_measured(found: Sequence[str]) -> bool:
-    said = frozenset(found)
-    if said & WISHES:
+    word_set = frozenset(found)
+    if word_set & WISHES:
         return False
-    if said & STATISTICS or said & OUTCOMES:
+    if word_set & STATISTICS or word_set & OUTCOMES:
         return True
-    if said & DEVICES and said & SENSORS and "memory" not in said:
+    if word_set & DEVICES and word_set & SENSORS and "memory" not in word_set:
         return True
     # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
-    taken = said & TAKEN - ({"max"} if "memory" in said else set())
-    return bool(taken and said & QUANTITIES)
+    taken = word_set & TAKEN - ({"max"} if "memory" in word_set else set())
+    return bool(taken and word_set & QUANTITIES)
 
 
 def _goal(
@@ -286,9 +297,9 @@ def _goal(
         return rate.goal, rate.sure, f"by its name: {rate.why}"
     if rate is not None:
         return rate.goal, DOUBTFUL, f"{told} and {rate.why} say opposite things"
-    goals = {one.goal for one in measures.values()} - {None}
+    goals = {measure.goal for measure in measures.values()} - {None}
     if len(goals) > 1:
-        last = max(measures, key=lambda one: _last_place(found, one))
+        last = max(measures, key=lambda name: _last_place(found, name))
         return measures[last].goal or best, DOUBTFUL, f"{' and '.join(measures)} pull apart"
     if best is not None and not _TURNED.isdisjoint(found):
         return best, DOUBTFUL, "it says how much better or worse something became"
@@ -353,16 +364,16 @@ def unit_of(name: str) -> str:
     rate = rate_of(leaf)
     if rate is not None and rate.unit is not None:
         return rate.unit
-    found = words(leaf)
-    if "per" in found[1:]:
-        start = found.index("per", 1)
-        head, tail = found[start - 1], [word for word in found[start:] if word != "per"]
+    leaf_words = words(leaf)
+    if "per" in leaf_words[1:]:
+        start = leaf_words.index("per", 1)
+        head, tail = leaf_words[start - 1], [word for word in leaf_words[start:] if word != "per"]
         shown = _UNITS.get(head, _SHOWN.get(head, f"{head}s"))
         if start > 1:
-            shown = _THOUSANDS.get(found[start - 2], "") + shown
-        return "/".join([shown, *(_UNITS.get(one, _SHOWN.get(one, one)) for one in tail)])
-    for word in reversed(found):
-        if word in _UNITS and (len(found) > 1 or len(word) > 2):
+            shown = _THOUSANDS.get(leaf_words[start - 2], "") + shown
+        return "/".join([shown, *(_UNITS.get(word, _SHOWN.get(word, word)) for word in tail)])
+    for word in reversed(leaf_words):
+        if word in _UNITS and (len(leaf_words) > 1 or len(word) > 2):
             return _UNITS[word]
     return ""
 

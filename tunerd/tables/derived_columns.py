@@ -53,9 +53,14 @@ class DerivationRule:
             return None
         plain = all(_plain(value) for value in self.has)
         whole = all(float(factor).is_integer() for factor in self.has.values())
-        if not all(one in names for one in needed) or not plain or not whole or len(self.has) > 12:
+        if (
+            not all(name in names for name in needed)
+            or not plain
+            or not whole
+            or len(self.has) > 12
+        ):
             return None
-        factors = [names[one] for one in self.numbers]
+        factors = [names[name] for name in self.numbers]
         if self.thing is not None:
             *others, last = [(value, int(factor)) for value, factor in self.has.items()]
             cases = [
@@ -84,9 +89,9 @@ def rule_of(
     others = [c for c in inputs if c is not column]
     if set(name.words) & _TOTALS:
         numbers = [c for c in others if c.kind == "int"]
-        for one in products([column, *numbers]):
-            if one.total == column.name:
-                return DerivationRule(one.factors)
+        for product in products([column, *numbers]):
+            if product.total == column.name:
+                return DerivationRule(product.factors)
     if name.weight("parameter") >= 3:
         return None
     for thing in others:
@@ -122,8 +127,8 @@ def following(
     rows = np.unique(np.stack([column.codes for column in among], axis=1), axis=0)
     if len(rows) < 3:
         return {}
-    multiplied = {name for one in products(among) for name in (one.total, *one.factors)}
-    found: dict[str, DerivationRule] = {}
+    multiplied = {name for product in products(among) for name in (product.total, *product.factors)}
+    rules: dict[str, DerivationRule] = {}
     places = sorted(range(len(among)), key=lambda place: (-among[place].distinct, -place))
     for place in places:
         column = among[place]
@@ -131,13 +136,15 @@ def following(
         if by_hand or column.name in multiplied or column.distinct < 2 or len(column.counts) < 2:
             continue
         others = [
-            other for other, one in enumerate(among) if other != place and one.name not in found
+            other
+            for other, other_column in enumerate(among)
+            if other != place and other_column.name not in rules
         ]
         others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
         rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
         if rule is not None:
-            found[column.name] = rule
-    return found
+            rules[column.name] = rule
+    return rules
 
 
 def _fixed_by(
@@ -152,8 +159,8 @@ def _fixed_by(
     strong = names[column.name].weight("context") >= 3
     for size in (1, 2, 3):
         for by in combinations(others, size):
-            free = sum(among[one].name in tuned for one in by)
-            most = max(among[one].distinct for one in by)
+            free = sum(among[place_by].name in tuned for place_by in by)
+            most = max(among[place_by].distinct for place_by in by)
             # With the context's help it must tell far more apart: n_gpus may go with a model.
             enough = column.distinct > most if free == size else column.distinct >= 2 * most
             if not free or (size > 1 and not enough):
@@ -161,14 +168,17 @@ def _fixed_by(
             groups = _fixed_groups(rows, by, place)
             if not groups:
                 continue
-            if not (_often(rows, groups) or _is_grid(groups, [among[one] for one in by], column)):
+            if not (
+                _often(rows, groups)
+                or _is_grid(groups, [among[place_by] for place_by in by], column)
+            ):
                 if size == 1 and groups >= 3 and _ratio(column, among[by[0]]) is not None:
                     return DerivationRule(
                         (among[by[0]].name,), times=_ratio(column, among[by[0]]) or 1.0
                     )
                 continue
             if size > 1:
-                return DerivationRule(follows=tuple(among[one].name for one in by))
+                return DerivationRule(follows=tuple(among[place_by].name for place_by in by))
             other = among[by[0]]
             ratio = _ratio(column, other)
             alike = column.distinct == other.distinct
@@ -187,7 +197,7 @@ def _often(rows: IntArray, groups: int) -> bool:
 def _is_grid(groups: int, by: Sequence[ColumnProfile], column: ColumnProfile) -> bool:
     """Whether all combinations were run, and another column has a value for nearly each: nobody
     varies three things so that one of them never goes its own way."""
-    cells = math.prod(one.distinct for one in by)
+    cells = math.prod(column_by.distinct for column_by in by)
     return len(by) > 1 and groups == cells >= FEWEST and 10 * column.distinct >= 8 * groups
 
 
@@ -232,12 +242,12 @@ def _factors(ratios: FloatArray, thing: ColumnProfile) -> dict[str, float] | Non
     there = np.isfinite(ratios) & (thing.codes >= 0)
     if there.sum() < 10:
         return None
-    found: dict[str, float] = {}
+    factors: dict[str, float] = {}
     for code, value in enumerate(thing.counts):
         those = ratios[there & (thing.codes == code)]
         if not len(those):
             continue
         if np.ptp(those) > 1e-9 * max(1.0, abs(float(those[0]))):
             return None
-        found[str(value)] = round(float(those[0]), 9)
-    return found
+        factors[str(value)] = round(float(those[0]), 9)
+    return factors

@@ -48,15 +48,15 @@ _ODD = r"[\x00-\x1f\x7f\"\\]"
 def lookups(name: str, column: ColumnProfile) -> list[str]:
     """A commented ``[lookup]`` for a feature most of whose values are known accelerators."""
     texts = [value for value in column.counts if isinstance(value, str)]
-    found = {text: numbers for text in texts if (numbers := _numbers(text)) is not None}
-    if not found or 2 * len(found) < len(texts) or len(texts) > 60:
+    numbers_of = {text: numbers for text in texts if (numbers := _numbers(text)) is not None}
+    if not numbers_of or 2 * len(numbers_of) < len(texts) or len(texts) > 60:
         return []
     lines = [
         "",
         f"# Numbers that describe a {name} help with one that is new. Check them; take the # away.",
         f"# [lookup.{name}]",
     ]
-    for text, (tflops, memory, link) in found.items():
+    for text, (tflops, memory, link) in numbers_of.items():
         key = text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else f'"{re.sub(_ODD, "?", text)}"'
         lines.append(f"# {key} = {{ tflops = {tflops}, memory_gib = {memory}, link_gbs = {link} }}")
     return lines
@@ -69,6 +69,6 @@ def _numbers(text: str) -> tuple[int, int, int] | None:
         if word in _KNOWN:
             tflops, memory, link = _KNOWN[word]
             # A100, V100 and others were sold with half of it too; the name then says so.
-            said = re.search(r"\b(\d{2,3}) ?gi?b?\b", plain)
-            return tflops, int(said[1]) if said else memory, link
+            gigabytes = re.search(r"\b(\d{2,3}) ?gi?b?\b", plain)
+            return tflops, int(gigabytes[1]) if gigabytes else memory, link
     return None

@@ -50,14 +50,16 @@ _ONE_LINERS = ('"tune_params', '"tune_params_keys"')
 
 def is_log(start: str) -> bool:
     """Whether a text is a log that an exporter can read, by its beginning."""
-    return any(one.is_log is not None and one.is_log(start) for one in EXPORTERS)
+    return any(exporter.is_log is not None and exporter.is_log(start) for exporter in EXPORTERS)
 
 
 def log_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
     """A row for each run that a log tells of."""
     with open_text(path) as file:
         start = file.text.read(1 << 16)
-    reader = next(one for one in EXPORTERS if one.is_log is not None and one.is_log(start))
+    reader = next(
+        exporter for exporter in EXPORTERS if exporter.is_log is not None and exporter.is_log(start)
+    )
     assert reader.log is not None
     with open_text(path) as file:
         for number, record in enumerate(reader.log(_lines(file)), 1):
@@ -142,8 +144,8 @@ def _number(name: str) -> Any:
 
 
 def _after_blanks(text: str, place: int) -> int:
-    found = re.compile(r"[\s,]*").match(text, place)
-    return found.end() if found else place
+    match = re.compile(r"[\s,]*").match(text, place)
+    return match.end() if match else place
 
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
@@ -193,12 +195,12 @@ def _last_whole(text: str) -> tuple[int, str] | None:
             if open_ and token[0] == "}":
                 open_[-1].whole += 1
                 open_[-1].end = token.end()
-    several = [depth for depth, one in enumerate(open_) if one.whole > 1]
-    single = [depth for depth, one in enumerate(open_) if one.whole == 1]
+    several = [depth for depth, level in enumerate(open_) if level.whole > 1]
+    single = [depth for depth, level in enumerate(open_) if level.whole == 1]
     if not several and not single:
         return None
     depth = several[0] if several else single[-1]
-    return open_[depth].end, "".join(one.closer for one in reversed(open_[: depth + 1]))
+    return open_[depth].end, "".join(level.closer for level in reversed(open_[: depth + 1]))
 
 
 # -- what a document holds ----------------------------------------------------------------------
@@ -207,8 +209,8 @@ def _last_whole(text: str) -> tuple[int, str] | None:
 def taken_apart(value: Any) -> list[Any]:
     """The records in one JSON value."""
     for exporter in EXPORTERS:
-        if exporter.records is not None and (found := exporter.records(value)) is not None:
-            return list(found)
+        if exporter.records is not None and (records := exporter.records(value)) is not None:
+            return list(records)
     if isinstance(value, list):
         return value
     if not isinstance(value, dict):
@@ -240,7 +242,7 @@ def _listed(value: Mapping[str, Any]) -> list[Any]:
     lists = {
         name: part
         for name, part in value.items()
-        if isinstance(part, list) and part and all(isinstance(one, dict) for one in part)
+        if isinstance(part, list) and part and all(isinstance(item, dict) for item in part)
     }
     if not lists:
         return []

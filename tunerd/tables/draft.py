@@ -52,8 +52,8 @@ def study_name(path: Path) -> str:
 def draft(guesses: TableGuess, name: str, source: Path, unit: str | None = None) -> StudyDraft:
     """Write the study. ``unit`` is the objective's where a person has said it."""
     names = StudyNames()
-    for one in guesses.having("context", "parameter", "derived", "objective", "metric"):
-        names.of(one)
+    for guess in guesses.having("context", "parameter", "derived", "objective", "metric"):
+        names.of(guess)
     with np.errstate(all="ignore"):
         parts = [
             _head(guesses, name, source),
@@ -82,7 +82,7 @@ def _how_sure(one: ColumnGuess) -> str:
 def _head(guesses: TableGuess, name: str, source: Path) -> list[str]:
     profile = guesses.profile
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
-    doubtful = [one.column.name for one in guesses.columns if one.unsure]
+    doubtful = [guess.column.name for guess in guesses.columns if guess.unsure]
     lines = comment(
         f"Drafted by `tunerd init` from {source.name}: {profile.rows:,} rows, "
         f"{len(profile.columns)} columns{bad}. What stands here was guessed; each line says from"
@@ -99,19 +99,19 @@ def _head(guesses: TableGuess, name: str, source: Path) -> list[str]:
 
 
 def _objective(guesses: TableGuess, names: StudyNames, unit: str | None) -> list[str]:
-    one = guesses.objective
-    found, unit_why = unit_of(one.column.name), "from its name"
-    if not found and one.column.name in guesses.profile.units:
-        found, unit_why = guesses.profile.units[one.column.name], "under the header"
+    objective = guesses.objective
+    unit_text, unit_why = unit_of(objective.column.name), "from its name"
+    if not unit_text and objective.column.name in guesses.profile.units:
+        unit_text, unit_why = guesses.profile.units[objective.column.name], "under the header"
     if unit is not None:
-        found, unit_why = unit, "you said so"
+        unit_text, unit_why = unit, "you said so"
     values = guesses.values
     doubt = "" if guesses.goal_sure >= 0.5 else f"{A_GUESS}: "
     return [
         "[objective]",
-        *entry("metric", names.of(one), _how_sure(one)),
+        *entry("metric", names.of(objective), _how_sure(objective)),
         *entry("goal", guesses.goal, f"{doubt}{guesses.goal_why}"),
-        *entry("unit", found[:100], unit_why if found else "unknown; for people only"),
+        *entry("unit", unit_text[:100], unit_why if unit_text else "unknown; for people only"),
         *entry("scale", values.scale, values.why),
         *_impossible(values, guesses.profile.rows),
     ]
@@ -151,14 +151,14 @@ def _impossible(values: ObjectiveValues, rows: int) -> list[str]:
 def _guards(guesses: TableGuess, names: StudyNames) -> list[str]:
     """Bounds that a person may want, commented out: nobody can guess where they lie."""
     lines = []
-    for one in guesses.having("metric"):
-        numbers = [float(v) for v in one.column.counts if isinstance(v, int | float)]
-        if one.name.guard and numbers:
-            low = one.name.goal == "maximize"
+    for guess in guesses.having("metric"):
+        numbers = [float(v) for v in guess.column.counts if isinstance(v, int | float)]
+        if guess.name.guard and numbers:
+            low = guess.name.goal == "maximize"
             bound = {"min" if low else "max": min(numbers) if low else max(numbers)}
-            unit = {"unit": unit_of(one.column.name)} if unit_of(one.column.name) else {}
+            unit = {"unit": unit_of(guess.column.name)} if unit_of(guess.column.name) else {}
             ends = f"{min(numbers):.6g} to {max(numbers):.6g} in these rows"
-            lines += entry(shown_key(names.of(one)), bound | unit, ends, live=False)
+            lines += entry(shown_key(names.of(guess)), bound | unit, ends, live=False)
     if not lines:
         return []
     return [
@@ -173,10 +173,10 @@ def _guards(guesses: TableGuess, names: StudyNames) -> list[str]:
 
 def _context(guesses: TableGuess, names: StudyNames) -> list[str]:
     those = guesses.having("context")
-    decided = {one.column.name: thing for one in those if (thing := _decided_by(one, those))}
+    decided = {guess.column.name: thing for guess in those if (thing := _decided_by(guess, those))}
     lines = comment("What a job brings and nobody tunes; each combination is tuned on its own.")
     if those:
-        keyed = [one.column for one in those if one.column.name not in decided]
+        keyed = [guess.column for guess in those if guess.column.name not in decided]
         groups = grouped(keyed, guesses.profile.sampled)
         count = len(set(groups.tolist()))
         each = guesses.profile.sampled / max(1, count)
@@ -187,13 +187,13 @@ def _context(guesses: TableGuess, names: StudyNames) -> list[str]:
                 " that are nearly the same a bucket, so that they share what is known."
             )
     lines.append("[context]")
-    for one in those:
-        thing = decided.get(one.column.name)
+    for guess in those:
+        thing = decided.get(guess.column.name)
         note = f"; hardly differs within a {thing}, which tells jobs apart already" if thing else ""
-        table = context_table(one.column, thing is not None)
-        lines += entry(names.of(one), table, _how_sure(one) + note + _gaps(one))
-    for one in those:
-        lines += lookups(names.of(one), one.column)
+        table = context_table(guess.column, thing is not None)
+        lines += entry(names.of(guess), table, _how_sure(guess) + note + _gaps(guess))
+    for guess in those:
+        lines += lookups(names.of(guess), guess.column)
     return lines
 
 
@@ -226,62 +226,62 @@ def _parameters(guesses: TableGuess, names: StudyNames) -> list[str]:
         ),
         "[parameters]",
     ]
-    for one in guesses.having("parameter"):
-        table, note = parameter_table(one.column, repeat_of(one.column))
-        why = _how_sure(one) + (f"; {note}" if note else "") + _gaps(one)
-        lines += entry(names.of(one), table, why)
-    untried = [one for one in guesses.having("ignored") if could_be_tried(one)]
+    for guess in guesses.having("parameter"):
+        table, note = parameter_table(guess.column, repeat_of(guess.column))
+        why = _how_sure(guess) + (f"; {note}" if note else "") + _gaps(guess)
+        lines += entry(names.of(guess), table, why)
+    untried = [guess for guess in guesses.having("ignored") if could_be_tried(guess)]
     if untried:
         lines += comment(
             "The same value in every row: nothing says what another would do. To try others, take"
             " the # away and add them."
         )
-    for one in untried:
-        if one.column.kind in ("int", "float", "bool", "category"):
-            table, _ = parameter_table(one.column, None)
-            lines += entry(names.of(one), table, one.why, live=False)
+    for guess in untried:
+        if guess.column.kind in ("int", "float", "bool", "category"):
+            table, _ = parameter_table(guess.column, None)
+            lines += entry(names.of(guess), table, guess.why, live=False)
     return lines
 
 
 def _derived(guesses: TableGuess, names: StudyNames) -> list[str]:
     lines = []
-    for one, expression in _rules(guesses, names):
-        lines += entry(names.of(one), expression, one.why)
+    for guess, expression in _rules(guesses, names):
+        lines += entry(names.of(guess), expression, guess.why)
     return [*comment("What follows from others."), "[derived]", *lines] if lines else []
 
 
 def _rules(guesses: TableGuess, names: StudyNames) -> list[tuple[ColumnGuess, str]]:
     """The derived columns that can be computed from what is in the study."""
-    known = {one.column.name: names.of(one) for one in guesses.having("context", "parameter")}
-    found: list[tuple[ColumnGuess, str]] = []
+    known = {guess.column.name: names.of(guess) for guess in guesses.having("context", "parameter")}
+    rules: list[tuple[ColumnGuess, str]] = []
     open_ = guesses.having("derived")
     while open_:  # one may follow from another
         done = [
-            (one, expression)
-            for one in open_
-            if one.rule is not None and (expression := one.rule.expression(known)) is not None
+            (guess, expression)
+            for guess in open_
+            if guess.rule is not None and (expression := guess.rule.expression(known)) is not None
         ]
         if not done:
             break
-        known |= {one.column.name: names.of(one) for one, _ in done}
-        found += done
-        open_ = [one for one in open_ if one.column.name not in known]
-    return found
+        known |= {guess.column.name: names.of(guess) for guess, _ in done}
+        rules += done
+        open_ = [guess for guess in open_ if guess.column.name not in known]
+    return rules
 
 
 def _constraints(guesses: TableGuess, names: StudyNames) -> list[str]:
-    inputs = {one.column.name for one in guesses.having("context", "parameter")}
-    tuned = {one.column.name for one in guesses.having("parameter")}
+    inputs = {guess.column.name for guess in guesses.having("context", "parameter")}
+    tuned = {guess.column.name for guess in guesses.having("parameter")}
     rules: list[tuple[str, str]] = []
 
     def times(columns: Sequence[str]) -> str:
         return " * ".join(names.by_column[column] for column in columns)
 
-    for one in guesses.products:
-        held = {one.total, *one.factors}
+    for product in guesses.products:
+        held = {product.total, *product.factors}
         if held <= inputs and not held.isdisjoint(tuned):
-            total = names.by_column[one.total]
-            rules.append((f"makes_{total}", f"{times(one.factors)} == {total}"))
+            total = names.by_column[product.total]
+            rules.append((f"makes_{total}", f"{times(product.factors)} == {total}"))
     for bound in guesses.bounds:
         last = names.by_column[bound.large[-1]]
         if bound.divides:
@@ -310,11 +310,11 @@ def _constraints(guesses: TableGuess, names: StudyNames) -> list[str]:
 def _left_out(guesses: TableGuess, names: StudyNames) -> list[str]:
     """What became of the columns that are nowhere above."""
     lines: list[str] = []
-    computed = {one.column.name for one, _ in _rules(guesses, names)}
-    for one in guesses.having("ignored", "time", "metric", "label", "derived"):
-        kept = one.role == "metric" and one.name.rank > NEVER
-        if kept or one.column.name in computed or one.why == A_FIELD:
+    computed = {guess.column.name for guess, _ in _rules(guesses, names)}
+    for guess in guesses.having("ignored", "time", "metric", "label", "derived"):
+        kept = guess.role == "metric" and guess.name.rank > NEVER
+        if kept or guess.column.name in computed or guess.why == A_FIELD:
             continue
-        verb = "kept as a label" if one.role == "label" else "not used"
-        lines += comment(f"{one.column.name}: {verb}; {one.why}.")
+        verb = "kept as a label" if guess.role == "label" else "not used"
+        lines += comment(f"{guess.column.name}: {verb}; {guess.why}.")
     return [*comment("Columns that are not part of the study:"), *lines] if lines else []

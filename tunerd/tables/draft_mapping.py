@@ -39,26 +39,28 @@ def mapping_lines(guesses: TableGuess, names: StudyNames) -> list[str]:
     """What ``tunerd import`` has to know about this table."""
     lines = _export(guesses)
     for role, key in (("job_id", "job_id"), ("user", "user")):
-        lines += [f"{key} = {text_of(one.column.name)}" for one in guesses.having(role)]  # type: ignore[arg-type]
-    for one in guesses.having("finished_at"):
-        if one.column.form == "auto":
-            where: dict[str, object] | str = one.column.name
+        lines += [f"{key} = {text_of(guess.column.name)}" for guess in guesses.having(role)]  # type: ignore[arg-type]
+    for guess in guesses.having("finished_at"):
+        if guess.column.form == "auto":
+            where: dict[str, object] | str = guess.column.name
         else:
-            where = {"column": one.column.name, "format": one.column.form}
-        lines += entry("finished_at", where, one.why)
+            where = {"column": guess.column.name, "format": guess.column.form}
+        lines += entry("finished_at", where, guess.why)
     if is_of_events(guesses.profile):
-        there = {one.column.name for one in guesses.having("ignored")}
+        there = {guess.column.name for guess in guesses.having("ignored")}
         fields = ("event_id", "attempt", "measured_s", "gpus")
         lines += [f"{field} = {text_of(field)}" for field in fields if field in there]
-    gpus = [one for one in guesses.having("context", "parameter") if one.name.words == ("gpu",)]
-    for one in gpus[:1]:
-        if one.column.kind == "int" and not is_of_events(guesses.profile):
-            lines += entry("gpus", one.column.name, "what a job held")
-    metrics = [one for one in guesses.having("metric") if one.name.rank > NEVER]
+    gpus = [
+        guess for guess in guesses.having("context", "parameter") if guess.name.words == ("gpu",)
+    ]
+    for guess in gpus[:1]:
+        if guess.column.kind == "int" and not is_of_events(guesses.profile):
+            lines += entry("gpus", guess.column.name, "what a job held")
+    metrics = [guess for guess in guesses.having("metric") if guess.name.rank > NEVER]
     if metrics:
-        shown = [names.of(one) for one in metrics]
+        shown = [names.of(guess) for guess in metrics]
         lines += entry("metrics", shown, "measured too; kept, for guards to come and for reports")
-    labels = [one.column.name for one in guesses.having("label") if one.column.kind != "list"]
+    labels = [guess.column.name for guess in guesses.having("label") if guess.column.kind != "list"]
     if labels:
         lines += entry("labels", labels, "kept, and not learned from")
     lines += _renamed(guesses, names, metrics)
@@ -78,27 +80,29 @@ def _export(guesses: TableGuess) -> list[str]:
     lines = entry("export", export.key, f'{export.title}; "none" reads the table as it stands')
     if guesses.profile.reading.reports != "last":
         lines.append(f"reports = {text_of(guesses.profile.reading.reports)}")
-    told = export.told(guesses.profile.reading)[1:]
-    return lines + [line for note in told for line in comment(f"{note[:1].upper()}{note[1:]}.")]
+    head_lines = export.told(guesses.profile.reading)[1:]
+    return lines + [
+        line for note in head_lines for line in comment(f"{note[:1].upper()}{note[1:]}.")
+    ]
 
 
 def _renamed(guesses: TableGuess, names: StudyNames, metrics: Sequence[ColumnGuess]) -> list[str]:
     """Columns that are called something else, or have words where numbers belong."""
     lines: list[str] = []
-    for one in [*guesses.having("context", "parameter", "objective"), *metrics]:
-        column, name = one.column, names.of(one)
-        told: dict[str, object] = {"column": column.name}
+    for guess in [*guesses.having("context", "parameter", "objective"), *metrics]:
+        column, name = guess.column, names.of(guess)
+        table: dict[str, object] = {"column": column.name}
         notation = column.written.notation
         if notation.format != "number":
-            told["format"] = notation.format
+            table["format"] = notation.format
         if notation.unit:
-            told["unit"] = notation.unit
+            table["unit"] = notation.unit
         if column.words:
-            told["values"] = dict.fromkeys(column.words, "")
+            table["values"] = dict.fromkeys(column.words, "")
         if column.written.doubt:
             lines += comment(f"A GUESS, look at it: {column.written.doubt}.")
-        if len(told) > 1:
-            lines.append(f"columns.{shown_key(name)} = {value_of(told)}")
+        if len(table) > 1:
+            lines.append(f"columns.{shown_key(name)} = {value_of(table)}")
         elif name != column.name:
             lines.append(f"columns.{shown_key(name)} = {value_of(column.name)}")
     return lines
@@ -109,51 +113,51 @@ def _status(guesses: TableGuess) -> list[str]:
     those = guesses.having("status")
     if not those:
         return _status_in_objective(guesses)
-    one = those[0]
-    words: Mapping[str, object] = one.column.spelled or {
-        str(value): value for value in one.column.counts
+    guess = those[0]
+    words: Mapping[str, object] = guess.column.spelled or {
+        str(value): value for value in guess.column.counts
     }
     alike: dict[str, dict[str, tuple[JobStatus, bool]]] = {}
     for word, value in words.items():
         if value is not None:  # a way to write that it is missing
-            alike.setdefault(gist(word), {})[word] = _meaning(one, word, value, guesses)
+            alike.setdefault(gist(word), {})[word] = _meaning(guess, word, value, guesses)
     values: dict[str, str] = {}
     guessed: list[str] = []
     for short, several in alike.items():
         one_line = len(several) >= SEVERAL and len(set(several.values())) == 1
         lines_of = {short: next(iter(several.values()))} if one_line else several
-        values |= {w: found for w, (found, _) in lines_of.items() if status_in(w) != found}
+        values |= {w: status for w, (status, _) in lines_of.items() if status_in(w) != status}
         guessed += [word for word, (_, sure) in lines_of.items() if not sure]
-    if not values and len(words) >= one.column.distinct:
+    if not values and len(words) >= guess.column.distinct:
         known = "word is" if len(alike) == 1 else f"{len(alike)} words are"
         how = f"how jobs ended; its {known} known"
-        return entry("status", one.column.name, how)
-    lines = comment(f"How jobs ended; {one.column.name} has these words for it.")
+        return entry("status", guess.column.name, how)
+    lines = comment(f"How jobs ended; {guess.column.name} has these words for it.")
     if guessed:
         shown = ", ".join(guessed[:12])
         lines += comment(f"{A_GUESS}, from whether there is a result: {shown}.")
     strange = [short for short in alike if status_in(short) is None]
     other = {} if len(strange) < 12 else {"other": "failed"}
-    table = {"column": one.column.name, "values": values} | other
+    table = {"column": guess.column.name, "values": values} | other
     return [*lines, f"status = {value_of(table)}"]
 
 
 def guessed_words(guesses: TableGuess) -> dict[str, JobStatus]:
     """Words of the status column whose meaning nobody knows, with what they are taken for."""
-    found: dict[str, JobStatus] = {}
-    for one in guesses.having("status")[:1]:
-        for word, value in one.column.spelled.items():
+    statuses: dict[str, JobStatus] = {}
+    for guess in guesses.having("status")[:1]:
+        for word, value in guess.column.spelled.items():
             if value is not None:
-                status, sure = _meaning(one, word, value, guesses)
-                found |= {} if sure else {word: status}
-    return found
+                status, sure = _meaning(guess, word, value, guesses)
+                statuses |= {} if sure else {word: status}
+    return statuses
 
 
 def _meaning(
     one: ColumnGuess, word: str, value: object, guesses: TableGuess
 ) -> tuple[JobStatus, bool]:
-    if said := guesses.statuses.get(word) or guesses.statuses.get(word.lower()):
-        return said, True
+    if known := guesses.statuses.get(word) or guesses.statuses.get(word.lower()):
+        return known, True
     if isinstance(value, bool) or one.column.kind == "int":
         bad = bad_when_true(one.name)
         coded = one.column.kind == "int" and not set(one.column.counts) <= {0, 1}
@@ -164,9 +168,9 @@ def _meaning(
             unfit = "out_of_memory"
         good = bool(value) != bool(bad)
         return ("succeeded" if good else bad or unfit), True
-    found = meaning(word)
-    if found is not None:
-        return found, True
+    status = meaning(word)
+    if status is not None:
+        return status, True
     code = one.column.values.index(str(value)) if str(value) in one.column.counts else -1
     rows = one.column.codes == code
     results = guesses.objective.column.codes[rows] >= 0

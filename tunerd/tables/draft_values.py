@@ -49,9 +49,9 @@ def parameter_table(column: ColumnProfile, repeat: int | None) -> tuple[dict[str
     if _spread([float(value) for value in values]):
         table["scale"] = "log"
     if (step := _step(values)) is not None and len(values) > 4:
-        one = kind == "int" and step == 1
+        by_one = kind == "int" and step == 1
         ends = {"low": values[0], "high": values[-1]}
-        return table | ends | ({} if one else {"step": step}), ""
+        return table | ends | ({} if by_one else {"step": step}), ""
     if len(values) <= LISTED and not _drawn(column):
         return table | {"values": values}, ""
     note = f"{len(values):,} values occur; all between them are tried"
@@ -69,12 +69,12 @@ def _drawn(column: ColumnProfile) -> bool:
 
 def _repeated(column: ColumnProfile, repeat: int) -> dict[str, object]:
     lists = [value for value in column.counts if isinstance(value, tuple)]
-    values = sorted({one for value in lists for one in value}, key=str)  # of one type
+    values = sorted({entry for value in lists for entry in value}, key=str)  # of one type
     first = values[0]
     if isinstance(first, bool):
         return {"type": "bool", "repeat": repeat}
     if isinstance(first, int):
-        whole = sorted(one for one in values if isinstance(one, int))
+        whole = sorted(number for number in values if isinstance(number, int))
         return {"type": "int", "values": whole, "repeat": repeat}
     return {"type": "category", "values": values, "repeat": repeat}
 

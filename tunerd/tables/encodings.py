@@ -38,8 +38,8 @@ def encoding_of(blocks: Iterable[bytes]) -> Encoding:
     """
     looked, western, before = 0, False, b""
     for place, block in enumerate(blocks):
-        if place == 0 and (found := _by_mark(block)) is not None:
-            return found
+        if place == 0 and (encoding := _by_mark(block)) is not None:
+            return encoding
         looked += len(block)
         if not block.isascii():
             if _SEQUENCE.search(before + block) or _NOT_WESTERN.search(block):

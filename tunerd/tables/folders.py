@@ -63,19 +63,19 @@ def folder_digest(folder: Path) -> str:
 
 def _files(folder: Path) -> list[Path]:
     """Its regular files, in the order of their names."""
-    found: list[Path] = []
+    files: list[Path] = []
     for place, folders, names in os.walk(folder):
         here = Path(place)
         if len(here.relative_to(folder).parts) >= MOST_DEEP:
             folders.clear()
         folders.sort()
-        found += [
+        files += [
             here / name for name in sorted(names) if _is_plain(here / name) and name[0] != "."
         ]
-        if len(found) > MOST_FILES:
+        if len(files) > MOST_FILES:
             message = f"has more than {MOST_FILES:,} files"
             raise MisconfiguredError([ValidationProblem(str(folder), message)])
-    return found
+    return files
 
 
 def _is_plain(path: Path) -> bool:
@@ -96,7 +96,7 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
         yield from (_mlflow_run(run, logged) for run, logged in stores.items())
         return
     trials = [file for file in files if file.name == "result.json"]
-    for file in trials or [one for one in files if one.suffix.lower() in _JSON]:
+    for file in trials or [path for path in files if path.suffix.lower() in _JSON]:
         try:
             text = _text(file)
         except OSError as error:
@@ -128,12 +128,12 @@ def _stores(files: list[Path]) -> dict[Path, list[Path]]:
 
     An experiment has a ``meta.yaml`` too, and no such files.
     """
-    found: dict[Path, list[Path]] = {f.parent: [] for f in files if f.name == "meta.yaml"}
+    stores: dict[Path, list[Path]] = {f.parent: [] for f in files if f.name == "meta.yaml"}
     for file in files:
-        run = next((one for one in file.parents[1:MOST_DEEP] if one in found), None)
+        run = next((folder for folder in file.parents[1:MOST_DEEP] if folder in stores), None)
         if run is not None and file.relative_to(run).parts[0] in _MLFLOW:
-            found[run].append(file)
-    return {run: logged for run, logged in found.items() if logged}
+            stores[run].append(file)
+    return {run: logged for run, logged in stores.items() if logged}
 
 
 def _mlflow_run(run: Path, files: list[Path]) -> Mapping[str, Any] | UnreadableLine:

@@ -77,7 +77,7 @@ class TableGuess:
 
     def having(self, *roles: Role) -> list[ColumnGuess]:
         """The columns with one of these roles, in the order of the table."""
-        return [one for one in self.columns if one.role in roles]
+        return [guess for guess in self.columns if guess.role in roles]
 
     @property
     def objective(self) -> ColumnGuess:
@@ -101,38 +101,40 @@ def guess(profile: TableProfile, given: UserAnswers = UserAnswers()) -> TableGue
 def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
     _check(profile, given)
     names = {column.name: _name(profile, column) for column in profile.columns}
-    found = {
+    guesses = {
         name: ColumnGuess(profile.column(name), names[name], role, 1.0, "you said so")
         for name, role in given.roles.items()
     }
     if given.objective is not None:
         column = profile.column(given.objective)
-        found[column.name] = ColumnGuess(
+        guesses[column.name] = ColumnGuess(
             column, names[column.name], "objective", 1.0, "you said so"
         )
-    found |= hinted(profile, names, found)
-    inputs_hinted = inputs_of(profile, names, found)
-    found |= find_oddities(profile, names, found | inputs_hinted)
-    found |= find_measured(profile, names, found | inputs_hinted)
-    objective = pick_objective(profile, not_aside(profile, found))
+    guesses |= hinted(profile, names, guesses)
+    inputs_hinted = inputs_of(profile, names, guesses)
+    guesses |= find_oddities(profile, names, guesses | inputs_hinted)
+    guesses |= find_measured(profile, names, guesses | inputs_hinted)
+    objective = pick_objective(profile, not_aside(profile, guesses))
     if given.objective is None:
         known = () if profile.export is None else profile.export.hints
         refuse_second_best(profile, objective, {*given.roles, *known})
-    found[objective.column.name] = objective
-    found |= find_inputs(profile, names, found)
-    if not any(one.role == "parameter" for one in found.values()):
-        found |= _last_resort(found)
-        found |= followers(found, names)
-    found = {name: _as_written(one) for name, one in found.items()}
+    guesses[objective.column.name] = objective
+    guesses |= find_inputs(profile, names, guesses)
+    if not any(guess.role == "parameter" for guess in guesses.values()):
+        guesses |= _last_resort(guesses)
+        guesses |= followers(guesses, names)
+    guesses = {name: _as_written(guess) for name, guess in guesses.items()}
     inputs = [
-        one.column for one in found.values() if one.role in ("context", "parameter", "derived")
+        guess.column
+        for guess in guesses.values()
+        if guess.role in ("context", "parameter", "derived")
     ]
-    goal, goal_sure, why = _goal(profile, objective, found, given)
-    ordered = tuple(found[column.name] for column in profile.columns)
+    goal, goal_sure, why = _goal(profile, objective, guesses, given)
+    ordered = tuple(guesses[column.name] for column in profile.columns)
     equal = products(inputs)
-    tuned = {one.column.name for one in found.values() if one.role == "parameter"}
+    tuned = {guess.column.name for guess in guesses.values() if guess.role == "parameter"}
     held = bounds(
-        [column for column in inputs if found[column.name].role != "derived"], tuned, equal
+        [column for column in inputs if guesses[column.name].role != "derived"], tuned, equal
     )
     return TableGuess(
         profile,
@@ -237,13 +239,15 @@ def _unfit(column: ColumnProfile, role: Role) -> str:
 
 def _last_resort(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
     """Take for a parameter what is least a context, where nothing else is there to tune."""
-    among = [one for one in found.values() if one.role == "context" and can_be_tuned(one.column)]
+    among = [
+        guess for guess in found.values() if guess.role == "context" and can_be_tuned(guess.column)
+    ]
     if not among:
         message = (
             "has no column that could be tuned: each is constant, measured, a time or a name."
             " A study needs one that varies; name it with --parameter COLUMN"
         )
         raise MisconfiguredError([ValidationProblem("table", message)])
-    best = min(among, key=lambda one: (one.sure, -one.column.place))
+    best = min(among, key=lambda guess: (guess.sure, -guess.column.place))
     why = f"nothing else could be tuned; else it would be context: {best.why}"
     return {best.column.name: replace(best, role="parameter", sure=0.2, why=why)}

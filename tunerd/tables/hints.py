@@ -16,13 +16,15 @@ def hinted(
     profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
 ) -> dict[str, ColumnGuess]:
     """What the columns are whose export says it; columns in ``known`` are left as they are."""
-    taken = {one.role for one in known.values()}
-    found: dict[str, ColumnGuess] = {}
+    taken = {guess.role for guess in known.values()}
+    guesses: dict[str, ColumnGuess] = {}
     for column, hint in _hints(profile, known):
         role = _role(column, hint, taken)
         if role is not None:
-            found[column.name] = ColumnGuess(column, names[column.name], role, hint.sure, hint.why)
-    return found
+            guesses[column.name] = ColumnGuess(
+                column, names[column.name], role, hint.sure, hint.why
+            )
+    return guesses
 
 
 def inputs_of(
@@ -42,8 +44,8 @@ def not_aside(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> Mappin
     aside = {
         name for name, hint in _all_hints(profile).items() if hint.aside and hint.role == "metric"
     }
-    rest = {name: one for name, one in found.items() if name not in aside}
-    measured = any(one.role == "metric" and one.column.distinct > 1 for one in rest.values())
+    rest = {name: guess for name, guess in found.items() if name not in aside}
+    measured = any(guess.role == "metric" and guess.column.distinct > 1 for guess in rest.values())
     return rest if measured else found
 
 

@@ -43,15 +43,15 @@ class EventField:
     def read(self, row: Mapping[str, Value]) -> Value:
         """Its value in a row, in its type; ``None`` if it is missing. Raises ValueError."""
         raw = self.raw(row)
-        found: Value = None
+        value: Value = None
         if isinstance(raw, list):
             if self.kind is not None and not self.repeated:
                 raise ValueError("expected one value, not a list")
-            several = [self._one(one) for one in raw]
-            found = None if all(one is None for one in several) else several
+            several = [self._one(entry) for entry in raw]
+            value = None if all(entry is None for entry in several) else several
         elif raw is not None:
-            found = self._one(raw)
-        return self.default if found is None else found
+            value = self._one(raw)
+        return self.default if value is None else value
 
     def raw(self, row: Mapping[str, Value]) -> Value:
         """What stands in the table."""
@@ -67,10 +67,12 @@ class EventField:
         if self.kind is None and is_nan(raw):
             return None
         value = self.values.get(value_name(raw), raw) if self.values else raw
-        found = value if self.kind is None else typed(value, self.kind, self.factor, self.notation)
+        value_read = (
+            value if self.kind is None else typed(value, self.kind, self.factor, self.notation)
+        )
         if len(self.known) < MOST_KNOWN:
-            self.known[key] = found
-        return found
+            self.known[key] = value_read
+        return value_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class _LayoutBuilder:
         study = self.study
         context = [self.given("context", f.name, f.type) for f in study.context]
         config = [self.given("config", p.name, p.type, p.repeated) for p in study.parameters]
-        config_is_there = any(one.columns for one in config)
+        config_is_there = any(field.columns for field in config)
         if not config_is_there and not self.problems:
             names = ", ".join(p.name for p in study.parameters)
             self.mistake(("columns",), f"{self.table} has no column for any parameter: {names}")
@@ -184,24 +186,24 @@ class _LayoutBuilder:
         self, section: str, name: str, kind: ValueType | None, repeated: bool = False
     ) -> EventField:
         """A context feature or parameter."""
-        found = self.column(section, name, kind, repeated)
-        if not found.columns and found.default is None:
+        field = self.column(section, name, kind, repeated)
+        if not field.columns and field.default is None:
             self.missing.append(name)
-        return found
+        return field
 
     def measured(self) -> Iterator[EventField]:
         """The objective and the guards."""
         objective = self.study.objective.metric
         for metric in dict.fromkeys([objective, *(g.metric for g in self.study.guards)]):
-            found = self.column("metrics", metric, "float")
-            if found.columns:
-                yield found
+            field = self.column("metrics", metric, "float")
+            if field.columns:
+                yield field
             elif metric in self.mapping.columns:
                 continue  # it is a mistake, and said
             elif self.of_failures:
                 self.unmeasured |= metric == objective
                 yield EventField(
-                    metric, found.where, (found.where,), "float"
+                    metric, field.where, (field.where,), "float"
                 )  # later rows may have it
             elif metric == objective:
                 message = f"{self.table} has no column for the objective, {metric!r}"
@@ -233,28 +235,28 @@ class _LayoutBuilder:
         where = f"{section}.{name}"
         path = ("columns", name)
         if isinstance(entry, list):
-            found = tuple(column for column in entry if self.is_there(path, column))
-            return EventField(name, where, found, kind, default=default, repeated=True)
+            columns = tuple(column for column in entry if self.is_there(path, column))
+            return EventField(name, where, columns, kind, default=default, repeated=True)
         if entry is None:
             named = (column for column in (name, where) if column in self.columns)
-            found = tuple(named)[:1]
-            return EventField(name, where, found, kind, default=default, repeated=repeated)
+            columns = tuple(named)[:1]
+            return EventField(name, where, columns, kind, default=default, repeated=repeated)
         more = ColumnTable(column=entry) if isinstance(entry, str) else entry
         column = more.column or name
-        found = (column,) if self.is_there(path, column) else ()
+        columns = (column,) if self.is_there(path, column) else ()
         notation = NumberNotation(more.format, more.unit)
-        for key, said in (("factor", more.factor != 1.0), ("format", not notation.plain)):
-            if said and kind not in ("int", "float"):
+        for key, is_given in (("factor", more.factor != 1.0), ("format", not notation.plain)):
+            if is_given and kind not in ("int", "float"):
                 self.mistake((*path, key), f"{name!r} is no number")
         return EventField(
-            name, where, found, kind, more.factor, more.values, default, repeated, notation
+            name, where, columns, kind, more.factor, more.values, default, repeated, notation
         )
 
     def default(self, name: str, kind: ValueType | None) -> Value:
         given = self.mapping.defaults.get(name)
         try:
             if isinstance(given, list):
-                return [_typed(one, kind) for one in given]
+                return [_typed(entry, kind) for entry in given]
             return _typed(given, kind)
         except ValueError as error:
             self.mistake(("defaults", name), f"{error}, not {given!r}")

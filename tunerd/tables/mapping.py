@@ -213,8 +213,8 @@ def _read(one: EventField, row: Mapping[str, Value]) -> Value:
     try:
         return one.read(row)
     except ValueError as error:
-        found = describe(one.raw(row)) if len(one.columns) == 1 else ""
-        raise _UnusableRowError(UnusableRow(one.where, str(error), found)) from None
+        shown = describe(one.raw(row)) if len(one.columns) == 1 else ""
+        raise _UnusableRowError(UnusableRow(one.where, str(error), shown)) from None
 
 
 def _measured(one: EventField, row: Mapping[str, Value]) -> Value:
@@ -228,8 +228,8 @@ def _guarded(name: str, one: Any, row: Mapping[str, Value], column: str | None) 
     try:
         return one.read(row)
     except ValueError as error:
-        found = "" if column is None or name == "status" else describe(row.get(column))
-        raise _UnusableRowError(UnusableRow(name, str(error), found)) from None
+        shown = "" if column is None or name == "status" else describe(row.get(column))
+        raise _UnusableRowError(UnusableRow(name, str(error), shown)) from None
 
 
 # ── many rows ────────────────────────────────────────────────────────────────────────────────
@@ -295,30 +295,30 @@ def read_observations(
     """
     readers = readers_of(study, study.mapping if mapping is None else mapping, files)
     total = sum(file.progress()[1] for file in files)
-    reasons, found, before = UnusableCounts(), dict[str, Observation](), 0
+    reasons, jobs_read, before = UnusableCounts(), dict[str, Observation](), 0
     for file, reader in zip(files, readers, strict=True):
-        seen: Counter[str] = Counter()
+        ids: Counter[str] = Counter()
         for row in file.rows():
             read = reader.observation(row)
             if isinstance(read, UnusableRow):
                 reasons.add(read)
             else:
-                seen[read.event_id] += 1
+                ids[read.event_id] += 1
                 names = {"event_id": read.event_id, "job_id": read.job_id}
                 if not reader.named:
-                    names = told_apart(names, seen[read.event_id])
-                found.setdefault(names["event_id"], msgspec.structs.replace(read, **names))
+                    names = told_apart(names, ids[read.event_id])
+                jobs_read.setdefault(names["event_id"], msgspec.structs.replace(read, **names))
             if progress is not None and row.number % 1_000 == 0:
                 progress(before + file.progress()[0], total)
         before += file.progress()[1]
     if progress is not None:
         progress(total, total)
     dated = bool(readers) and all(reader.dated for reader in readers)
-    jobs = list(found.values())
+    jobs = list(jobs_read.values())
     if dated:
         jobs.sort(key=lambda job: job.finished_at)
     observations = tuple(
-        msgspec.structs.replace(one, sequence=place) for place, one in enumerate(jobs, 1)
+        msgspec.structs.replace(job, sequence=place) for place, job in enumerate(jobs, 1)
     )
     notes = dict.fromkeys(note for reader in readers for note in reader.notes)
     return TableJobs(observations, dict(reasons.counts.most_common()), dated, tuple(notes))

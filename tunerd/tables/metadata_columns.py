@@ -34,21 +34,23 @@ _WORDS = {word: status for status, words in _MEANINGS.items() for word in words.
 
 def meaning(word: str) -> JobStatus | None:
     """What a word for how a job ended means; ``None`` when nobody knows."""
-    found = status_in(word)
-    if found is not None:
-        return cast("JobStatus", found.value)  # nothing that was imported runs
+    status = status_in(word)
+    if status is not None:
+        return cast("JobStatus", status.value)  # nothing that was imported runs
     whole = word.strip().lower().replace(" ", "_").replace("-", "_")
     return _WORDS.get(whole) or _WORDS.get(gist(word).replace("-", "_"))
 
 
 def bad_when_true(name: ColumnName) -> JobStatus | None:
     """What true means in a column that is named for what went wrong."""
-    said = set(name.words)
-    if said & {"oom", "memory"}:
+    word_set = set(name.words)
+    if word_set & {"oom", "memory"}:
         return "out_of_memory"
-    if said & {"timeout", "timed"}:
+    if word_set & {"timeout", "timed"}:
         return "timeout"
-    return "failed" if said & {"failed", "failure", "fail", "crash", "crashed", "error"} else None
+    return (
+        "failed" if word_set & {"failed", "failure", "fail", "crash", "crashed", "error"} else None
+    )
 
 
 EVENT_FIELDS = (
@@ -82,11 +84,11 @@ def find_oddities(
     profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
 ) -> dict[str, ColumnGuess]:
     """What each such column is; columns in ``known`` are left as they are."""
-    found: dict[str, ColumnGuess] = {}
+    guesses: dict[str, ColumnGuess] = {}
     open_ = [column for column in profile.columns if column.name not in known]
 
     def say(column: ColumnProfile, role: Role, sure: float, why: str) -> None:
-        found[column.name] = ColumnGuess(column, names[column.name], role, sure, why)
+        guesses[column.name] = ColumnGuess(column, names[column.name], role, sure, why)
 
     of_events = is_of_events(profile)
     for column in open_:
@@ -96,8 +98,8 @@ def find_oddities(
             say(column, "ignored", 0.99, A_FIELD)
         elif _counts_days(column, names[column.name]):
             say(column, "ignored", 0.85, EXCEL_DAYS)
-    open_ = [column for column in open_ if column.name not in found]
-    taken = {one.role for one in known.values()}
+    open_ = [column for column in open_ if column.name not in guesses]
+    taken = {guess.role for guess in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
     statuses.sort(key=lambda column: -_status_weight(column, names[column.name]))
     for column in statuses:
@@ -113,21 +115,21 @@ def find_oddities(
             say(column, "time", 0.9, "another time")
     for column in open_:
         why = _why_no_part(column, names[column.name], profile)
-        if why is not None and column.name not in found:
+        if why is not None and column.name not in guesses:
             say(column, why[0], 0.85, why[1])
-    return _one_of_each(found, taken)
+    return _one_of_each(guesses, taken)
 
 
 def _one_of_each(found: dict[str, ColumnGuess], taken: set[Role]) -> dict[str, ColumnGuess]:
     """Keep the first user and the most telling job id; more of them are labels."""
     for role in ("job_id", "user"):
-        those = [name for name, one in found.items() if one.role == role]
+        those = [name for name, guess in found.items() if guess.role == role]
         those.sort(
             key=lambda name: ("job" not in found[name].name.words, -found[name].column.distinct)
         )
         for name in those if role in taken else those[1:]:
-            one = found[name]
-            found[name] = ColumnGuess(one.column, one.name, "label", one.sure, one.why)
+            guess = found[name]
+            found[name] = ColumnGuess(guess.column, guess.name, "label", guess.sure, guess.why)
     return found
 
 
@@ -195,9 +197,9 @@ _ENDS = _words("""
 
 def _finish_weight(name: ColumnName) -> int:
     """How well a name says that it is of an end; one of a start says so last."""
-    said = set(name.words)
-    if said & _BEGINS and not said & _ENDS:
-        return min((TIMES.get(word, 2) for word in said & _BEGINS), default=2)
+    word_set = set(name.words)
+    if word_set & _BEGINS and not word_set & _ENDS:
+        return min((TIMES.get(word, 2) for word in word_set & _BEGINS), default=2)
     return max((9 if word in _ENDS else TIMES.get(word, 0) for word in name.words), default=0)
 
 
@@ -230,17 +232,17 @@ def _why_no_part(
     column: ColumnProfile, name: ColumnName, profile: TableProfile
 ) -> tuple[Role, str] | None:
     """The role of a column that no one could tune and nothing can be learned from."""
-    said = name.weight("label")
+    weight = name.weight("label")
     others = max(name.weight("context"), name.weight("parameter"), name.weight("measured"))
     if column.kind == "empty":
         return "ignored", "has no values"
     if _numbers_the_rows(column, name, profile):
         return "ignored", "numbers the rows"
-    if column.kind == "float" or (column.kind == "bool" and said < 5):
+    if column.kind == "float" or (column.kind == "bool" and weight < 5):
         return None
     if column.kind in ("category", "text") and (what := _of_machines(column, name)):
         return "label", f"its values are {what}"
-    if said > others and said >= (4.5 if column.numeric else 2.5):
+    if weight > others and weight >= (4.5 if column.numeric else 2.5):
         if set(name.words) & USERS and column.kind in ("category", "text"):
             return "user", "says whose job it was"
         return _named(column, name)

@@ -77,12 +77,12 @@ def find_measured(
     margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
     margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if _is_certain(c, names)}
     sure = {name for name, (margin, _) in margins.items() if margin >= 2}
-    sure |= {one.column.name for one in known.values() if one.role in ("objective", "metric")}
+    sure |= {guess.column.name for guess in known.values() if guess.role in ("objective", "metric")}
     first = min((profile.column(name).place for name in sure), default=len(profile.columns))
     inputs = [
         c for c in profile.columns if c.name not in known and margins.get(c.name, (-1,))[0] < 0
     ]
-    found: dict[str, ColumnGuess] = {}
+    guesses: dict[str, ColumnGuess] = {}
     for column in open_:
         name = names[column.name]
         margin, why = margins[column.name]
@@ -94,10 +94,10 @@ def find_measured(
         if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
             continue  # drawn at random, like a learning rate: nothing that was chosen explains it
         if margin > 0:
-            found[column.name] = ColumnGuess(
+            guesses[column.name] = ColumnGuess(
                 column, name, "metric", sureness(margin), f"measured: {why}"
             )
-    return found
+    return guesses
 
 
 def _is_certain(column: ColumnProfile, names: Mapping[str, ColumnName]) -> bool:
@@ -120,10 +120,10 @@ def _bonus(column: ColumnProfile, inputs: Sequence[ColumnProfile]) -> float:
 
 def _failed(known: Iterable[ColumnGuess]) -> BoolArray | None:
     """Which rows of the sample failed, by the status; ``None`` without one or without failures."""
-    for one in known:
-        if one.role != "status":
+    for guess in known:
+        if guess.role != "status":
             continue
-        column = one.column
+        column = guess.column
         good = [meaning(str(value)) == "succeeded" or value in (True,) for value in column.counts]
         if column.kind == "int":
             good = [value == 0 for value in column.counts]
@@ -135,8 +135,8 @@ def _failed(known: Iterable[ColumnGuess]) -> BoolArray | None:
 def _margin(column: ColumnProfile, name: ColumnName, failed: BoolArray | None) -> tuple[float, str]:
     """Evidence that a column was measured, minus that it was chosen."""
     shape, why = shape_of(column)
-    said = name.weight("measured")
-    margin = said + shape - _chosen(name) - (0.5 if not said else 0.0)
+    weight = name.weight("measured")
+    margin = weight + shape - _chosen(name) - (0.5 if not weight else 0.0)
     if name.measure:
         why = f'its name ("{name.measure}") is of something measured, and it {why}'
     if failed is not None and (column.codes < 0).any():
@@ -156,10 +156,12 @@ def pick_objective(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> C
 
     Raises MisconfiguredError when nothing was measured.
     """
-    given = [one for one in found.values() if one.role == "objective"]
+    given = [guess for guess in found.values() if guess.role == "objective"]
     if given:
         return given[0]
-    among = [one for one in found.values() if one.role == "metric" and one.column.distinct > 1]
+    among = [
+        guess for guess in found.values() if guess.role == "metric" and guess.column.distinct > 1
+    ]
     if not among:
         among = _anything(profile, found)
     if not among:
@@ -238,12 +240,12 @@ def _anything(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> list[C
 
 def _called_measured(profile: TableProfile) -> str:
     """Why columns that are called like a measurement are none."""
-    told = ""
+    reason = ""
     for column in profile.columns:
         if not read_name(column.name).measure or column.kind in ("bool", "datetime"):
             continue
-        told += f"; {column.name} {_why_unread(column)}"
-    return told
+        reason += f"; {column.name} {_why_unread(column)}"
+    return reason
 
 
 def _why_unread(column: ColumnProfile) -> str:
@@ -266,16 +268,16 @@ def goal_of(
         return name.goal, name.goal_sure, name.goal_why
     if name.goal is not None:
         return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
-    for one in columns:
-        if one.role == "metric" and one.name.goal is not None and one.name.rank >= 5:
-            both = np.isfinite(one.column.numbers) & np.isfinite(objective.column.numbers)
+    for column in columns:
+        if column.role == "metric" and column.name.goal is not None and column.name.rank >= 5:
+            both = np.isfinite(column.column.numbers) & np.isfinite(objective.column.numbers)
             if both.sum() >= 10:
                 with np.errstate(all="ignore"):
-                    pair = np.corrcoef(objective.column.numbers[both], one.column.numbers[both])
+                    pair = np.corrcoef(objective.column.numbers[both], column.column.numbers[both])
                 if abs(pair[0, 1]) > 0.3:
                     alike = pair[0, 1] > 0
-                    opposite: Goal = "minimize" if one.name.goal == "maximize" else "maximize"
+                    opposite: Goal = "minimize" if column.name.goal == "maximize" else "maximize"
                     moves = "rises" if alike else "falls"
-                    goal = one.name.goal if alike else opposite
-                    return goal, 0.6, f"it {moves} with {one.column.name}"
+                    goal = column.name.goal if alike else opposite
+                    return goal, 0.6, f"it {moves} with {column.column.name}"
     return "maximize", 0.2, "nothing says which way is better"

@@ -57,13 +57,13 @@ def notations(
         delimiter: of a CSV; "" for other tables.
     """
     texts = [_texts(values) for _, values in columns]
-    found = [_found(name, of) for (name, _), of in zip(columns, texts, strict=True)]
-    marks = [_marks(one.notation, of) for one, of in zip(found, texts, strict=True)]
+    notations = [_found(name, of) for (name, _), of in zip(columns, texts, strict=True)]
+    marks = [_marks(notation.notation, of) for notation, of in zip(notations, texts, strict=True)]
     comma = any(mark == "comma" for mark in marks)
     point = any(mark == "point" for mark in marks)
     return [
-        one if mark is None else _decided(one, mark, of, delimiter, comma, point)
-        for one, mark, of in zip(found, marks, texts, strict=True)
+        notation if mark is None else _decided(notation, mark, of, delimiter, comma, point)
+        for notation, mark, of in zip(notations, marks, texts, strict=True)
     ]
 
 
@@ -106,18 +106,18 @@ def _is_plain(text: str) -> bool:
 
 def _with_unit(_: str, texts: Sequence[str]) -> ColumnNotation | None:
     """A column whose numbers all have the same unit: 12.5 ms, 45 %, 80GB."""
-    split = {text: found for text in texts if (found := _NUMBER.fullmatch(text))}
+    split = {text: match for text in texts if (match := _NUMBER.fullmatch(text))}
     if not _most(split, texts):
         return None
     units: dict[str, int] = {}
-    for found in split.values():
-        unit = found["before"] or (found["unit"] or "").rstrip()
+    for match in split.values():
+        unit = match["before"] or (match["unit"] or "").rstrip()
         units[unit] = units.get(unit, 0) + 1
     bare = units.pop("", 0)
     if len(units) != 1 or bare > sum(units.values()):
         return None
     (unit,) = units
-    spaced = any(found["gap"] for found in split.values())
+    spaced = any(match["gap"] for match in split.values())
     known = unit in _UNITS or bool(_PER.fullmatch(unit))
     if not known and not (spaced and unit.isalpha() and len(unit) > 2):
         return None
@@ -142,10 +142,10 @@ def _durations(name: str, texts: Sequence[str]) -> ColumnNotation | None:
     written = [text for text in fitting if not _is_plain(text)]
     if not _most(fitting, texts) or 2 * len(written) < len(fitting):
         return None
-    said = set(words(name)) | set(re.findall(r"[a-z]+", name.lower()))
-    named = not _SPANS.isdisjoint(said)
+    word_set = set(words(name)) | set(re.findall(r"[a-z]+", name.lower()))
+    named = not _SPANS.isdisjoint(word_set)
     clocks = [text for text in written if ":" in text]
-    if clocks and not named and not _MOMENTS.isdisjoint(said):
+    if clocks and not named and not _MOMENTS.isdisjoint(word_set):
         return None  # 14:05:33 is when it started
     if not clocks and not named and all(re.fullmatch(r"[0-9]+ ?[a-zA-Z]", t) for t in written):
         return None  # 10m and 50m: millions, metres
@@ -176,9 +176,11 @@ def _sizes(name: str, texts: Sequence[str]) -> ColumnNotation | None:
         return None
     if any(re.fullmatch(r"[0-9.,]+B", text) for text in written):
         return None  # 7B and 350M: sizes of models
-    told = any(re.search(r"[KMGTP]i|[kKMGTP][Bb]|[mg]b|byte|[KMGT][nc]$", text) for text in written)
+    binary = any(
+        re.search(r"[KMGTP]i|[kKMGTP][Bb]|[mg]b|byte|[KMGT][nc]$", text) for text in written
+    )
     named = bool(_BIG.fullmatch(name)) and not _COUNTED.fullmatch(name)
-    return ColumnNotation(NumberNotation("size")) if told or named else None
+    return ColumnNotation(NumberNotation("size")) if binary or named else None
 
 
 def _reads(read: object, text: str) -> bool:
@@ -242,8 +244,8 @@ def _decided(
     decimal = comma or not (point or delimiter == ",")
     if comma == point:  # nothing else decides: what stands beside it does
         decimal = decimal and not _grouping(texts)
-        told = "a decimal comma" if decimal else "a comma between thousands"
-        doubt = f"{shown} is read with {told}; it could be the other"
+        reason = "a decimal comma" if decimal else "a comma between thousands"
+        doubt = f"{shown} is read with {reason}; it could be the other"
         return ColumnNotation(by_comma if decimal else by_point, doubt)
     return ColumnNotation(by_comma if decimal else by_point)
 

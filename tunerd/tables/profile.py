@@ -75,7 +75,9 @@ class ColumnProfile:
         As it is where two spellings mean the same number, or there are many.
         """
         spelling = {value: text for text, value in self.spelled.items() if value is not None}
-        spelt = [spelling.get(one) for one in self.counts if not isinstance(one, tuple | None)]
+        spelt = [
+            spelling.get(value) for value in self.counts if not isinstance(value, tuple | None)
+        ]
         texts = [text for text in spelt if text is not None]
         several = len(self.spelled) > len(spelling) + sum(map(is_nothing, self.spelled))
         notation = self.written.notation
@@ -145,9 +147,9 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
             unreadable += 1
             continue
         raws = tuple(_raw(row.values.get(name)) for name in table.columns)
-        for raw, seen in zip(raws, counts, strict=True):
-            if raw is not None and (raw in seen or len(seen) < DISTINCT):
-                seen[raw] = seen.get(raw, 0) + 1
+        for raw, counter in zip(raws, counts, strict=True):
+            if raw is not None and (raw in counter or len(counter) < DISTINCT):
+                counter[raw] = counter.get(raw, 0) + 1
         # Each row is as likely to be in the sample as any other (algorithm R).
         place = rows if rows < SAMPLE else int(rng.integers(rows + 1))
         if place < SAMPLE:
@@ -159,18 +161,18 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
     missing = [sum(1 for row in kept if row[place] is None) for place in range(len(counts))]
     share = rows / max(1, len(kept))
     named = list(zip(table.columns, counts, strict=True))
-    written = notations([(name, list(seen)) for name, seen in named], table.delimiter)
+    written = notations([(name, list(counter)) for name, counter in named], table.delimiter)
     columns = [
         _column(
             name,
             place,
-            seen,
+            counter,
             [row[place] for row in kept],
             rows,
             round(missing[place] * share),
             written[place],
         )
-        for place, (name, seen) in enumerate(named)
+        for place, (name, counter) in enumerate(named)
     ]
     return TableProfile(
         tuple(columns), rows, unreadable, len(kept), table.export, table.reading, table.units
@@ -212,10 +214,10 @@ def _column(
     ordered = dict(sorted(counts.items(), key=_order))
     codes_of: dict[Hashable, int] = {value: code for code, value in enumerate(ordered)}
     known = [None if raw is None else typed.get(raw) for raw in sample]
-    codes = np.array([-1 if one is None else codes_of[one] for one in known], dtype=np.int64)
+    codes = np.array([-1 if value is None else codes_of[value] for value in known], dtype=np.int64)
     numbers = np.empty(0)
     if kind in ("int", "float", "bool"):
-        numbers = np.array([np.nan if one is None else one for one in known], dtype=float)
+        numbers = np.array([np.nan if value is None else value for value in known], dtype=float)
     lost = rows - sum(counts.values()) - missing if len(seen) < DISTINCT else 0
     gone = min(rows, missing + max(0, lost))
     spelled: dict[str, Scalar] = {}
@@ -311,12 +313,12 @@ def _is_gap(raw: Raw, seen: Mapping[Raw, int]) -> bool:
 
 def _numbers(seen: Mapping[Raw, int], notation: NumberNotation) -> dict[Raw, int | float]:
     """The numbers among some values."""
-    found: dict[Raw, int | float] = {}
+    numbers: dict[Raw, int | float] = {}
     for raw in seen:
         number = _number(raw) if notation.plain else _noted(raw, notation)
         if number is not None:
-            found[raw] = number
-    return found
+            numbers[raw] = number
+    return numbers
 
 
 def _noted(raw: Raw, notation: NumberNotation) -> int | float | None:
@@ -344,13 +346,13 @@ def _without_noise(
     if not near.any() and len(groups) > SPELLED:
         return typed
     widest = max(float(np.ptp(group)) for group in groups)
-    chained = any(float(np.ptp(one)) > NOISE * abs(float(one[0])) for one in groups)
+    chained = any(float(np.ptp(group)) > NOISE * abs(float(group[0])) for group in groups)
     if chained or ((~near).any() and float(gaps[~near].min()) < APART * widest):
         return typed
     shortest: dict[float, float] = {}
     for group in groups:
-        one = _shortest(group)
-        shortest |= dict.fromkeys(map(float, group), one)
+        short = _shortest(group)
+        shortest |= dict.fromkeys(map(float, group), short)
     return {
         raw: shortest[value] if isinstance(value, float) else value for raw, value in typed.items()
     }
@@ -361,7 +363,7 @@ def _shortest(group: FloatArray) -> float:
     middle = float(group[len(group) // 2])
     for digits in range(1, 17):
         short = float(f"{middle:.{digits}g}")
-        if all(abs(short - float(one)) <= NOISE * abs(middle) for one in group):
+        if all(abs(short - float(value)) <= NOISE * abs(middle) for value in group):
             # Alone, only one that ends in noise: 0.30000001192 of 32 bits, not 0.3000004.
             noisy = len(group) > 1 or f"{middle:.{digits + 3}g}" == f"{middle:.{digits}g}"
             return short if noisy else middle
@@ -375,12 +377,12 @@ def _number(raw: Raw) -> int | float | None:
     if isinstance(raw, tuple) or (isinstance(raw, str) and _LEADING_ZERO.fullmatch(raw)):
         return None  # 0012 is a name
     try:
-        found = number_in(raw)
+        number = number_in(raw)
     except ValueError:
         return None
-    if isinstance(found, float):
-        return found + 0.0
-    return found if found is None or found in INT64 else float(found)
+    if isinstance(number, float):
+        return number + 0.0
+    return number if number is None or number in INT64 else float(number)
 
 
 def _itself(raw: Raw) -> Scalar | tuple[Scalar, ...]:

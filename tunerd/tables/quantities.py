@@ -49,12 +49,12 @@ def read_quantity(text: str, notation: NumberNotation) -> int | float:
             raise ValueError
         if notation.unit:
             bare = without_unit(bare, notation.unit)
-        found = _READERS[notation.format](bare)
+        value = _READERS[notation.format](bare)
     except ValueError:
         raise ValueError(expected) from None
-    if not math.isfinite(found):
+    if not math.isfinite(value):
         raise ValueError(expected)
-    return found
+    return value
 
 
 def without_unit(text: str, unit: str) -> str:
@@ -153,62 +153,62 @@ def read_duration(text: str) -> int | float:
     if _PLAIN.fullmatch(bare.lstrip("-")):
         return _value(bare)
     for read in (_clock, _delta, _iso, _amounts):
-        if (found := read(bare)) is not None:
-            return int(found) if found.is_integer() and abs(found) < 1e15 else found
+        if (seconds := read(bare)) is not None:
+            return int(seconds) if seconds.is_integer() and abs(seconds) < 1e15 else seconds
     raise ValueError("expected a duration such as 1-02:03:04, 00:05.079, 1h 20m or 350ms")
 
 
 def _clock(text: str) -> float | None:
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         return None
-    parts = [int(part) for part in found["parts"].split(":")]
-    if len(parts) == 1 and found["days"] is None:
+    parts = [int(part) for part in match["parts"].split(":")]
+    if len(parts) == 1 and match["days"] is None:
         return None
-    if found["days"] is not None:  # 1-02 and 1-02:03 are hours, and hours and minutes
+    if match["days"] is not None:  # 1-02 and 1-02:03 are hours, and hours and minutes
         parts += [0] * (3 - len(parts))
     if len(parts) > 1 and any(part > 59 for part in parts[1:]):
         return None
     seconds = 0.0
     for part in parts:
         seconds = seconds * 60 + part
-    seconds += 86_400 * int(found["days"] or 0)
-    seconds += _amount("0" + found["fraction"]) if found["fraction"] else 0.0
-    return -seconds if found["sign"] else seconds
+    seconds += 86_400 * int(match["days"] or 0)
+    seconds += _amount("0" + match["fraction"]) if match["fraction"] else 0.0
+    return -seconds if match["sign"] else seconds
 
 
 def _delta(text: str) -> float | None:
-    found = _DELTA.fullmatch(text)
-    if found is None:
+    match = _DELTA.fullmatch(text)
+    if match is None:
         return None
     seconds = 0.0
-    if found["h"] is not None:
-        seconds = 3_600 * int(found["h"]) + 60 * int(found["m"]) + _amount(found["s"])
-    return 86_400 * int(found["days"]) + (-seconds if found["sign"] else seconds)
+    if match["h"] is not None:
+        seconds = 3_600 * int(match["h"]) + 60 * int(match["m"]) + _amount(match["s"])
+    return 86_400 * int(match["days"]) + (-seconds if match["sign"] else seconds)
 
 
 def _iso(text: str) -> float | None:
-    found = _ISO.fullmatch(text)
-    parts = {} if found is None else {unit: found[unit] for unit in "wdhms" if found[unit]}
-    if found is None or not parts:
+    match = _ISO.fullmatch(text)
+    parts = {} if match is None else {unit: match[unit] for unit in "wdhms" if match[unit]}
+    if match is None or not parts:
         return None
     seconds = float(sum(_exact(many) * _SECONDS[unit] for unit, many in parts.items()))
-    return -seconds if found["sign"] == "-" else seconds
+    return -seconds if match["sign"] == "-" else seconds
 
 
 def _amounts(text: str) -> float | None:
     sign, rest = (-1.0, text[1:].lstrip()) if text.startswith("-") else (1.0, text)
     at, seconds = 0, list[Decimal]()
     while at < len(rest):
-        found = _PARTS.match(rest, at)
-        if found is None:
+        match = _PARTS.match(rest, at)
+        if match is None:
             return None
-        unit = found[2] if len(found[2]) == 1 and found[2] != "M" else found[2].lower()
+        unit = match[2] if len(match[2]) == 1 and match[2] != "M" else match[2].lower()
         scale = _SECONDS.get(unit, _SECONDS.get(unit.lower()))
-        if scale is None or found[2] == "M":  # 5M are five million of something
+        if scale is None or match[2] == "M":  # 5M are five million of something
             return None
-        seconds.append(_exact(found[1]) * scale)
-        at = found.end()
+        seconds.append(_exact(match[1]) * scale)
+        at = match.end()
         while at < len(rest) and rest[at] in " ,":
             at += 1
         if rest.startswith("and ", at):
@@ -242,12 +242,12 @@ def read_size(text: str) -> int | float:
         ValueError: it is none.
     """
     bare = text.strip()
-    found = _SIZE.fullmatch(bare) if len(bare) <= MAX_LENGTH else None
-    if found is None or (found["binary"] and not found["prefix"]):
+    match = _SIZE.fullmatch(bare) if len(bare) <= MAX_LENGTH else None
+    if match is None or (match["binary"] and not match["prefix"]):
         raise ValueError("expected a size such as 16G, 3532K, 4 GiB or 1.5 GB")
-    number = _amount(found["number"])
-    power = " kmgtpe".index((found["prefix"] or " ").lower())
-    base = 1_000 if found["bytes"] and not found["binary"] else 1_024
+    number = _amount(match["number"])
+    power = " kmgtpe".index((match["prefix"] or " ").lower())
+    base = 1_000 if match["bytes"] and not match["binary"] else 1_024
     size = number * float(base**power)
     return int(size) if size.is_integer() and abs(size) < 2**62 else size
 

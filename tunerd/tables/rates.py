@@ -28,11 +28,11 @@ class RateMeaning:
 
 def _table(text: str) -> dict[str, str]:
     """``shown: word word`` a line, by word."""
-    found: dict[str, str] = {}
+    units: dict[str, str] = {}
     for line in text.strip().splitlines():
         shown, _, words = line.partition(":")
-        found |= dict.fromkeys(words.split(), shown.strip())
-    return found
+        units |= dict.fromkeys(words.split(), shown.strip())
+    return units
 
 
 _TIMES = _table("""
@@ -175,16 +175,16 @@ _SLASHED = re.compile(
 
 def plain_unit(name: str) -> str:
     """``latency/ms`` as ``latency (ms)``, as physicists write units; what is a rate as it is."""
-    found = _SLASHED.fullmatch(name.strip())
-    if found is None or "/" in found["head"]:
+    match = _SLASHED.fullmatch(name.strip())
+    if match is None or "/" in match["head"]:
         return name
-    head = _tokens(found["head"])
+    head = _tokens(match["head"])
     last = head[-1] if head else ""
     if last in _BYTES or last in _WORK or last in _SHORTENED or last in _PREFIXES or not last:
         return name
-    if found["unit"] in ("s", "sec", "min", "h", "hour", "hours") and last not in _TAKES:
+    if match["unit"] in ("s", "sec", "min", "h", "hour", "hours") and last not in _TAKES:
         return name
-    return f"{found['head']} ({found['unit']})"
+    return f"{match['head']} ({match['unit']})"
 
 
 def _tokens(name: str) -> list[str]:
@@ -193,7 +193,7 @@ def _tokens(name: str) -> list[str]:
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([KMGTP])([Bb]yte|[Bb]it|B|FLOP|[Ff]lop)", r" \1\2", text)
     text = re.sub(r"\b([KMGTP])(B|FLOP|Flop)", lambda unit: unit[0].lower(), text)
-    return [one for one in re.split(r"[^a-z0-9]+", _CASE.sub(" ", text).lower()) if one]
+    return [token for token in re.split(r"[^a-z0-9]+", _CASE.sub(" ", text).lower()) if token]
 
 
 def rate_of(name: str) -> RateMeaning | None:
@@ -209,11 +209,11 @@ def rate_of(name: str) -> RateMeaning | None:
 
 def _with_per(tokens: list[str]) -> RateMeaning | None:
     place = tokens.index("per", 1)
-    head, tail = tokens[:place], [one for one in tokens[place:] if one != "per"]
+    head, tail = tokens[:place], [word for word in tokens[place:] if word != "per"]
     if not tail:
         return None
     takes = head[-1] in _TIMES or bool(_TAKES & set(head))
-    seconds = [one for one in tail if one in _TIMES]
+    seconds = [word for word in tail if word in _TIMES]
     if not _COSTS.isdisjoint(head):
         return RateMeaning("minimize", SURE, None, f"{head[-1]} for each {tail[0]}")
     if head[-1] in _TIMES and seconds:
@@ -226,7 +226,7 @@ def _with_per(tokens: list[str]) -> RateMeaning | None:
     if not seconds:
         return None
     if tail[0] in _TIMES or tail[0] in _HARDWARE:
-        per = [*(_HARDWARE[one] for one in tail if one in _HARDWARE)]
+        per = [*(_HARDWARE[word] for word in tail if word in _HARDWARE)]
         return _speed(head, _TIMES[seconds[-1]], per, SURE)
     if tail[-1] in _TIMES:  # X per step in ms: X takes so long
         unit = _TIMES[tail[-1]]
@@ -267,7 +267,7 @@ def _side_by_side(tokens: list[str]) -> RateMeaning | None:
     if after < 2 or tokens[after - 1] not in _TIMES:
         return None
     second, before = _TIMES[tokens[after - 1]], tokens[: after - 1]
-    per = [_HARDWARE[one] for one in tokens[after:]]
+    per = [_HARDWARE[token] for token in tokens[after:]]
     while len(before) > 1 and before[-1] in _HARDWARE and before[-1] not in _WORK:
         per.insert(0, _HARDWARE[before.pop()])
     noun = before[-1]

@@ -82,9 +82,9 @@ def determines(groups: IntArray, column: ColumnProfile) -> bool:
     inside, codes = groups[there], column.codes[there]
     if len(codes) < 10 or len(np.unique(codes)) < 2:
         return False
-    found = len(np.unique(inside))
+    distinct = len(np.unique(inside))
     pairs = len(np.unique(np.stack([inside, codes]), axis=1)[0])
-    return pairs == found and len(codes) >= 3 * found
+    return pairs == distinct and len(codes) >= 3 * distinct
 
 
 def nearly_decides(thing: ColumnProfile, number: ColumnProfile, factor: float) -> bool:
@@ -158,14 +158,17 @@ def products(columns: Sequence[ColumnProfile]) -> list[ProductRelation]:
     if len(rows) < 8:
         return []
     logs = np.log(rows)
-    found: list[ProductRelation] = []
+    products: list[ProductRelation] = []
     for total, factors in _candidates(logs):
         names = tuple(among[place].name for place in factors)
         held = ProductRelation(among[total].name, names)
-        shorter = any(set(one.factors) <= set(names) and one.total == held.total for one in found)
-        if not shorter and not _follows(held, found):
-            found.append(held)
-    return found
+        shorter = any(
+            set(product.factors) <= set(names) and product.total == held.total
+            for product in products
+        )
+        if not shorter and not _follows(held, products):
+            products.append(held)
+    return products
 
 
 def _whole_numbers(columns: Sequence[ColumnProfile]) -> list[ColumnProfile]:
@@ -204,10 +207,10 @@ def _is_a_rule(logs: FloatArray, factors: tuple[int, ...]) -> bool:
 
 def _follows(product: ProductRelation, known: Sequence[ProductRelation]) -> bool:
     """Whether a product follows from two known ones: a * b == c and c * d == e give a * b * d."""
-    for one in known:
-        rest = set(product.factors) - set(one.factors)
+    for relation in known:
+        rest = set(product.factors) - set(relation.factors)
         if len(rest) < len(product.factors) - 1:
-            put = rest | {one.total}
+            put = rest | {relation.total}
             if any(set(other.factors) == put and other.total == product.total for other in known):
                 return True
     return False
@@ -235,16 +238,16 @@ def bounds(
         return []
     shuffled = _shuffled(rows)
     names = [column.name for column in among]
-    found: list[BoundRelation] = []
+    bounds: list[BoundRelation] = []
     for small, large in _sides(len(among)):
-        one = BoundRelation(tuple(names[i] for i in small), tuple(names[i] for i in large))
-        if set(one.names).isdisjoint(tuned) or _implied(one, found, known):
+        bound = BoundRelation(tuple(names[i] for i in small), tuple(names[i] for i in large))
+        if set(bound.names).isdisjoint(tuned) or _implied(bound, bounds, known):
             continue
         if _divides(rows, shuffled, small, large):
-            found.append(replace(one, divides=True))
+            bounds.append(replace(bound, divides=True))
         elif _bounds(rows, shuffled, small, large):
-            found.append(one)
-    return found[:MOST_BOUNDS]
+            bounds.append(bound)
+    return bounds[:MOST_BOUNDS]
 
 
 def _divides(
@@ -275,9 +278,9 @@ def _sides(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Places on both sides of a bound; what says more comes first."""
     places = range(count)
     pairs = list(combinations(places, 2))
-    yield from ((pair, (one,)) for pair in pairs for one in places if one not in pair)
+    yield from ((pair, (single,)) for pair in pairs for single in places if single not in pair)
     yield from (((a,), (b,)) for a in places for b in places if a != b)
-    yield from (((one,), pair) for pair in pairs for one in places if one not in pair)
+    yield from (((single,), pair) for pair in pairs for single in places if single not in pair)
 
 
 def _gap(rows: FloatArray, small: Sequence[int], large: Sequence[int]) -> FloatArray:

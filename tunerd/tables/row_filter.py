@@ -91,7 +91,7 @@ def strays(head: Sequence[TableRow]) -> RowFilter:
         plain,
         frozenset(full),
         columns[0] if columns else None,
-        frozenset(one for one in set(firsts) if firsts.count(one) > 1),
+        frozenset(unit_of for unit_of in set(firsts) if firsts.count(unit_of) > 1),
     )
 
 

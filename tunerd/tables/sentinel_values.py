@@ -150,17 +150,17 @@ def _improbable(
 
 def _never_zero(name: ColumnName) -> bool:
     """Whether a name says that what was measured is above 0: a time, a speed, an energy."""
-    said = set(name.measure.split())
-    if not said or said & _MAY_BE_ZERO:
+    word_set = set(name.measure.split())
+    if not word_set or word_set & _MAY_BE_ZERO:
         return False
-    if said & _ABOVE_ZERO or "per" in said:
+    if word_set & _ABOVE_ZERO or "per" in word_set:
         return True
     return name.goal is not None and name.measure_rank >= RANK_OF_SPEED
 
 
 def _sentinels(counts: dict[float, int]) -> tuple[dict[float, int], dict[float, int]]:
     """Values far above all others that stand for a failed run, and the rest."""
-    found: dict[float, int] = {}
+    sentinels: dict[float, int] = {}
     rest = dict(counts)
     while len(rest) > 2:
         *_, second, largest = sorted(rest, key=abs)
@@ -169,10 +169,10 @@ def _sentinels(counts: dict[float, int]) -> tuple[dict[float, int], dict[float, 
         marked = is_mark(abs(largest)) and times >= FAR_ROUND and abs(largest) >= 999
         if largest < 0 or not (shared or (marked and (rest[largest] > 1 or times >= FAR))):
             break
-        found[largest] = rest.pop(largest)
-    if 2 * sum(found.values()) > sum(counts.values()):
+        sentinels[largest] = rest.pop(largest)
+    if 2 * sum(sentinels.values()) > sum(counts.values()):
         return {}, counts  # what most rows have is no mark
-    return dict(sorted(found.items())), rest
+    return dict(sorted(sentinels.items())), rest
 
 
 def _rows(count: int) -> str:

@@ -94,8 +94,8 @@ class TextReader:
             line = self.text.readline(MAX_LINE)
             if len(line) < MAX_LINE or line[-1] in "\r\n":
                 return
-        told = f"line {self.lines} is longer than {MOST_SKIPPED:,} characters; is this a table?"
-        raise OSError(errno.EFBIG, told)
+        problem = f"line {self.lines} is longer than {MOST_SKIPPED:,} characters; is this a table?"
+        raise OSError(errno.EFBIG, problem)
 
     def told_delimiter(self) -> str:
         """What Excel's own first line, ``sep=;``, says: it is taken, and is no header.
@@ -103,9 +103,9 @@ class TextReader:
         "" where there is none.
         """
         line = self.text.readline(MAX_LINE)
-        if found := _TOLD.fullmatch(line.rstrip("\r\n")):
+        if match := _TOLD.fullmatch(line.rstrip("\r\n")):
             self.lines += 1
-            return found[1]
+            return match[1]
         self._again.append(line)
         return ""
 
@@ -173,12 +173,12 @@ def open_text(path: Path) -> Iterator[TextReader]:
 def text_encoding(path: Path) -> Encoding:
     """How a text table is encoded. Raises MisconfiguredError when it cannot be opened."""
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError as error:
         raise MisconfiguredError(
             [ValidationProblem(str(path), f"cannot be read: {error}")]
         ) from error
-    return _encoding(path, seen.st_size, seen.st_mtime_ns)
+    return _encoding(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
@@ -200,8 +200,8 @@ def sniffed(sample: str, first: str) -> str:
     ``first`` wins where none does, and ties.
     """
     best, delimiter = (0.0, 0), first
-    for one in dict.fromkeys(first + DELIMITERS):
-        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=one)
+    for candidate in dict.fromkeys(first + DELIMITERS):
+        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=candidate)
         counts: list[int] = []
         with suppress(csv.Error):  # a sample cut within quotes, or too long a field: count so far
             counts.extend(len(fields) for fields in reader if fields)
@@ -209,7 +209,7 @@ def sniffed(sample: str, first: str) -> str:
             body = counts[1:-1] or counts[1:] or counts  # the sample may end in a line's middle
             alike = sum(count == counts[0] for count in body) / len(body)
             if (round(alike, 1), counts[0]) > best:
-                best, delimiter = (round(alike, 1), counts[0]), one
+                best, delimiter = (round(alike, 1), counts[0]), candidate
     return delimiter
 
 
@@ -269,7 +269,9 @@ def _of_two_lines(file: TextReader, header: CsvHeader, delimiter: str) -> CsvHea
         if mistake or len(below) != len(header.fields) or any(map(_is_number, below)):
             return header
         pairs = zip(header.fields, below, strict=True)
-        names = tuple(f"{one}_{other}" if one and other else one or other for one, other in pairs)
+        names = tuple(
+            f"{upper}_{other}" if upper and other else upper or other for upper, other in pairs
+        )
         alike = len(set(filter(None, names))) < len([name for name in names if name])
         return header if alike else CsvHeader(names, False, file.line)
     return header
@@ -362,7 +364,9 @@ def _no_row(file: TextReader, header: CsvHeader, fields: Sequence[str]) -> str |
             return AGAIN if again else "a comment"
     if len(fields) == 1 and _FOOTER.fullmatch(first):
         return "a footer"
-    if start in "-=+|:" and all(_RULED.fullmatch(one.strip()) for one in fields if one.strip()):
+    if start in "-=+|:" and all(
+        _RULED.fullmatch(field.strip()) for field in fields if field.strip()
+    ):
         return "a ruled line"
     return AGAIN if _is_header(header, fields) else None
 
@@ -447,17 +451,17 @@ def _json_lines(file: TextReader) -> Iterator[tuple[str, str]]:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(line)
+        record = msgspec.json.decode(line)
     except UnicodeEncodeError:
         raise ValueError("is not UTF-8") from None
     except msgspec.DecodeError as error:
         try:  # Python's own writer puts NaN where a number is missing
-            found = json.loads(line, parse_constant=str)
-            json.dumps(found, ensure_ascii=False).encode()
+            record = json.loads(line, parse_constant=str)
+            json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError("has half of a surrogate pair") from None
         except ValueError:
             raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise ValueError("is not a JSON object")
-    return found
+    return record

@@ -64,7 +64,7 @@ def repeat_of(column: ColumnProfile) -> int | None:
     """How many values each list of a column has; ``None`` when they differ or are no choices."""
     lists = [value for value in column.counts if isinstance(value, tuple)]
     sizes = {len(value) for value in lists}
-    kinds = {type(one) for value in lists for one in value}
+    kinds = {type(entry) for value in lists for entry in value}
     if len(sizes) != 1 or not 2 <= min(sizes) <= 4_096 or len(kinds) != 1:
         return None
     return min(sizes) if kinds <= {str, int, bool} else None
@@ -75,17 +75,17 @@ def find_inputs(
 ) -> dict[str, ColumnGuess]:
     """What is tuned, what is context, and what follows from other inputs."""
     inputs = [column for column in profile.columns if column.name not in known]
-    found: dict[str, ColumnGuess] = {}
+    guesses: dict[str, ColumnGuess] = {}
     varying = []
     for column in inputs:
         if (fixed := _fixed(column, names[column.name])) is not None:
-            found[column.name] = fixed
+            guesses[column.name] = fixed
         else:
             varying.append(column)
     clear = {c.name: _clear(names[c.name]) for c in inputs}
     groups = grouped([c for c in varying if clear[c.name] < 0], profile.sampled)
     grouping = groups if any(clear[c.name] < 0 for c in varying) else None
-    given = [one.column for one in known.values() if one.role in ("context", "parameter")]
+    given = [guess.column for guess in known.values() if guess.role in ("context", "parameter")]
     allocated = any(set(names[c.name].words) & _ALLOCATED and clear[c.name] > 0 for c in varying)
     laid_out = any(set(names[c.name].words) & _BESIDE_RANKS and c.numeric for c in varying)
     evidence = {
@@ -93,35 +93,37 @@ def find_inputs(
         for c in varying
     }
     chosen = {c.name for c in varying if evidence[c.name].margin > 0 and can_be_tuned(c)}
-    all_tuned = chosen | {one.column.name for one in known.values() if one.role == "parameter"}
+    all_tuned = chosen | {
+        guess.column.name for guess in known.values() if guess.role == "parameter"
+    }
     follow = following([*given, *varying], names, all_tuned)
     for column in varying:
-        one = evidence[column.name]
+        guess = evidence[column.name]
         leading = chosen - follow.keys()
         rule = rule_of(column, names[column.name], [*varying, *given], leading)
         rule = rule or follow.get(column.name)
         if rule is not None:
-            found[column.name] = ColumnGuess(
+            guesses[column.name] = ColumnGuess(
                 column, names[column.name], "derived", 0.7, rule.why, rule
             )
             continue
-        tuned = one.margin > 0 and can_be_tuned(column)
+        tuned = guess.margin > 0 and can_be_tuned(column)
         role: Role = "parameter" if tuned else "context"
         if role == "context" and column.kind in ("text", "list"):
             role = "label"
-        found[column.name] = ColumnGuess(
-            column, names[column.name], role, sureness(one.margin), one.why
+        guesses[column.name] = ColumnGuess(
+            column, names[column.name], role, sureness(guess.margin), guess.why
         )
-    return found
+    return guesses
 
 
 def followers(
     found: Mapping[str, ColumnGuess], names: Mapping[str, ColumnName]
 ) -> dict[str, ColumnGuess]:
     """Context that follows from what is tuned, where that was settled last."""
-    inputs = [one for one in found.values() if one.role in ("context", "parameter")]
-    tuned = {one.column.name for one in inputs if one.role == "parameter"}
-    rules = following([one.column for one in inputs], names, tuned)
+    inputs = [guess for guess in found.values() if guess.role in ("context", "parameter")]
+    tuned = {guess.column.name for guess in inputs if guess.role == "parameter"}
+    rules = following([guess.column for guess in inputs], names, tuned)
     return {
         name: ColumnGuess(found[name].column, names[name], "derived", 0.7, rule.why, rule)
         for name, rule in rules.items()

@@ -107,10 +107,10 @@ def _whole(value: Scalar, factor: float) -> int | None:
         whole = round(scaled)
         # 0.35 billion is an integer, whatever floats make of it.
         number = whole if math.isclose(scaled, whole, rel_tol=1e-9) else scaled
-    found = clean_value(number, "int")
-    if not isinstance(found, int):
+    parsed = clean_value(number, "int")
+    if not isinstance(parsed, int):
         raise ValueError("expected an integer")
-    return found
+    return parsed
 
 
 def _noted(value: Scalar, notation: NumberNotation) -> Scalar:
@@ -130,10 +130,10 @@ def number_in(value: Scalar, expected: str = "a number") -> int | float | None:
         text = value.strip()
         if text.lower() in _NOTHING:
             return None
-        found = clean_value(text, "int")
-        found = clean_value(text, "float") if found is None else found
-        if isinstance(found, int | float):
-            return found
+        number = clean_value(text, "int")
+        number = clean_value(text, "float") if number is None else number
+        if isinstance(number, int | float):
+            return number
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, int) or math.isfinite(value):
             return value
@@ -157,23 +157,23 @@ def truth_in(value: Scalar) -> bool | None:
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
         value = clean_value(text, "float")  # 1.0, as what passed through floats is written
-    found = clean_value(value, "bool")
-    if not isinstance(found, bool):
+    truth = clean_value(value, "bool")
+    if not isinstance(truth, bool):
         raise ValueError("expected true or false")
-    return found
+    return truth
 
 
 def listed(value: Value) -> Value:
     """A list that is written as JSON in a text as the list; anything else as it is."""
     if isinstance(value, str) and value.startswith("["):
         try:
-            found = json.loads(value)
+            entries = json.loads(value)
         except (ValueError, RecursionError):
             return value
-        if isinstance(found, list) and all(
-            one is None or isinstance(one, str | int | float) for one in found
+        if isinstance(entries, list) and all(
+            entry is None or isinstance(entry, str | int | float) for entry in entries
         ):
-            return found
+            return entries
     return value
 
 
@@ -208,9 +208,9 @@ def status_in(value: Scalar) -> Status | None:
     """
     name = value_name(value)
     word = name.lower().replace(" ", "_").replace("-", "_")
-    found = _STATUS.get(word)
-    if found is not None or not isinstance(value, str):
-        return found
+    status = _STATUS.get(word)
+    if status is not None or not isinstance(value, str):
+        return status
     if _MEMORY.search(name) and not word.startswith(("no_", "not_", "completed", "succe")):
         return Status.OUT_OF_MEMORY
     short = gist(name).replace("-", "_")

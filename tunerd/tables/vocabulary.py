@@ -38,11 +38,11 @@ def word_set(text: str) -> frozenset[str]:
 
 def _weighed(text: str) -> dict[tuple[str, ...], float]:
     """``weight: phrase, phrase`` a line."""
-    found: dict[tuple[str, ...], float] = {}
+    weights: dict[tuple[str, ...], float] = {}
     for line in text.strip().splitlines():
         weight, _, phrases = line.partition(":")
-        found |= {tuple(one.split()): float(weight) for one in phrases.split(",")}
-    return found
+        weights |= {tuple(phrase.split()): float(weight) for phrase in phrases.split(",")}
+    return weights
 
 
 CONTEXT = _weighed("""
@@ -167,13 +167,13 @@ def _measures(text: str) -> dict[tuple[str, ...], MetricPhrase]:
     """``weight rank goal[!]: phrase, phrase`` a line; ! for what makes a guard."""
     goals: dict[str, Literal["maximize", "minimize"] | None]
     goals = {"max": "maximize", "min": "minimize", "any": None}
-    found: dict[tuple[str, ...], MetricPhrase] = {}
+    measures: dict[tuple[str, ...], MetricPhrase] = {}
     for line in text.strip().splitlines():
         head, _, phrases = line.partition(":")
         weight, rank, goal = head.split()
         measure = MetricPhrase(float(weight), float(rank), goals[goal.rstrip("!")], goal[-1] == "!")
-        found |= {tuple(one.split()): measure for one in phrases.split(",")}
-    return found
+        measures |= {tuple(phrase.split()): measure for phrase in phrases.split(",")}
+    return measures
 
 
 MEASURES = _measures("""

@@ -77,12 +77,12 @@ def find_destination(
     if stream is not None or (kafka is None and kind != "kafka"):
         data = settings.path("data_dir", "tunerd-data")
         folder = stream or settings.path("stream", "folder", os.path.join(data, "stream"))
-        kind, where, found = "jsonl", os.path.abspath(folder), {}
+        kind, where, fields = "jsonl", os.path.abspath(folder), {}
     else:
         kind, where = "kafka", kafka or settings.get("stream", "kafka", "bootstrap_servers", "")
-        found = (settings.kafka_options() if kafka is None else {}) | dict(options)
+        fields = (settings.kafka_options() if kafka is None else {}) | dict(options)
     studies = settings.path("studies", "studies")
-    return EventDestination(kind, where, jobs, recommendations, found, studies)
+    return EventDestination(kind, where, jobs, recommendations, fields, studies)
 
 
 def read_study_file(study: str, folder: str) -> tuple[str, dict[str, Any]]:
@@ -92,16 +92,16 @@ def read_study_file(study: str, folder: str) -> tuple[str, dict[str, Any]]:
     ValueError for a file that cannot be read.
     """
     if study.endswith(".toml"):
-        found = _toml(Path(study))
-        name = found.get("name")
+        document = _toml(Path(study))
+        name = document.get("name")
         if not isinstance(name, str):
             raise ValueError(f"{study}: name is missing")
-        return name, found
+        return name, document
     try:
-        found = _toml(Path(folder, f"{study}.toml"))
+        document = _toml(Path(folder, f"{study}.toml"))
     except OSError:
         return study, {}
-    return study, found if found.get("name") == study else {}
+    return study, document if document.get("name") == study else {}
 
 
 class _Settings:
@@ -135,17 +135,17 @@ class _Settings:
 
     def kafka_options(self) -> dict[str, Any]:
         """For kafka-python, the password from its file."""
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name in SENDER_OPTIONS:
             value = self.get("stream", "kafka", name, "")
             if value:
-                found[name] = self.path("stream", "kafka", name, "") if "file" in name else value
+                options[name] = self.path("stream", "kafka", name, "") if "file" in name else value
         if user := self.get("stream", "kafka", "sasl_username", ""):
-            found["sasl_plain_username"] = user
+            options["sasl_plain_username"] = user
         if self.get("stream", "kafka", "sasl_password_file", ""):
             file = Path(self.path("stream", "kafka", "sasl_password_file", ""))
-            found["sasl_plain_password"] = file.read_text().rstrip("\r\n")
-        return found
+            options["sasl_plain_password"] = file.read_text().rstrip("\r\n")
+        return options
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -49,10 +49,10 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
     @guarded
     def on_step_end(self, /, args: Any, state: Any, control: Any, **_: Any) -> None:
         """One optimizer step."""
-        seen = int(state.num_input_tokens_seen)  # of all processes
-        if seen > self._seen:
-            tokens = (seen - self._seen) / max(args.world_size, 1)
-            self._seen = seen
+        count = int(state.num_input_tokens_seen)  # of all processes
+        if count > self._seen:
+            tokens = (count - self._seen) / max(args.world_size, 1)
+            self._seen = count
             self.job.step(samples=self._samples, tokens=tokens)
         elif self._per_sample is not None:
             self.job.step(samples=self._samples, tokens=self._samples * self._per_sample)

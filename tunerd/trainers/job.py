@@ -141,8 +141,8 @@ class TrainingJob:
         job_id, attempt = options.job_id or named, options.attempt or attempt_of(environ)
         asked = replace(options, job_id=job_id, attempt=attempt)
         self.config, self.choice = configuration_of(asked, destination)
-        said = {"pid": os.getpid(), "study": options.study, "config": self.config}
-        environ[INHERITED] = json.dumps(said, default=str)
+        note = {"pid": os.getpid(), "study": options.study, "config": self.config}
+        environ[INHERITED] = json.dumps(note, default=str)
         if _rank(environ) != 0:
             self._ended = True
             return
@@ -164,9 +164,9 @@ class TrainingJob:
     def _inherit(self, options: JobOptions, environ: Mapping[str, str]) -> bool:
         """Whether a training that still runs started this process, as one of its ranks."""
         with suppress(ValueError, KeyError, TypeError):
-            said = json.loads(environ[INHERITED])
-            if said["pid"] != os.getpid() and said["study"] == options.study:
-                self.config = dict(said["config"])
+            note = json.loads(environ[INHERITED])
+            if note["pid"] != os.getpid() and note["study"] == options.study:
+                self.config = dict(note["config"])
                 return True
         return False
 
@@ -220,15 +220,15 @@ class TrainingJob:
 
     def _plain(self, amounts: Mapping[str, Any]) -> dict[str, float]:
         """Amounts as numbers, without those at which nobody may look now."""
-        found = {}
+        plain = {}
         for name, amount in amounts.items():
             device = getattr(getattr(amount, "device", None), "type", "cpu")
             if device == "cpu":
-                found[name] = float(amount)
+                plain[name] = float(amount)
             elif name not in self._refused:
                 self._refused.add(name)
                 self.fault(TypeError(f"step({name}=…) is a tensor on {device}, not a number"))
-        return found
+        return plain
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -444,26 +444,26 @@ def configuration_of(
 
 def _choose(destination: EventDestination, key: str, job_id: str, attempt: int) -> Choice | None:
     """The recommendation to follow; None in time, or where nobody is there."""
-    found: list[Choice | None] = []
+    choices: list[Choice | None] = []
 
     def look() -> None:
         try:
             recommendations = destination.recommendations()
             try:
                 recommendations.catch_up(CHOOSE_WITHIN_S)
-                found.append(recommendations.choose(key, job_id, attempt=attempt))
+                choices.append(recommendations.choose(key, job_id, attempt=attempt))
             finally:
                 recommendations.close()
         except Exception as error:
             log.warning("tunerd: %s; the defaults are used", error)
-            found.append(None)
+            choices.append(None)
 
     thread = threading.Thread(target=look, name="tunerd", daemon=True)
     thread.start()
     thread.join(CHOOSE_WITHIN_S)
-    if not found:
+    if not choices:
         log.warning("tunerd: no recommendation within %.0f s; defaults are used", CHOOSE_WITHIN_S)
-    return found[0] if found else None
+    return choices[0] if choices else None
 
 
 def _features(context: Mapping[str, Any]) -> dict[str, str]:
@@ -548,13 +548,13 @@ def _gpus_in_use() -> int | None:
 
 def _rates(speed: MeasuredSpeed, replicas: int, gpus: int | None) -> dict[str, float]:
     """Speeds by the names that studies have for them."""
-    found = {"steps_per_second": speed.rates["steps"]}
+    rates = {"steps_per_second": speed.rates["steps"]}
     for name, rate in speed.rates.items():
         if name != "steps":
-            found[f"{name}_per_second"] = rate * replicas
+            rates[f"{name}_per_second"] = rate * replicas
             if gpus:
-                found[f"{name}_per_second_per_gpu"] = rate * replicas / gpus
-    return found
+                rates[f"{name}_per_second_per_gpu"] = rate * replicas / gpus
+    return rates
 
 
 def _peak_memory() -> dict[str, float]:
@@ -569,10 +569,10 @@ def _peak_memory() -> dict[str, float]:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
+    numbers = {}
     for name, value in metrics.items():
         with suppress(Exception):
             number = float(value)
             if math.isfinite(number):
-                found[name] = number
-    return found
+                numbers[name] = number
+    return numbers

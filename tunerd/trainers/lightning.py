@@ -44,10 +44,10 @@ class LightningCallback(Callback):  # type: ignore[misc]
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int  # noqa: ARG002
     ) -> None:  # fmt: skip
         """One batch."""
-        found: dict[str, float] = {} if self._samples is None else {"samples": self._samples}
+        counts: dict[str, float] = {} if self._samples is None else {"samples": self._samples}
         if self._amounts is not None:
-            found |= self._amounts(batch)
-        self.job.step(**found)
+            counts |= self._amounts(batch)
+        self.job.step(**counts)
 
     @guarded
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002

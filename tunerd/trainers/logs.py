@@ -196,7 +196,7 @@ class LogReader:
         samples = self._samples or ([self._early] if self._early else [])
         names = dict.fromkeys(name for sample in samples for name in sample.speeds)
         speeds = {
-            name: median(one.speeds[name] for one in samples if name in one.speeds)
+            name: median(sample.speeds[name] for sample in samples if name in sample.speeds)
             for name in names
         }
         return speeds | self._peaks

@@ -22,32 +22,32 @@ def outcome_of(error: BaseException | None, environ: Mapping[str, str]) -> Failu
     """Status and reason of a training that an exception ended, or nothing."""
     if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
         return FailureCause("succeeded", "")
-    for one in _causes(error):
-        if _is_out_of_memory(one):
-            return FailureCause("out_of_memory", _in_words(one))
-        if isinstance(one, KeyboardInterrupt):
+    for cause in _causes(error):
+        if _is_out_of_memory(cause):
+            return FailureCause("out_of_memory", _in_words(cause))
+        if isinstance(cause, KeyboardInterrupt):
             return FailureCause("cancelled", "KeyboardInterrupt")
-        if isinstance(one, GeneratorExit):
+        if isinstance(cause, GeneratorExit):
             return FailureCause("cancelled", "the training was left before its end")
-        if stopped := STOPPED_BY_NAME.get(type(one).__name__):
+        if stopped := STOPPED_BY_NAME.get(type(cause).__name__):
             return stopped_by(stopped, environ)
     return FailureCause("failed", _in_words(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The exception, and those that it was raised from; of a group, its members."""
-    waiting, seen = [error], set[int]()
-    while waiting and len(seen) < MOST_CAUSES:
-        one = waiting.pop(0)
-        if id(one) in seen:
+    waiting, visited = [error], set[int]()
+    while waiting and len(visited) < MOST_CAUSES:
+        cause = waiting.pop(0)
+        if id(cause) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        visited.add(id(cause))
+        yield cause
+        if isinstance(cause, BaseExceptionGroup):
+            waiting += cause.exceptions
         # Ray keeps what its workers raised in attributes.
-        failures = getattr(one, "worker_failures", None)
-        inner = [one.__cause__, getattr(one, "cause", None), getattr(one, "_base_exc", None)]
+        failures = getattr(cause, "worker_failures", None)
+        inner = [cause.__cause__, getattr(cause, "cause", None), getattr(cause, "_base_exc", None)]
         inner += failures.values() if isinstance(failures, Mapping) else ()
         waiting += [other for other in inner if isinstance(other, BaseException)]
 
@@ -58,9 +58,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(known, type) and isinstance(error, known):
         return True
     # Older versions, other accelerators and JAX have no class of their own.
-    told = isinstance(error, RuntimeError | OSError) or type(error).__name__ == "XlaRuntimeError"
+    may_be = isinstance(error, RuntimeError | OSError) or type(error).__name__ == "XlaRuntimeError"
     return isinstance(error, MemoryError) or (
-        told and _OUT_OF_MEMORY.search(str(error)[: 1 << 16]) is not None
+        may_be and _OUT_OF_MEMORY.search(str(error)[: 1 << 16]) is not None
     )
 
 

@@ -91,7 +91,9 @@ class RayCallback(ControllerCallback, ReportCallback):  # type: ignore[misc]
         """All workers have reported."""
         if self._job is None:
             return
-        counts = {name: sum(one[name] for one in metrics if name in one) for name in self._counts}
+        counts = {
+            name: sum(metric[name] for metric in metrics if name in metric) for name in self._counts
+        }
         self._job.step(**counts)
         first = metrics[0] if metrics else {}
         self._job.log(**{name: first[name] for name in self._metrics if name in first})

@@ -106,7 +106,7 @@ class StepTimer:
         if steps < LEAST_STEPS:
             return None
         if not self.warm:
-            marks = [one for one in (*self._early, *marks) if one.steps >= steps // 2]
+            marks = [mark for mark in (*self._early, *marks) if mark.steps >= steps // 2]
         # Equal numbers of steps; what is left over at the end is left out.
         stride = max(1, -(-(len(marks) - 1) // MOST_STRETCHES))
         chosen = marks[::stride]

@@ -76,12 +76,12 @@ def tail_log(options: TailOptions, environ: Mapping[str, str]) -> tuple[dict[str
         cause = FailureCause("cancelled", f"the log says nothing of {plan.objective}")
     labels = reader.labels | ({"cause": cause.reason} if cause.reason else {})
     entry.write_event(job_event(entry.begin, cause.status, metrics, labels, None))
-    found = {"status": cause.status, "metrics": metrics, "labels": labels}
-    return found, _send(plan, spool, entry)
+    half = {"status": cause.status, "metrics": metrics, "labels": labels}
+    return half, _send(plan, spool, entry)
 
 
 def _read(log: IO[bytes], reader: LogReader, options: TailOptions, entry: SpoolEntry) -> None:
-    told = time.monotonic()
+    at = time.monotonic()
     with _asked_to_stop() as asked:
         while True:
             # Asked before reading: what was written before the end is read.
@@ -91,10 +91,10 @@ def _read(log: IO[bytes], reader: LogReader, options: TailOptions, entry: SpoolE
                 reader.hear(data)
             if over or reader.finished:
                 return
-            if time.monotonic() - told > PROGRESS_EVERY_S and reader.labels:
-                told = time.monotonic()
-                said = {"metrics": _metrics(reader, options), "labels": reader.labels}
-                entry.write_progress(said)
+            if time.monotonic() - at > PROGRESS_EVERY_S and reader.labels:
+                at = time.monotonic()
+                progress = {"metrics": _metrics(reader, options), "labels": reader.labels}
+                entry.write_progress(progress)
             time.sleep(LOOK_EVERY_S)
 
 
@@ -106,7 +106,7 @@ def _asked_to_stop() -> Iterator[list[int]]:
     def heard(number: int, _: FrameType | None) -> None:
         asked.append(number)
 
-    before = {one: signal.signal(one, heard) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
@@ -116,14 +116,14 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
 def _metrics(reader: LogReader, options: TailOptions) -> dict[str, float]:
     """What the log says, and tokens where samples of a known length are counted."""
-    found = reader.metrics
-    if options.tokens_per_sample is not None and "samples_per_second" in found:
-        found["tokens_per_second"] = found["samples_per_second"] * options.tokens_per_sample
+    metrics = reader.metrics
+    if options.tokens_per_sample is not None and "samples_per_second" in metrics:
+        metrics["tokens_per_second"] = metrics["samples_per_second"] * options.tokens_per_sample
     if options.gpus:
         for name in ("tokens_per_second", "samples_per_second"):
-            if name in found:
-                found[f"{name}_per_gpu"] = found[name] / options.gpus
-    return found
+            if name in metrics:
+                metrics[f"{name}_per_gpu"] = metrics[name] / options.gpus
+    return metrics
 
 
 def _beginning(plan: JobPlan, options: TailOptions, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -95,8 +95,8 @@ class EventTeller(threading.Thread):
         """Where the scheduler tells the end: how it was launched, and how fast it is by now."""
         self._deliver(started_half(self._begin))
         while not self._done.wait(REPORT_EVERY_S):
-            if said := self._progress():
-                self._deliver(reported_half(self._begin, **said))
+            if half := self._progress():
+                self._deliver(reported_half(self._begin, **half))
 
     def run(self) -> None:
         """Until the training ends."""

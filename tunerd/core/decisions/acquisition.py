@@ -51,8 +51,8 @@ def log_expected_improvement(mean: FloatArray, uncertainty: FloatArray, best: fl
     very_far = -0.5 * low**2 - HALF_LOG_2PI - 2.0 * np.log(-low)  # where the ratio loses digits
     near = np.exp(-0.5 * z**2 - HALF_LOG_2PI) + z * np.exp(log_ndtr(z))
     tail = np.where(low < -1e4, very_far, far)
-    found = np.where(z > -1.0, np.log(np.maximum(near, 1e-300)), tail)
-    return np.asarray(found + np.log(sd), np.float64)
+    improvement = np.where(z > -1.0, np.log(np.maximum(near, 1e-300)), tail)
+    return np.asarray(improvement + np.log(sd), np.float64)
 
 
 def worth_trying(
@@ -119,8 +119,8 @@ def chosen(
         if feasible[pick] >= LIKELY or best is None:
             best = float(mean[pick]) if best is None else max(best, float(mean[pick]))
         together = correlation(pick) * uncertainty * uncertainty[pick]
-        for one in believed:
-            together = together - one[pick] * one
+        for belief in believed:
+            together = together - belief[pick] * belief
         firmly = max(float(together[pick] + noise[pick]), 1e-18)
         believed.append(together / np.sqrt(firmly))
         variance = variance - believed[-1] ** 2

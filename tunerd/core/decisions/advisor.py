@@ -92,7 +92,7 @@ class Advisor:
         a continuous range, so that a search may combine them with anything else.
         """
         space, whole = self.space(key, state.context), self.spaces.get(key, state.context)
-        if not any(one.continuous for one in self.study.parameters):
+        if not any(parameter.continuous for parameter in self.study.parameters):
             return space, whole
         best = state.evidence.trials.get(state.introduction.incumbent or "") or max(
             (trial for _, trial in state.evidence.measured()),
@@ -154,12 +154,12 @@ class Advisor:
         rng = np.random.default_rng([*self.study.search.seeds, *made_of[0].encode()])
         tried = [trial.config for trial in state.evidence.trials.values()]
         only = reachable(space, self.study.limits, serves, tried, rng)
-        found = space if only is None else SearchSpace(space.study, state.context, only=only)
+        nearby = space if only is None else SearchSpace(space.study, state.context, only=only)
         self._reach.pop(key, None)
-        self._reach[key] = (made_of, found)
+        self._reach[key] = (made_of, nearby)
         if len(self._reach) > SpaceCache.MOST:
             del self._reach[next(iter(self._reach))]
-        return found
+        return nearby
 
     def _stepping(self, key: str, state: ContextState, survey: ContextSearch) -> ContextSearch:
         """What of a context the next incumbent may come from: what the study's limits on steps
@@ -169,12 +169,12 @@ class Advisor:
         near = replace(survey, space=self._near(key, state, survey.space))
         now = state.introduction
         holds = any(
-            one.trial.run_share >= self.study.min_feasible
+            rival.trial.run_share >= self.study.min_feasible
             and (
-                one.trial.runs >= ESTABLISHED
-                or (now.established and one.candidate_id == now.incumbent)
+                rival.trial.runs >= ESTABLISHED
+                or (now.established and rival.candidate_id == now.incumbent)
             )
-            for one in near.rivals[0]
+            for rival in near.rivals[0]
         )
         return near if holds and now.incumbent is not None else survey
 
@@ -203,7 +203,7 @@ class Advisor:
             whole, survey = survey, self._stepping(key, state, survey)
             self._settle(state, survey, sequence, profiling=profiling)
             # They are counted from what is the incumbent by now.
-            if any(one.continuous for one in self.study.parameters):
+            if any(parameter.continuous for parameter in self.study.parameters):
                 whole = self._survey(key, state, model, bands, features)
             space = self._near(key, state, whole.space)
             survey = survey if survey.space is space else replace(whole, space=space)
@@ -220,8 +220,8 @@ class Advisor:
             if size is not None and size <= options.listed:  # it is scored whole
                 budget = SearchBudget(size, keep)
                 score = partial(survey.acquisition_of_best, count=keep)
-            found = self._searcher.search(survey.space, score, rng, budget, begin)
-            batch = survey.batch(found.codes, running, rng, elsewhere=elsewhere)
+            result = self._searcher.search(survey.space, score, rng, budget, begin)
+            batch = survey.batch(result.codes, running, rng, elsewhere=elsewhere)
             prospects = batch + survey.at_random()
         prospects = survey.again() + prospects
         allowed, barred = survey.rivals
@@ -237,7 +237,7 @@ class Advisor:
             baseline,
             wanted,
             ExcludedConfigs(
-                (*(one.named for one in self.orders.limits(key)), *self.study.limits.of_steps),
+                (*(limit.named for limit in self.orders.limits(key)), *self.study.limits.of_steps),
                 barred,
                 given_up,
                 outside,
@@ -271,16 +271,16 @@ class Advisor:
             for config in fallback.pool(tried, self.study.min_feasible)
             if self.orders.broken(self.study.name, config) is None
         ]
-        seen = []
+        surveys = []
         for key, state in contexts.items() if configs else ():
             with suppress(NothingFeasibleError):  # then nothing of it counts for the others
                 survey = self._survey(key, state, model, bands, features)
                 if survey.rivals[0]:
-                    seen.append(fallback.look(survey, configs))
-        return fallback.entry(self.study, configs, seen)
+                    surveys.append(fallback.look(survey, configs))
+        return fallback.entry(self.study, configs, surveys)
 
 
 def _started(state: ContextState) -> bool:
     """Whether a search has something to begin from."""
-    tried = [one for one in state.evidence.trials.values() if one.ran or one.failures]
-    return len(tried) >= START or sum(one.ran > 0 for one in tried) >= START_RAN
+    tried = [trial for trial in state.evidence.trials.values() if trial.ran or trial.failures]
+    return len(tried) >= START or sum(trial.ran > 0 for trial in tried) >= START_RAN

@@ -65,8 +65,8 @@ class ContextSearch:
         known = [self._said[name] for name in names if name in self._said]
         if len(known) == len(names):
             return Predictions.of(known)
-        seen = self.model.outlook(self.features.candidates(self.space, codes))
-        return self._noted(names, self._adjusted(names, seen))
+        outlook = self.model.outlook(self.features.candidates(self.space, codes))
+        return self._noted(names, self._adjusted(names, outlook))
 
     def _adjusted(self, names: Sequence[bytes], seen: Predictions) -> Predictions:
         tried = np.array([name in self._tried for name in names], np.bool_)
@@ -165,20 +165,20 @@ class ContextSearch:
         assert self.model is not None
         campaign = self.state.campaign
         count = max(side_by_side(self.study), campaign.round_size if campaign else 0)
-        rows, seen = self.features.candidates(self.space, codes), self.outlook(codes)
-        held = [] if running is None else [one.config for one in running.candidates]
+        rows, outlook = self.features.candidates(self.space, codes), self.outlook(codes)
+        held = [] if running is None else [candidate.config for candidate in running.candidates]
         stays = self._named_in(self.space, held)
         bonus = np.array([STEADY * (name in stays) for name in names_of(codes)])
         if self._best is None:
             bonus += TREMBLE * rng.random(len(bonus))
         unit = self.unit
         order = chosen(
-            seen.mean / unit,
-            seen.uncertainty / unit,
-            seen.feasible,
+            outlook.mean / unit,
+            outlook.uncertainty / unit,
+            outlook.feasible,
             self._best,
             self.model.predictor.correlations(rows),
-            np.maximum(seen.spread**2 - seen.uncertainty**2, 0.0) / unit**2,
+            np.maximum(outlook.spread**2 - outlook.uncertainty**2, 0.0) / unit**2,
             count,
             bonus,
             least=self._least,
@@ -190,8 +190,8 @@ class ContextSearch:
     def start(self, count: int, rng: np.random.Generator) -> list[SearchCandidate]:
         """A spread-out random start, for when there is nothing to search by yet."""
         codes = self.space.spread(count, rng)
-        seen = None if self.model is None or not len(codes) else self.outlook(codes)
-        return self._named(codes, seen)
+        outlook = None if self.model is None or not len(codes) else self.outlook(codes)
+        return self._named(codes, outlook)
 
     def known_good(self, running: Recommendation | None) -> Codes:
         """Where a search begins, (n, D): what the last one here brought, and the best that ran.
@@ -199,7 +199,7 @@ class ContextSearch:
         That is all that a searcher remembers from one time to the next, and it is kept anyway.
         """
         measured = sorted(self.state.evidence.measured(), key=lambda named: -named[1].mean)
-        configs = [] if running is None else [one.config for one in running.candidates]
+        configs = [] if running is None else [candidate.config for candidate in running.candidates]
         configs += [trial.config for _, trial in measured[:BEGIN]]
         inside = [code for code in map(self.space.encode, configs) if code is not None]
         return np.array(inside, np.int32).reshape(len(inside), len(self.space.dimensions))
@@ -208,18 +208,18 @@ class ContextSearch:
         """Feasible configurations that nobody searched for: as many as it takes until there are
         enough that most likely run. Others are drawn once something new was tried here, not at
         every look."""
-        campaign, found = self.state.campaign, list[SearchCandidate]()
+        campaign, drawn = self.state.campaign, list[SearchCandidate]()
         missing = max(side_by_side(self.study), campaign.round_size if campaign else 0)
         for first in range(0, len(self._drawn), DRAWN_AT_ONCE):
             codes = self._drawn[first : first + DRAWN_AT_ONCE]
-            seen = self.outlook(codes)
-            found += self._named(codes, seen)
-            likely = (seen.feasible >= self.study.min_feasible).tolist()
+            outlook = self.outlook(codes)
+            drawn += self._named(codes, outlook)
+            likely = (outlook.feasible >= self.study.min_feasible).tolist()
             names = zip(names_of(codes), likely, strict=True)
             missing -= sum(runs and name not in self._tried for name, runs in names)
             if missing <= 0:
                 break
-        return [replace(prospect, at_random=True) for prospect in found]
+        return [replace(prospect, at_random=True) for prospect in drawn]
 
     @cached_property
     def _drawn(self) -> Codes:
@@ -237,12 +237,12 @@ class ContextSearch:
         ]
         if not codes or self.model is None:
             return []
-        found = self._named(codes, self.outlook(np.stack(codes)))
+        prospects = self._named(codes, self.outlook(np.stack(codes)))
         known = {rival.candidate_id: rival.estimate for rival in self.rivals[0]}
-        for i, prospect in enumerate(found):
+        for i, prospect in enumerate(prospects):
             if (belief := known.get(prospect.candidate_id)) is not None:
-                found[i] = replace(prospect, mean=belief.mean, spread=belief.sd)
-        return [replace(prospect, again=True) for prospect in found]
+                prospects[i] = replace(prospect, mean=belief.mean, spread=belief.sd)
+        return [replace(prospect, again=True) for prospect in prospects]
 
     @cached_property
     def rivals(self) -> tuple[list[MeasuredConfig], list[MeasuredConfig]]:
@@ -259,25 +259,25 @@ class ContextSearch:
             expected, spread = np.full(len(own), own.mean()), np.full(len(own), own.std() + noise)
             feasible = np.ones(len(own))
         else:
-            seen = self.outlook(np.stack([code for _, _, code in inside]))
-            expected, spread, feasible = seen.mean, seen.spread, seen.feasible
+            outlook = self.outlook(np.stack([code for _, _, code in inside]))
+            expected, spread, feasible = outlook.mean, outlook.spread, outlook.feasible
         expected, spread = self._since_change(inside, expected, spread, unit)
         beliefs = estimates(trials, noise, expected, spread)
         alone: Sequence[ScoreEstimate | None] = [None] * len(own)
         if self.model is not None:
             alone = list(map(ScoreEstimate, expected.tolist(), spread.tolist()))
-        found = [
+        rivals = [
             MeasuredConfig(cid, trial, belief, float(p), guess)
             for (cid, trial, _), belief, p, guess in zip(
                 inside, beliefs, feasible, alone, strict=True
             )
         ]
         if self.space is self.whole:
-            return found, []
+            return rivals, []
         kept = self.space.feasible(np.stack([code for _, _, code in inside])).tolist()
         return (
-            [rival for rival, keep in zip(found, kept, strict=True) if keep],
-            [rival for rival, keep in zip(found, kept, strict=True) if not keep],
+            [rival for rival, keep in zip(rivals, kept, strict=True) if keep],
+            [rival for rival, keep in zip(rivals, kept, strict=True) if not keep],
         )
 
     def _since_change(
@@ -310,12 +310,12 @@ class ContextSearch:
         """The best that ran here more than once and does not lie in the study's space: it can
         neither lead nor be recommended. None where there is none."""
         least, noise = self.study.min_feasible, self.state.evidence.noise(self.unit)
-        found = [
+        outside = [
             MeasuredConfig(cid, trial, ScoreEstimate(trial.mean, noise / trial.sureness**0.5), 1.0)
             for cid, trial, code in self._measured
             if code is None and trial.runs >= REPEATS and trial.run_share >= least
         ]
-        return max(found, key=lambda one: one.estimate.mean, default=None)
+        return max(outside, key=lambda rival: rival.estimate.mean, default=None)
 
     @cached_property
     def unit(self) -> float:
@@ -381,10 +381,10 @@ class ContextSearch:
             if ask.missing > 0 and (code := self.ordered.encode(ask.config)) is not None
         ]
         known = [code for _, code in inside]
-        seen = None if self.model is None or not known else self.outlook(np.stack(known))
-        named = self._named(known, seen)
+        outlook = None if self.model is None or not known else self.outlook(np.stack(known))
+        named = self._named(known, outlook)
         asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
-        if seen is not None:
+        if outlook is not None:
             asked.sort(key=lambda item: -(item[0].mean or 0.0))
         return RoundRequest(campaign.round, tuple(asked[:MOST_WANTED]))
 
@@ -397,10 +397,10 @@ class ContextSearch:
     def _named(
         self, codes: Iterable[Codes], seen: Predictions | None = None
     ) -> list[SearchCandidate]:
-        found = []
+        candidates = []
         for i, code in enumerate(codes):
             config = self.space.decode(code)
-            found.append(
+            candidates.append(
                 SearchCandidate(
                     candidate_id=candidate_id(self.study.name, self.key, config),
                     config=config,
@@ -409,4 +409,4 @@ class ContextSearch:
                     feasible=None if seen is None else float(seen.feasible[i]),
                 )
             )
-        return found
+        return candidates

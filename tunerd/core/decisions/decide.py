@@ -129,7 +129,12 @@ def decide(
         chosen = again + _choose(others, room - len(again))
         drawn = {p.candidate_id for p in chosen if p.at_random}
         proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
-        proposed.sort(key=lambda one: (one.candidate_id in drawn, one.kind is not Kind.EXPLOIT))
+        proposed.sort(
+            key=lambda candidate: (
+                candidate.candidate_id in drawn,
+                candidate.kind is not Kind.EXPLOIT,
+            )
+        )
         parts = {c.candidate_id: UNLIKELY for c in proposed if not _likely(c)}
         parts |= {p.candidate_id: AGAIN for p in again} | dict.fromkeys(drawn, DRAWN)
         candidates = _weighed([*confirming, *proposed], study.explore_share, parts)
@@ -206,7 +211,7 @@ def _tested(
             tested.append((rival, challenge))
         elif not rival.trial.runs and challenge.better >= ASKED:
             asked.append((rival, challenge))
-    asked.sort(key=lambda one: -one[1].better)
+    asked.sort(key=lambda ask: -ask[1].better)
     return [*tested, *asked][:MAX_TESTED]
 
 
@@ -253,7 +258,7 @@ def _weighed(
     candidate's kind weighs; ``special`` has what others weigh, by candidate id."""
     parts: list[float] = []
     for i, candidate in enumerate(candidates):
-        before = sum(one.kind is candidate.kind for one in candidates[:i])
+        before = sum(other.kind is candidate.kind for other in candidates[:i])
         weights = WEIGHTS[candidate.kind]
         part = weights[min(before, len(weights) - 1)]
         parts.append(special.get(candidate.candidate_id, part))

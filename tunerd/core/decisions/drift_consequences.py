@@ -40,7 +40,7 @@ class ReplacedIncumbent:
 
     def words(self, study: Study) -> str:
         """The same for people."""
-        before, now = (study.metric_value(one) for one in (self.before, self.now))
+        before, now = (study.metric_value(score) for score in (self.before, self.now))
         unit = f" {study.objective.unit}" if study.objective.unit else ""
         when = f", {self.at[:16].replace('T', ' ')}" if self.at else ""
         return (
@@ -73,30 +73,37 @@ class DriftConsequences:
         trial = state.evidence.trials.get(verdict.candidate_id)
         if trial is None or trial.former is None:
             return
-        one = ReplacedIncumbent(
+        replaced = ReplacedIncumbent(
             key, trial.config, trial.former[0], trial.mean, verdict.sequence, verdict.at
         )
-        if one not in self.given_up:
-            self.given_up = [*self.given_up[1 - MOST :], one]
+        if replaced not in self.given_up:
+            self.given_up = [*self.given_up[1 - MOST :], replaced]
 
     def words(self, study: Study, contexts: Collection[str] = (), since: int = 0) -> list[str]:
         """Sentences for people: all, or those of some contexts and from a job on."""
-        told = [
-            one.words(study)
-            for one in self.given_up
-            if one.sequence >= since and (not contexts or one.context_key in contexts)
+        sentences = [
+            replaced.words(study)
+            for replaced in self.given_up
+            if replaced.sequence >= since and (not contexts or replaced.context_key in contexts)
         ]
         for key, configs in self.asked.items():
             if not contexts or key in contexts:
-                told.append(f"Asked again in {key}: {'; '.join(map(_shown, configs))}.")
-        return told
+                sentences.append(f"Asked again in {key}: {'; '.join(map(_shown, configs))}.")
+        return sentences
 
     def dump(self) -> dict[str, object]:
         """State as JSON values; :meth:`load` gives it back exactly."""
         return {
             "given_up": [
-                [one.context_key, one.config, one.before, one.now, one.sequence, one.at]
-                for one in self.given_up
+                [
+                    replaced.context_key,
+                    replaced.config,
+                    replaced.before,
+                    replaced.now,
+                    replaced.sequence,
+                    replaced.at,
+                ]
+                for replaced in self.given_up
             ],
             "asked": self.asked,
         }
@@ -104,7 +111,9 @@ class DriftConsequences:
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "DriftConsequences":
         """Build from what :meth:`dump` gave."""
-        return cls([ReplacedIncumbent(*one) for one in state["given_up"]], dict(state["asked"]))
+        return cls(
+            [ReplacedIncumbent(*fields) for fields in state["given_up"]], dict(state["asked"])
+        )
 
 
 def _shown(config: Mapping[str, Value]) -> str:
@@ -117,9 +126,9 @@ def asked_again(state: ContextState, advice: Advice) -> list[dict[str, Value]]:
     where they are now."""
     trials = state.evidence.trials
     return [
-        dict(one.config)
-        for one in advice.candidates
-        if (trial := trials.get(one.candidate_id)) is not None
+        dict(candidate.config)
+        for candidate in advice.candidates
+        if (trial := trials.get(candidate.candidate_id)) is not None
         and trial.former is not None
-        and (trial.runs <= ESTABLISHED or one.candidate_id in state.introduction.fallen_ids)
+        and (trial.runs <= ESTABLISHED or candidate.candidate_id in state.introduction.fallen_ids)
     ]

@@ -56,7 +56,7 @@ def pool(contexts: Iterable[ConfigStatsTable], min_feasible: float) -> list[dict
     ranks: dict[str, list[float]] = {}
     configs: dict[str, dict[str, Value]] = {}
     for evidence in contexts:
-        here = [one for _, one in evidence.measured() if one.run_share >= min_feasible]
+        here = [trial for _, trial in evidence.measured() if trial.run_share >= min_feasible]
         here.sort(key=lambda trial: trial.mean)
         for place, trial in enumerate(here):
             name = _name(trial.config)
@@ -79,7 +79,7 @@ def look(survey: ContextSearch, configs: Sequence[Mapping[str, Value]]) -> PoolE
         at = [i for i, _ in inside]
         outlook = survey.outlook(np.stack([code for _, code in inside]))
         mean[at], spread[at], runs[at] = outlook.mean, outlook.spread, outlook.feasible
-    measured = {_name(one.trial.config): one for one in survey.rivals[0]}
+    measured = {_name(rival.trial.config): rival for rival in survey.rivals[0]}
     for i, config in enumerate(configs):
         own = measured.get(_name(config))
         if own is not None and codes[i] is not None:
@@ -95,12 +95,12 @@ def _launched(survey: ContextSearch) -> float:
     stated, _ = survey.baseline()
     code = None if stated is None else survey.space.encode(stated)
     if stated is not None and code is not None:
-        same = [one for one in rivals if _name(one.trial.config) == _name(stated)]
+        same = [rival for rival in rivals if _name(rival.trial.config) == _name(stated)]
         return same[0].estimate.mean if same else float(survey.outlook(code[None]).mean[0])
-    weights = np.array([one.trial.unasked for one in rivals], float)
+    weights = np.array([rival.trial.unasked for rival in rivals], float)
     if not weights.any():
-        weights = np.array([max(one.trial.runs, 1) for one in rivals], float)
-    return float(np.average([one.trial.mean for one in rivals], weights=weights))
+        weights = np.array([max(rival.trial.runs, 1) for rival in rivals], float)
+    return float(np.average([rival.trial.mean for rival in rivals], weights=weights))
 
 
 def _name(config: Mapping[str, Value]) -> str:
@@ -117,13 +117,13 @@ def entry(
     """
     if not configs or not seen:
         raise NothingFeasibleError(f"No configuration was measured in {MEASURED_IN} contexts.")
-    mean = np.stack([one.mean for one in seen])
-    reference = np.array([one.reference for one in seen])
+    mean = np.stack([look.mean for look in seen])
+    reference = np.array([look.reference for look in seen])
     scale = _scale(study, reference)
     gains = (mean - reference[:, None]) / scale
-    harmless = np.where(gains >= -HARM, np.stack([one.runs for one in seen]), 0.0)
-    jobs = np.stack([one.jobs for one in seen])
-    spread = np.stack([one.spread for one in seen]) / scale
+    harmless = np.where(gains >= -HARM, np.stack([look.runs for look in seen]), 0.0)
+    jobs = np.stack([look.jobs for look in seen])
+    spread = np.stack([look.spread for look in seen]) / scale
     # As if one more context were known, in which it does harm: a handful proves little.
     safe = harmless.sum(axis=0) / (len(seen) + 1)
     counted = np.isfinite(gains)
@@ -166,7 +166,7 @@ def _said(study: Study, gain: float) -> str:
 
 def _stated(study: Study, config: dict[str, Value], scores: FloatArray, jobs: int) -> Incumbent:
     """The middle context, and the band that four in five of them lie in."""
-    values = [study.metric_value(float(one)) for one in np.quantile(scores, (0.1, 0.5, 0.9))]
+    values = [study.metric_value(float(score)) for score in np.quantile(scores, (0.1, 0.5, 0.9))]
     low, median, high = sorted(values)
     return Incumbent(config=config, median=median, low=low, high=high, jobs=jobs)
 

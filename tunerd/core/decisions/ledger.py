@@ -49,7 +49,7 @@ def entered(
     contexts: Mapping[str, ContextState], judged: Sequence[PrequentialRecord]
 ) -> list[PrequentialRecord]:
     """Jobs that are not learned yet, each with its entry; imported ones have none."""
-    return [one if one.history else _entered(contexts[one.context_key], one) for one in judged]
+    return [job if job.history else _entered(contexts[job.context_key], job) for job in judged]
 
 
 def _entered(state: ContextState, one: PrequentialRecord) -> PrequentialRecord:
@@ -165,23 +165,23 @@ def ledger(
 ) -> Ledger:
     """Sum up; imported jobs are left out. ``recommendations`` says whether each has an account."""
     made = Ledger()
-    for one in judged:
-        if one.history:
+    for job in judged:
+        if job.history:
             continue
-        entry = _JobEntry.of(study, one)
+        entry = _JobEntry.of(study, job)
         made.study.add(entry)
-        _account(made.contexts, one.context_key).add(entry)
-        told = one.outcome.recommendation_id
-        if recommendations and told is not None:
-            _account(made.recommendations, told).add(entry)
+        _account(made.contexts, job.context_key).add(entry)
+        recommendation_id = job.outcome.recommendation_id
+        if recommendations and recommendation_id is not None:
+            _account(made.recommendations, recommendation_id).add(entry)
     return made
 
 
 def _account(accounts: dict[str, LedgerAccount], name: str) -> LedgerAccount:
-    found = accounts.get(name)
-    if found is None:
-        found = accounts[name] = LedgerAccount()
-    return found
+    account = accounts.get(name)
+    if account is None:
+        account = accounts[name] = LedgerAccount()
+    return account
 
 
 def realised(study: Study, one: PrequentialRecord) -> float | None:

@@ -56,8 +56,10 @@ def is_news(study: Study, advice: Advice, running: Recommendation | None) -> boo
         return worth_saying(advice)
     if running.objective != _stated(study) or not says_the_same(advice, running):
         return True
-    told, now = running.incumbent, advice.incumbent
-    return told is not None and now is not None and (now.high < told.low or told.high < now.low)
+    before, now = running.incumbent, advice.incumbent
+    return (
+        before is not None and now is not None and (now.high < before.low or before.high < now.low)
+    )
 
 
 def _stated(study: Study) -> StatedObjective:

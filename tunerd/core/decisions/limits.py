@@ -62,18 +62,18 @@ def reachable(
     origin = space.repair(space.on_choices(origin[None]), rng)[0]
     table = space.table(LISTED)
     if table is not None:
-        found = table[near(space, limits, origin, table)]
-        if len(found) > REACHED:
-            found = found[np.sort(rng.permutation(len(found))[:REACHED])]
+        codes = table[near(space, limits, origin, table)]
+        if len(codes) > REACHED:
+            codes = codes[np.sort(rng.permutation(len(codes))[:REACHED])]
     else:
         drawn = _around(space, limits, origin, rng)
         drawn = drawn[space.feasible(drawn)]
         _, first = np.unique(drawn, axis=0, return_index=True)
-        found = drawn[np.sort(first)[:REACHED]]  # single changes come first
+        codes = drawn[np.sort(first)[:REACHED]]  # single changes come first
     tried = [code for config in known if (code := space.encode(config)) is not None]
     kept = np.stack([origin, *tried])
     kept = kept[near(space, limits, origin, kept)]
-    return [space.decode(code) for code in np.unique(np.concatenate([kept, found]), axis=0)]
+    return [space.decode(code) for code in np.unique(np.concatenate([kept, codes]), axis=0)]
 
 
 def _around(
@@ -116,27 +116,31 @@ def _ranks(space: SearchSpace, codes: Codes) -> IntArray:
 def _shuffled(space: SearchSpace) -> Iterator[tuple[int, IntArray]]:
     """Dimensions of numbers that are listed in another order than ascending, and the rank of each
     choice; of one that is missing the last."""
-    choices = {one.name: one.choices for one in space.study.parameters if one.type in ORDERED}
+    choices = {
+        parameter.name: parameter.choices
+        for parameter in space.study.parameters
+        if parameter.type in ORDERED
+    }
     shuffled = {name: own for name, own in choices.items() if list(own) != sorted(own)}
-    for column, one in enumerate(space.dimensions):
-        if one.parameter in shuffled:
-            rank = np.argsort(np.argsort(shuffled[one.parameter]))
-            yield column, np.append(rank, len(rank))[: one.size]
+    for column, dimension in enumerate(space.dimensions):
+        if dimension.parameter in shuffled:
+            rank = np.argsort(np.argsort(shuffled[dimension.parameter]))
+            yield column, np.append(rank, len(rank))[: dimension.size]
 
 
 def _most(space: SearchSpace, limits: LimitOptions) -> Codes:
     """(D,) places by which each value may be away; any other category is one place away."""
     steps = [
-        limits.max_steps.get(one.parameter, int(size))
-        for one, size in zip(space.dimensions, space.sizes.tolist(), strict=True)
+        limits.max_steps.get(dimension.parameter, int(size))
+        for dimension, size in zip(space.dimensions, space.sizes.tolist(), strict=True)
     ]
     most = np.array(steps)
     return np.where(_unordered(space) & (most > 0), space.sizes, most)
 
 
 def _unordered(space: SearchSpace) -> BoolArray:
-    kinds = {one.name: one.type for one in space.study.parameters}
-    return np.array([kinds[one.parameter] not in ORDERED for one in space.dimensions])
+    kinds = {parameter.name: parameter.type for parameter in space.study.parameters}
+    return np.array([kinds[dimension.parameter] not in ORDERED for dimension in space.dimensions])
 
 
 @dataclass(slots=True)
@@ -223,5 +227,8 @@ def _nodes(job: Observation) -> list[str]:
 
 def _bound(counts: dict[str, int], kept: set[str]) -> None:
     while len(counts) > WHO:
-        fewest = min((one for one in counts if one not in kept), key=lambda one: (counts[one], one))
+        fewest = min(
+            (number for number in counts if number not in kept),
+            key=lambda number: (counts[number], number),
+        )
         del counts[fewest]

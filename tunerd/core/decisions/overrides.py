@@ -106,14 +106,18 @@ class OverrideSet:
     def lifted(self, numbers: Iterable[int]) -> "OverrideSet":
         """These without some."""
         gone = set(numbers)
-        return OverrideSet(self.study, (one for one in self.standing if one.number not in gone))
+        return OverrideSet(
+            self.study, (override for override in self.standing if override.number not in gone)
+        )
 
     # ── where they hold ──────────────────────────────────────────────────────────────────────
 
     def parts(self, context: Mapping[str, Scalar]) -> frozenset[str]:
         """The parts of a context key that say these values: buckets and rounding as in the key."""
-        said = dict(part.partition("=")[::2] for part in _parts_of(self.study.context_key(context)))
-        return frozenset(f"{name}={said[name]}" for name in context)
+        named = dict(
+            part.partition("=")[::2] for part in _parts_of(self.study.context_key(context))
+        )
+        return frozenset(f"{name}={named[name]}" for name in context)
 
     def within(self, context: Mapping[str, Scalar], keys: Iterable[str]) -> list[str]:
         """Those of the context keys that have these values."""
@@ -122,11 +126,11 @@ class OverrideSet:
 
     def paused(self, key: str) -> Override | None:
         """The order that pauses a context, if any does."""
-        return next((one for one in self._holding(key) if one.kind == "pause"), None)
+        return next((override for override in self._holding(key) if override.kind == "pause"), None)
 
     def limits(self, key: str) -> tuple[Override, ...]:
         """Pins and forbidden configurations that hold in a context."""
-        return tuple(one for one in self._holding(key) if one.kind != "pause")
+        return tuple(override for override in self._holding(key) if override.kind != "pause")
 
     @property
     def all_paused(self) -> Override | None:
@@ -149,8 +153,8 @@ class OverrideSet:
         if key == self.study.name:
             # The entry for the empty context: readers of any context fall back on it.
             return [order for order, _ in self._fitting]
-        said = set(_parts_of(key))
-        return [order for order, parts in self._fitting if parts <= said]
+        key_parts = set(_parts_of(key))
+        return [order for order, parts in self._fitting if parts <= key_parts]
 
     # ── what they rule out ───────────────────────────────────────────────────────────────────
 
@@ -173,15 +177,17 @@ class OverrideSet:
 
     def broken(self, key: str, config: Mapping[str, Value]) -> Override | None:
         """The first limit that a configuration surely breaks; one that lacks parameters may."""
-        return next((one for one in self.limits(key) if self._breaks(one, config)), None)
+        return next(
+            (override for override in self.limits(key) if self._breaks(override, config)), None
+        )
 
     def broken_by(self, said: Recommendation) -> Override | None:
         """The first limit that anything a recommendation names breaks."""
         configs = [candidate.config for candidate in said.candidates]
         configs += [said.incumbent.config] if said.incumbent else []
         configs += [said.baseline] if said.baseline else []
-        found = (self.broken(said.context_key, config) for config in configs)
-        return next((order for order in found if order is not None), None)
+        breaking = (self.broken(said.context_key, config) for config in configs)
+        return next((order for order in breaking if order is not None), None)
 
     def completed(self, key: str, config: Mapping[str, Value]) -> dict[str, Value]:
         """A partial configuration with what is pinned added where it says nothing."""
@@ -204,8 +210,8 @@ class OverrideSet:
         assert parameter is not None
         if parameter.name not in config:
             return None
-        found = [parameter.index(one) for one in parameter.spread(config[parameter.name])]
-        same = [place == parameter.index(value) for place in found]
+        indices = [parameter.index(choice) for choice in parameter.spread(config[parameter.name])]
+        same = [place == parameter.index(value) for place in indices]
         if isinstance(position, int):
             return same[position]
         return any(same) if position == "any" else all(same)
@@ -267,7 +273,7 @@ class OverrideSet:
         if order.kind == "pin":
             parts = [node for item in order.config.items() for node in self._apart(*item)]
         elif len(order.config) == 1 and entry.endswith(ANYWHERE):
-            parts = [NotNode(one, 0) for one in self._apart(entry.removesuffix(ANYWHERE), value)]
+            parts = [NotNode(rule, 0) for rule in self._apart(entry.removesuffix(ANYWHERE), value)]
         else:
             parts = [NotNode(_every([self._node(*item) for item in order.config.items()]), 0)]
         node = _every(parts)

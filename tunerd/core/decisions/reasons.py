@@ -143,7 +143,9 @@ def _extrapolated(
         return
     new: dict[str, None] = {}
     for parameter in study.parameters:
-        ran = [one for t in trials for one in _values(parameter, t.config.get(parameter.name))]
+        ran = [
+            setting for t in trials for setting in _values(parameter, t.config.get(parameter.name))
+        ]
         for candidate in candidates:
             for value in _values(parameter, candidate.config[parameter.name]):
                 if not _is_known(parameter, value, ran):
@@ -162,7 +164,7 @@ def _is_known(parameter: Parameter, value: object, ran: Sequence[object]) -> boo
     """Whether a value ran, or one on either side of it in a range."""
     if not parameter.ranged:
         return value in ran
-    numbers = [one for one in ran if isinstance(one, int | float)]
+    numbers = [entry for entry in ran if isinstance(entry, int | float)]
     assert isinstance(value, int | float)
     return bool(numbers) and min(numbers) <= value <= max(numbers)
 
@@ -171,10 +173,10 @@ def _nothing(study: Study, evidence: ConfigStatsTable, incumbent: MeasuredConfig
     """Why nothing is to be tried."""
     if evidence.constant is not None:
         value, alike, _ = evidence.alike
-        told = f"{study.metric_value(value):.6g} {study.objective.unit}".strip()
+        measured = f"{study.metric_value(value):.6g} {study.objective.unit}".strip()
         return (
             "Nothing is worth trying, for nothing can be told apart: the latest"
-            f" {_many(alike, 'job')} here all gave {told}, whatever they ran"
+            f" {_many(alike, 'job')} here all gave {measured}, whatever they ran"
         )
     if incumbent is None:
         return "Nothing new is worth trying"
@@ -215,18 +217,18 @@ def _held_back(study: Study, held: ExcludedConfigs, incumbent: MeasuredConfig | 
         return []
     named = ", ".join(held.limits[:MOST_LIMITS])
     more = len(held.limits) - MOST_LIMITS
-    said = [f"Limits here: {named}{f' and {more} more' if more > 0 else ''}."]
+    sentences = [f"Limits here: {named}{f' and {more} more' if more > 0 else ''}."]
     best = elect([r for r in held.rivals if r.trial.run_share >= study.min_feasible])
     if best is not None and incumbent is None:
-        said.append("All that was measured here breaks them.")
+        sentences.append("All that was measured here breaks them.")
     elif best is not None and incumbent is not None:
         gain = study.gain(best.estimate.mean, incumbent.estimate.mean)
         by = f"{percent(gain, sign=False)} " if in_percent(study, incumbent) else ""
         if gain > 0:
-            said.append(f"They rule out a measured configuration that is {by}better.")
+            sentences.append(f"They rule out a measured configuration that is {by}better.")
     if held.baseline:
-        said.append("They rule out the baseline.")
-    return said
+        sentences.append("They rule out the baseline.")
+    return sentences
 
 
 def _outside(study: Study, held: ExcludedConfigs, incumbent: MeasuredConfig | None) -> list[str]:

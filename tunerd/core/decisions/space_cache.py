@@ -112,11 +112,11 @@ def _wrong_value(study: Study, config: Mapping[str, Value], *, shown: bool = Tru
         given = config.get(parameter.name)
         if given is None:
             return f"{parameter.name} is missing"
-        for one in parameter.spread(given):
-            if parameter.index(one) is None:
+        for entry in parameter.spread(given):
+            if parameter.index(entry) is None:
                 ends = f"{parameter.choices[0]} to {parameter.choices[-1]}"
                 lies = f"within {ends}" if parameter.ranged else "one of its values"
-                return f"{parameter.name}{f' = {one}' if shown else ''} is not {lies}"
+                return f"{parameter.name}{f' = {entry}' if shown else ''} is not {lies}"
     return None
 
 
@@ -124,22 +124,22 @@ def _broken(
     study: Study, contexts: Sequence[Mapping[str, Scalar]], configs: Sequence[Mapping[str, Value]]
 ) -> list[str | None]:
     """The first constraint that each configuration breaks."""
-    found: list[str | None] = [None] * len(configs)
+    reasons: list[str | None] = [None] * len(configs)
     if not study.constraints or not configs:
-        return found
+        return reasons
     columns = study.columns(contexts, configs)
     for constraint in study.constraints:
         kept = np.broadcast_to(constraint.expression.evaluate(columns).satisfied(), len(configs))
         for i in np.flatnonzero(~kept).tolist():
-            found[i] = found[i] or f"breaks {constraint.name}: {constraint.expression.text}"
-    return found
+            reasons[i] = reasons[i] or f"breaks {constraint.name}: {constraint.expression.text}"
+    return reasons
 
 
 def in_space_text(inside: int, outside: Mapping[str, int]) -> str:
     """How many jobs lie in the space, and why the others do not (jobs by reason), for a person."""
     total = inside + sum(outside.values())
     text = f"{inside:,} of {total:,} {'job lies' if total == 1 else 'jobs lie'} in the space"
-    reasons = sorted(outside.items(), key=lambda one: -one[1])
+    reasons = sorted(outside.items(), key=lambda reason: -reason[1])
     shown = [f"{count:,}: {why}" for why, count in reasons[:MOST_REASONS]]
     if rest := sum(count for _, count in reasons[MOST_REASONS:]):
         shown.append(f"{rest:,}: for other reasons")

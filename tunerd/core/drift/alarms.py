@@ -152,8 +152,8 @@ class DriftRecovery:
         return cls(
             Drift.load(state["drift"]),
             state["jobs"],
-            [bool(one) for one in state["held"]],
-            [float(one) for one in state["errors"]],
+            [bool(held) for held in state["held"]],
+            [float(error) for error in state["errors"]],
         )
 
 

@@ -92,8 +92,8 @@ class AlarmThreshold:
         self._next = min(seen * GROWTH, seen + EVERY)
         if len(gains) >= FEW:
             safe = safe_level(self._quiet_jobs)
-            found = permuted_level(gains, runs, self._quiet_jobs, seed)
-            self.level = min(max(safe, found), HIGHEST * safe)
+            permuted = permuted_level(gains, runs, self._quiet_jobs, seed)
+            self.level = min(max(safe, permuted), HIGHEST * safe)
 
     def dump(self) -> list[float]:
         """State as JSON values."""

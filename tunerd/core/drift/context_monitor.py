@@ -110,28 +110,28 @@ class ContextMonitor:
 
     def before(self, since: int) -> dict[str, tuple[float, float]]:
         """Weight and level of configurations as they were before a sequence."""
-        found = {name: (cell.weight, cell.level) for name, cell in self.cells.items()}
-        for one in reversed(self.lately):
-            if one.sequence >= since and one.cell in found:
-                weight, level = found[one.cell]
+        levels = {name: (cell.weight, cell.level) for name, cell in self.cells.items()}
+        for recent in reversed(self.lately):
+            if recent.sequence >= since and recent.cell in levels:
+                weight, level = levels[recent.cell]
                 left = weight - 1.0
-                found[one.cell] = (
-                    (left, level + (level - one.score) / left) if left > 1e-9 else (0.0, 0.0)
+                levels[recent.cell] = (
+                    (left, level + (level - recent.score) / left) if left > 1e-9 else (0.0, 0.0)
                 )
-        return found
+        return levels
 
     def moved(self, since: int) -> tuple[float, float] | None:
         """By how much scores moved at a sequence, configuration by configuration, and what they
         were before."""
         before = self.before(since)
-        found = [
-            (one.score, before[one.cell][1])
-            for one in self.lately
-            if one.sequence >= since and before.get(one.cell, (0.0, 0.0))[0] > 0
+        pairs = [
+            (recent.score, before[recent.cell][1])
+            for recent in self.lately
+            if recent.sequence >= since and before.get(recent.cell, (0.0, 0.0))[0] > 0
         ]
-        if not found:
+        if not pairs:
             return None
-        return median(score - level for score, level in found), fmean(level for _, level in found)
+        return median(score - level for score, level in pairs), fmean(level for _, level in pairs)
 
     def begin_again(self, since: int, moved: float | None) -> None:
         """Count levels from a sequence on. What configurations that ran since were worth before
@@ -139,35 +139,35 @@ class ContextMonitor:
         Whether the rest moved along nobody knows: a level that is wrong would look like the next
         change once they run again."""
         before = self.before(since)
-        fresh = [one for one in self.lately if one.sequence >= since]
+        fresh = [recent for recent in self.lately if recent.sequence >= since]
         # The mean goes along as far as it has not: every value would seem to have the effect of
         # the move, and a move back would look as if all of them had lost it.
         behind = prod(1.0 - 1.0 / min(self.jobs - i, MEMORY) for i in range(len(fresh)))
         self.mean += (moved or 0.0) * behind
-        ran = {one.cell for one in fresh}
+        ran = {recent.cell for recent in fresh}
         for name, cell in self.cells.items():
             weight, level = before[name]
             kept = moved is not None and weight > 0 and name in ran
             cell.weight = 0.5 if kept else 0.0
             cell.level = level + (moved or 0.0) if kept else 0.0
-        for one in fresh:
-            if one.cell in self.cells:
-                self.cells[one.cell].learn(one.score)
+        for recent in fresh:
+            if recent.cell in self.cells:
+                self.cells[recent.cell].learn(recent.score)
         self.speed.reset()
         self.lean = [0.0, 0.0]
 
     def came(self, since: int) -> list[FailureOutcome]:
         """The latest outcomes from a sequence on."""
-        return [one for one in self.outcomes if one.sequence >= since]
+        return [outcome for outcome in self.outcomes if outcome.sequence >= since]
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values; :meth:`load` gives it back exactly."""
         return {
             "cells": [[k, c.weight, c.level, c.ran, c.failed] for k, c in self.cells.items()],
-            "lately": [list(one) for one in self.lately],
+            "lately": [list(recent) for recent in self.lately],
             "speed": self.speed.dump(),
             "failing": self.failing.dump(),
-            "outcomes": [list(one) for one in self.outcomes],
+            "outcomes": [list(recent) for recent in self.outcomes],
             "jobs": self.jobs,
             "mean": self.mean,
             "errors": list(self.errors),
@@ -190,6 +190,6 @@ class ContextMonitor:
             failures=list(state["failures"]),
             lean=list(state["lean"]),
         )
-        here.lately.extend(RecentScore(*one) for one in state["lately"])
-        here.outcomes.extend(FailureOutcome(*one) for one in state["outcomes"])
+        here.lately.extend(RecentScore(*recent) for recent in state["lately"])
+        here.outcomes.extend(FailureOutcome(*fields) for fields in state["outcomes"])
         return here

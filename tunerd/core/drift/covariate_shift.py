@@ -148,8 +148,8 @@ class _ValueDistribution:
 
     def value(self, code: int) -> Value:
         """What a code stands for."""
-        found: Value = msgspec.json.decode(list(self.codes)[code])
-        return found
+        decoded: Value = msgspec.json.decode(list(self.codes)[code])
+        return decoded
 
     def _counts(self) -> list[int]:
         counts = [0] * len(self.before)
@@ -164,7 +164,7 @@ class _ValueDistribution:
             "latest": list(self.latest),
             "before": {str(i): jobs for i, jobs in enumerate(self.before) if jobs},
             "looks": list(self.looks),
-            "fresh": [[code, *one] for code, one in self.fresh.items()],
+            "fresh": [[code, *counts] for code, counts in self.fresh.items()],
         }
 
     @classmethod
@@ -176,7 +176,7 @@ class _ValueDistribution:
         for i, jobs in state["before"].items():
             shares.before[int(i)] = jobs
         shares.looks = list(state["looks"])
-        shares.fresh = {code: one for code, *one in state["fresh"]}
+        shares.fresh = {code: counts for code, *counts in state["fresh"]}
         return shares
 
 
@@ -196,33 +196,33 @@ class _FeatureGroup:
         """Take in a job; returns the change that it completes, if any."""
         self.jobs += 1
         self.moments.append(at)
-        found: list[CovariateShift] = []
+        shifts: list[CovariateShift] = []
         for feature, shares in self.shares.items():
             shares.see(_MARK(values.get(feature)).decode(), self.jobs, at)
             if new := shares.new(self.jobs):
-                found.append(CovariateShift(feature, shares.value(new[0]), new[2], new[1]))
+                shifts.append(CovariateShift(feature, shares.value(new[0]), new[2], new[1]))
         if self.jobs % LOOK_EVERY == 0 and self.jobs >= max(2 * LATEST, self.quiet_until):
-            moved = [(shares.look(beyond), one) for one, shares in self.shares.items()]
-            known = [(distance, one) for distance, one in moved if distance is not None]
-            if known and not found:
-                distance, feature = max(known, key=lambda one: one[0])
+            moved = [(shares.look(beyond), name) for name, shares in self.shares.items()]
+            known = [(distance, name) for distance, name in moved if distance is not None]
+            if known and not shifts:
+                distance, feature = max(known, key=lambda pair: pair[0])
                 since = self.moments[self.shares[feature].since()]
-                found.append(CovariateShift(feature, None, distance, since))
-        if not found or not live:
+                shifts.append(CovariateShift(feature, None, distance, since))
+        if not shifts or not live:
             return None
         # What comes with it (the batch sizes of the new model) is part of it.
         self.quiet_until = self.jobs + SETTLES
         for shares in self.shares.values():
             shares.settle()
-        return found[0]
+        return shifts[0]
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values."""
         return {
             "jobs": self.jobs,
             "quiet_until": self.quiet_until,
-            "moments": [list(one) for one in self.moments],
-            "shares": {feature.name: one.dump() for feature, one in self.shares.items()},
+            "moments": [list(moment) for moment in self.moments],
+            "shares": {feature.name: moment.dump() for feature, moment in self.shares.items()},
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -256,10 +256,10 @@ class CovariateShiftDetector:
             own: whether people chose its configuration, and not tunerd.
             live: False for one that was imported: it is the past against which others are held.
         """
-        found = [self._groups["context"].see(values, at, self._beyond, live=live)]
+        shifts = [self._groups["context"].see(values, at, self._beyond, live=live)]
         if own:
-            found.append(self._groups["parameter"].see(values, at, self._beyond, live=live))
-        return [shift for shift in found if shift is not None]
+            shifts.append(self._groups["parameter"].see(values, at, self._beyond, live=live))
+        return [shift for shift in shifts if shift is not None]
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values."""

@@ -40,21 +40,21 @@ class FailureCalibration:
 
     def chance(self, cell: ConfigLevel | None, feasible: float | None) -> tuple[float, int]:
         """Chance to fail of a job, and what it was told by."""
-        told = 1.0 - feasible if feasible is not None else self.usual
-        said = 0 if cell is None else cell.ran + cell.failed
-        first = not said
-        if cell is not None and said:
-            told = (cell.failed + WEIGHT * told) / (said + WEIGHT)
-        told = min(max(told, LEAST), MOST)
-        place = _bin(told) + (0 if first else BINS)
+        probability = 1.0 - feasible if feasible is not None else self.usual
+        weight = 0 if cell is None else cell.ran + cell.failed
+        first = not weight
+        if cell is not None and weight:
+            probability = (cell.failed + WEIGHT * probability) / (weight + WEIGHT)
+        probability = min(max(probability, LEAST), MOST)
+        place = _bin(probability) + (0 if first else BINS)
         jobs, failed = self._bins[place]
-        return min(max((failed + PRIOR * told) / (jobs + PRIOR), LEAST), MOST), place
+        return min(max((failed + PRIOR * probability) / (jobs + PRIOR), LEAST), MOST), place
 
     @property
     def usual(self) -> float:
         """Share of all jobs that failed."""
-        jobs = sum(one[0] for one in self._bins)
-        return (sum(one[1] for one in self._bins) + 0.5) / (jobs + 5.0)
+        jobs = sum(totals[0] for totals in self._bins)
+        return (sum(totals[1] for totals in self._bins) + 0.5) / (jobs + 5.0)
 
     @staticmethod
     def of_context(chance: float, failures: list[float]) -> float:
@@ -73,22 +73,22 @@ class FailureCalibration:
 
     def learn(self, place: int, *, failed: bool) -> None:
         """Take in what came."""
-        one = self._bins[place]
-        if one[0] >= MEMORY:
-            one[1] *= (MEMORY - 1.0) / one[0]
-            one[0] = MEMORY - 1.0
-        one[0] += 1.0
-        one[1] += failed
+        bin_ = self._bins[place]
+        if bin_[0] >= MEMORY:
+            bin_[1] *= (MEMORY - 1.0) / bin_[0]
+            bin_[0] = MEMORY - 1.0
+        bin_[0] += 1.0
+        bin_[1] += failed
 
     def dump(self) -> list[list[float]]:
         """State as JSON values."""
-        return [list(one) for one in self._bins]
+        return [list(bin_) for bin_ in self._bins]
 
     @classmethod
     def load(cls, state: list[list[float]]) -> "FailureCalibration":
         """Build from what :meth:`dump` gave."""
         failures = cls()
-        failures._bins = [list(one) for one in state]
+        failures._bins = [list(bin_) for bin_ in state]
         return failures
 
 
@@ -116,7 +116,7 @@ def _gain(chance: float, raised: float, *, failed: bool) -> float:
 def more_fail(came: Iterable[FailureOutcome]) -> float | None:
     """By how much the share of jobs that failed is above what was to be expected, -1 to 1; None
     without jobs."""
-    above = [one.failed - one.chance for one in came]
+    above = [outcome.failed - outcome.chance for outcome in came]
     return fmean(above) if above else None
 
 
@@ -129,11 +129,12 @@ def failing_places(came: Mapping[str, Sequence[FailureOutcome]]) -> list[str]:
         return []
     others = [job for key, jobs in came.items() if key not in named for job in jobs]
     among_others = sum(
-        _gain(one.chance, min(one.chance + more / 2.0, MOST), failed=one.failed) for one in others
+        _gain(outcome.chance, min(outcome.chance + more / 2.0, MOST), failed=outcome.failed)
+        for outcome in others
     )
     return named if among_others < -PLAIN else []
 
 
 def _evidence(jobs: Sequence[FailureOutcome]) -> float:
-    gains = [failure_gains(one.chance, failed=one.failed) for one in jobs]
+    gains = [failure_gains(outcome.chance, failed=outcome.failed) for outcome in jobs]
     return max(map(sum, zip(*gains, strict=True)), default=0.0)

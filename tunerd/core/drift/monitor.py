@@ -132,18 +132,18 @@ class DriftMonitor:
         Returns:
             What is to be said.
         """
-        found: list[DriftUpdate] = []
-        for one, ran in zip(judged, jobs, strict=True):
-            found += self._see(one, ran, places)
+        updates: list[DriftUpdate] = []
+        for job, ran in zip(judged, jobs, strict=True):
+            updates += self._see(job, ran, places)
         self._calibrate()
-        return found
+        return updates
 
     def concerning(self, context_key: str) -> list[Drift]:
         """Drifts of speed or ranks that act on a context and are not over."""
         return [
-            one.drift
-            for one in self.active
-            if one.drift.of_speed and one.drift.concerns(context_key)
+            recovery.drift
+            for recovery in self.active
+            if recovery.drift.of_speed and recovery.drift.concerns(context_key)
         ]
 
     # -- one job ----------------------------------------------------------------------------
@@ -170,18 +170,18 @@ class DriftMonitor:
         at: Moment,
         places: Mapping[str, MonitoredContext],
     ) -> list[Drift]:
-        told = one.outcome
-        assert told.score is not None
+        outcome = one.outcome
+        assert outcome.score is not None
         predicted = None
-        if told.predicted is not None and told.high is not None and told.low is not None:
-            predicted = (told.predicted, (told.high - told.low) / 2.0)
+        if outcome.predicted is not None and outcome.high is not None and outcome.low is not None:
+            predicted = (outcome.predicted, (outcome.high - outcome.low) / 2.0)
         off = None
         if here.jobs >= 3:
-            off = (told.score - here.mean) / self._scales.noise(here)
+            off = (outcome.score - here.mean) / self._scales.noise(here)
         # While predictions are known to be off they tell nothing of the next change.
         doubtful = _chosen(one) or bool(self.concerning(one.context_key))
         vote = self._scales.judge(
-            here, told.config_id[:NAME], told.score, predicted, at, chosen=doubtful
+            here, outcome.config_id[:NAME], outcome.score, predicted, at, chosen=doubtful
         )
         lean = None if vote is None else vote.lean
         order = self._order.see(ran.config, off, lean, at)
@@ -253,7 +253,7 @@ class DriftMonitor:
         objective lies on both sides of 0 in these contexts."""
         if self.study.objective.scale != "linear":
             return level
-        scores = [one.score for here in heres for one in here.lately]
+        scores = [recent.score for here in heres for recent in here.lately]
         return None if min(scores) < 0.0 < max(scores) else level
 
     def _other_order(
@@ -274,12 +274,12 @@ class DriftMonitor:
         at: Moment,
         places: Mapping[str, MonitoredContext],
     ) -> list[Drift]:
-        told = one.outcome
-        if told.ran is None:
+        outcome = one.outcome
+        if outcome.ran is None:
             return []
-        cell = here.cell(told.config_id[:NAME])
-        chance, place = self._failures.chance(cell, told.feasible)
-        failed = not told.ran
+        cell = here.cell(outcome.config_id[:NAME])
+        chance, place = self._failures.chance(cell, outcome.feasible)
+        failed = not outcome.ran
         # What was chosen for what is expected of it falls short of it more often than not.
         doubtful = _chosen(one) and cell.ran + cell.failed < CHOSEN
         usual, here.failures = (
@@ -288,7 +288,7 @@ class DriftMonitor:
         )
         chance = self._failures.of_context(chance, usual)
         self._failures.learn(place, failed=failed)
-        cell.ran += told.ran
+        cell.ran += outcome.ran
         cell.failed += failed
         self._outcomes += 1
         if self._outcomes <= 50 or doubtful:
@@ -355,7 +355,7 @@ class DriftMonitor:
     ) -> Drift:
         if since[0] <= 0:
             since = (one.sequence, one.finished_at.timestamp())
-        found = Drift(
+        drift = Drift(
             drift_id="",
             kind=kind,
             since=since[0],
@@ -369,8 +369,8 @@ class DriftMonitor:
             moved=moved,
             level=level,
         )
-        name = drift_id(self.study.name, kind, found.place, one.sequence)
-        return replace(found, drift_id=name)
+        name = drift_id(self.study.name, kind, drift.place, one.sequence)
+        return replace(drift, drift_id=name)
 
     def _noted(self, drift: Drift, one: "PrequentialRecord") -> DriftUpdate:
         """A drift is new, or one that was known has grown."""
@@ -388,7 +388,7 @@ class DriftMonitor:
     def _what_is_over(
         self, one: "PrequentialRecord", places: Mapping[str, MonitoredContext]
     ) -> list[DriftUpdate]:
-        told = one.outcome
+        outcome = one.outcome
         changes = []
         for following in list(self.active):
             drift = following.drift
@@ -396,9 +396,13 @@ class DriftMonitor:
                 continue
             least, most = OVER[drift.kind]
             following.jobs += 1
-            if told.score is not None and told.predicted is not None and told.high is not None:
-                half = max(told.high - told.predicted, 1e-300)
-                error = (told.score - told.predicted) / half
+            if (
+                outcome.score is not None
+                and outcome.predicted is not None
+                and outcome.high is not None
+            ):
+                half = max(outcome.high - outcome.predicted, 1e-300)
+                error = (outcome.score - outcome.predicted) / half
                 following.errors = [*following.errors, error][-LAST:]
                 following.held = [*following.held, abs(error) <= 1.0][-LAST:]
             why = ""
@@ -426,24 +430,24 @@ class DriftMonitor:
     def _forget_votes(self, since: int, contexts: set[int] | None) -> None:
         """What came after a change tells nothing about quiet times."""
         kept = [
-            one
-            for one in self._votes
-            if one[0] < since or (contexts is not None and one[1] not in contexts)
+            vote
+            for vote in self._votes
+            if vote[0] < since or (contexts is not None and vote[1] not in contexts)
         ]
         self._votes = deque(kept, maxlen=KEPT)
 
     def _calibrate(self) -> None:
         if self._votes and self._levels["here"].due(self._seen):
-            u = np.array([one[2] for one in self._votes])
+            u = np.array([vote[2] for vote in self._votes])
             u -= u.mean()  # what moves slowly is no reason to become deaf to it
-            lean = np.array([one[3] for one in self._votes])
-            runs = np.array([one[1] for one in self._votes], np.int64)
+            lean = np.array([vote[3] for vote in self._votes])
+            runs = np.array([vote[1] for vote in self._votes], np.int64)
             still = np.zeros(len(u), np.int64)
             small = np.clip(u, -STUDY_CLIP, STUDY_CLIP)
             self._levels["here"].take(self._seen, _gains(u, HERE), runs, self._seed)
             self._levels["study"].take(self._seen, _gains(small, STUDY), still, self._seed)
             both = np.concatenate([lean, -lean])
-            order = np.array([order_gains(one) for one in both.tolist()]).reshape(len(both), -1)
+            order = np.array([order_gains(gain) for gain in both.tolist()]).reshape(len(both), -1)
             self._levels["order"].take(self._seen, order, np.concatenate([runs, runs]), self._seed)
         if self._chances and self._levels["failing"].due(self._outcomes):
             gains = [failure_gains(chance, failed=failed) for chance, failed in self._chances]
@@ -456,25 +460,25 @@ class DriftMonitor:
     def dump(self) -> dict[str, Any]:
         """Everything but what is kept with contexts, as JSON values."""
         return {
-            "active": [one.dump() for one in self.active],
+            "active": [recovery.dump() for recovery in self.active],
             "scales": self._scales.dump(),
             "speed": self._speed.dump(),
             "failing": self._failing.dump(),
             "order": self._order.dump(),
             "failures": self._failures.dump(),
             "inputs": self._inputs.dump(),
-            "votes": [list(one) for one in self._votes],
+            "votes": [list(recovery) for recovery in self._votes],
             "seen": self._seen,
-            "chances": [list(one) for one in self._chances],
+            "chances": [list(recovery) for recovery in self._chances],
             "outcomes": self._outcomes,
-            "levels": {name: one.dump() for name, one in self._levels.items()},
+            "levels": {name: recovery.dump() for name, recovery in self._levels.items()},
         }
 
     @classmethod
     def load(cls, study: Study, state: Mapping[str, Any]) -> "DriftMonitor":
         """Build from what :meth:`dump` gave."""
         watch = cls(study)
-        watch.active = [DriftRecovery.load(one) for one in state["active"]]
+        watch.active = [DriftRecovery.load(recovery) for recovery in state["active"]]
         watch._scales = ResidualScaler.load(state["scales"])
         watch._speed = ShiryaevRoberts.load(len(STUDY), state["speed"])
         watch._failing = ShiryaevRoberts.load(FAILURE_ALTERNATIVES, state["failing"])
@@ -485,7 +489,9 @@ class DriftMonitor:
         watch._seen, watch._outcomes = state["seen"], state["outcomes"]
         watch._chances.extend((float(chance), bool(failed)) for chance, failed in state["chances"])
         budget = study.drift.quiet_jobs * SHARES * KEPT_BACK
-        watch._levels = {name: AlarmThreshold(budget, one) for name, one in state["levels"].items()}
+        watch._levels = {
+            name: AlarmThreshold(budget, level) for name, level in state["levels"].items()
+        }
         return watch
 
 
@@ -498,8 +504,8 @@ def _features(study: Study) -> list[MonitoredFeature]:
 
 def _chosen(one: "PrequentialRecord") -> bool:
     """Whether tunerd had a job run what it ran, asked or by coincidence."""
-    told = one.outcome
-    return told.following in ("followed", "changed") or told.ran_as in ("first", "candidate")
+    outcome = one.outcome
+    return outcome.following in ("followed", "changed") or outcome.ran_as in ("first", "candidate")
 
 
 def _speed_gains(u: float, alternatives: Sequence[float]) -> list[float]:

@@ -90,20 +90,20 @@ class RankShiftDetector:
         self._jobs = min(self._jobs + 1.0, MEMORY)
         for name in self.parameters:
             values = self._effects[name]
-            seen = values.get(marks[name])
-            if seen is None:
+            effect = values.get(marks[name])
+            if effect is None:
                 if len(values) >= MOST_VALUES:
                     continue
-                seen = values[marks[name]] = [0.0, 0.0]
-            seen[0] = min(seen[0] + 1.0, MEMORY)
-            seen[1] += (off - seen[1]) / seen[0]
-            self._size[name] += (abs(seen[1]) - self._size[name]) / self._jobs
+                effect = values[marks[name]] = [0.0, 0.0]
+            effect[0] = min(effect[0] + 1.0, MEMORY)
+            effect[1] += (off - effect[1]) / effect[0]
+            self._size[name] += (abs(effect[1]) - self._size[name]) / self._jobs
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values."""
         return {
             "effects": {
-                name: {mark: list(seen) for mark, seen in values.items()}
+                name: {mark: list(effect) for mark, effect in values.items()}
                 for name, values in self._effects.items()
             },
             "size": dict(self._size),

@@ -163,7 +163,7 @@ class ResidualScaler:
     def dump(self) -> list[float]:
         """State as JSON values."""
         scales = (self._repeat, self._first, self._scores)
-        return [value for one in scales for value in (one.jobs, one.size)]
+        return [value for scale in scales for value in (scale.jobs, scale.size)]
 
     @classmethod
     def load(cls, state: list[float]) -> "ResidualScaler":

@@ -86,6 +86,6 @@ class ShiryaevRoberts:
         rise = cls(alternatives)
         if state and len(state["mass"]) == alternatives:
             rise._mass = [float(mass) for mass in state["mass"]]
-            rise._sums = [float(one) for one in state["sums"]]
+            rise._sums = [float(total) for total in state["sums"]]
             rise._starts = [(int(sequence), float(at)) for sequence, at in state["starts"]]
         return rise

@@ -62,7 +62,7 @@ def unseal_headed(blob: bytes) -> tuple[Any, bytes]:
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Arrays by name, in the format of safetensors. That takes memory as it lies: of an array that
     lies column by column, or is a part of another, it would keep other numbers in other places."""
-    return save({name: np.ascontiguousarray(one) for name, one in arrays.items()})
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
 def unpack(body: bytes) -> dict[str, NDArray[Any]]:

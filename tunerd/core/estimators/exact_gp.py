@@ -65,7 +65,7 @@ class Kernel:
     def fitted(self, Z: FloatArray, y: FloatArray, weight: FloatArray) -> "Kernel":
         """Return the kernel of highest posterior for ``Z`` (n, D), ``y`` (n,) of unit spread and
         ``weight`` (n,): noise is e^noise / weight."""
-        found = minimize(
+        fitted_theta = minimize(
             lambda theta: posterior(self.at(theta), Z, y, weight),
             self.theta,
             jac=True,
@@ -73,12 +73,14 @@ class Kernel:
             bounds=self.ends,
             options={"maxiter": ITERATIONS},
         )
-        return self.at(found.x)
+        return self.at(fitted_theta.x)
 
     def between(self, Z: FloatArray, W: FloatArray) -> FloatArray:
         """(n, D) and (m, D) → (n, m) covariance without noise."""
-        one = len(Z) > 1 and bool((Z[:, self.context] == Z[0, self.context]).all())
-        kc = matern(self.apart(Z[:1] if one else Z, W, self.context))  # candidates share a context
+        same_context = len(Z) > 1 and bool((Z[:, self.context] == Z[0, self.context]).all())
+        kc = matern(
+            self.apart(Z[:1] if same_context else Z, W, self.context)
+        )  # candidates share a context
         both = matern(self.apart(Z, W, ~self.context))
         a = np.exp(self.amplitudes)
         both *= a[2] + a[3] * kc
@@ -158,16 +160,16 @@ class ExactGP:
     def left_out(self) -> FloatArray:
         """(n,) error in predicting each row from all others, in its own standard deviations."""
         inverse = solve_triangular(self.factor, np.eye(len(self.alpha)))
-        found: FloatArray = self.alpha / np.sqrt(np.einsum("nm,nm->n", inverse, inverse))
-        return found
+        residuals: FloatArray = self.alpha / np.sqrt(np.einsum("nm,nm->n", inverse, inverse))
+        return residuals
 
     def mean(self, Z: FloatArray) -> FloatArray:
         """(m, D) → (m,) mean alone, at half of what :meth:`predict` costs."""
-        found = [
+        chunks = [
             self.kernel.between(Z[start : start + CHUNK], self.Z) @ self.alpha
             for start in range(0, len(Z), CHUNK)
         ]
-        return np.concatenate([np.zeros(0), *found])
+        return np.concatenate([np.zeros(0), *chunks])
 
     def predict(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m, D) → (m,) mean, and (m,) variance without noise, as the last rows alone have it:
@@ -225,8 +227,8 @@ def _by_length(W: FloatArray, scaled: FloatArray) -> FloatArray:
     """Σ over pairs of W (5/3) (difference in a column)², for each column; W is symmetric."""
     rows = W.sum(axis=1)
     pairs = np.einsum("nd,nd->d", scaled, W @ scaled)
-    found: FloatArray = (10.0 / 3.0) * (rows @ scaled**2 - pairs)
-    return found
+    squared: FloatArray = (10.0 / 3.0) * (rows @ scaled**2 - pairs)
+    return squared
 
 
 def _priors(kernel: Kernel) -> tuple[FloatArray, FloatArray]:

@@ -212,7 +212,7 @@ class _TreeGrower:
         trees, word, column, threshold, missing_left, child, value, rows = (
             np.concatenate(part) for part in zip(*parts, strict=True)
         )
-        value, found = value * share, []
+        value, lines = value * share, []
         for tree in range(len(self._levels[0].tree)):
             here = np.flatnonzero(trees == tree)
             inner, leaves = here[column[here] >= 0], here[column[here] < 0]
@@ -226,7 +226,7 @@ class _TreeGrower:
             chosen = inner[sets, None]
             number = _numbers(word[chosen], column[chosen], np.arange(self._categories))
             words = _words(number <= threshold[chosen])
-            found.append(
+            lines.append(
                 _lines(
                     {
                         "num_leaves": str(len(leaves)),
@@ -247,7 +247,7 @@ class _TreeGrower:
                     }
                 )
             )
-        return found
+        return lines
 
 
 def _numbers(word: Words, column: IntArray | int, category: IntArray | Words) -> FloatArray:

@@ -124,16 +124,16 @@ class LocalGP:
         """
         n, others = len(score), told is not None
         told = np.zeros(n) if told is None else told
-        seen = ContextRuns(Z, score, weight, told)
+        runs = ContextRuns(Z, score, weight, told)
         middle = float(told.mean()) if n else 0.0
-        level, unit = _scale(seen, left)
+        level, unit = _scale(runs, left)
         y = (score - told - level) / unit
         count = int(groups.max(initial=-1)) + 1
         if theta is None:
             mean, sd = _priors(count)
             prior = (mean, sd) if around is None else (around, USUAL * sd)
             # Those tried last: older ones may be of other times.
-            some = ContextRuns(*(values[-LEARN_ROWS:] for values in seen))
+            some = ContextRuns(*(values[-LEARN_ROWS:] for values in runs))
             terms = [_terms(some, groups, level, unit)] if n > 2 and count else []
             theta = _chosen(prior, terms)
         empty = cls(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle, level)
@@ -142,8 +142,8 @@ class LocalGP:
         K = _noisy(empty._between(Z, told, Z, told), np.exp(theta[-1]) / weight)
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
-        found = cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
-        return replace(found, share=found._carried(seen)) if others and n > 1 else found
+        process = cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
+        return replace(process, share=process._carried(runs)) if others and n > 1 else process
 
     @property
     def noise(self) -> float:
@@ -177,8 +177,8 @@ class LocalGP:
         inverse = cho_solve((self.factor, True), np.eye(len(self.Z)))
         y = self.factor @ (self.factor.T @ self.alpha)
         off = np.zeros(len(y))
-        for one in np.unique(part):
-            there = np.flatnonzero(part == one)
+        for context_id in np.unique(part):
+            there = np.flatnonzero(part == context_id)
             off[there] = np.linalg.solve(inverse[np.ix_(there, there)], self.alpha[there])
         return np.asarray(self.told + self.level + (y - off) * self.unit, np.float64)
 
@@ -198,14 +198,16 @@ class LocalGP:
     def covariance(self, Z: FloatArray, told: FloatArray | None, row: int) -> FloatArray:
         """(m, C) → (m,) covariance of each with one of them, without the noise of a run."""
         told = np.zeros(len(Z)) if told is None else told
-        found = self._between(Z, told, Z[[row]], told[[row]])[:, 0]
+        covariances = self._between(Z, told, Z[[row]], told[[row]])[:, 0]
         if len(self.Z):
-            one = self._between(self.Z, self.told, Z[[row]], told[[row]])[:, 0]
-            pull = cho_solve((self.factor, True), one)
-            found = found - self._between(Z, told, self.Z, self.told) @ pull
-        found = self.share * found * self.unit**2  # what lies apart has nothing in common
-        found[row] = self.predict(Z[[row]], told[[row]])[1][0]
-        return np.asarray(found, np.float64)
+            row_covariance = self._between(self.Z, self.told, Z[[row]], told[[row]])[:, 0]
+            pull = cho_solve((self.factor, True), row_covariance)
+            covariances = covariances - self._between(Z, told, self.Z, self.told) @ pull
+        covariances = (
+            self.share * covariances * self.unit**2
+        )  # what lies apart has nothing in common
+        covariances[row] = self.predict(Z[[row]], told[[row]])[1][0]
+        return np.asarray(covariances, np.float64)
 
     def _between(self, Z: FloatArray, t: FloatArray, W: FloatArray, u: FloatArray) -> FloatArray:
         A, B = self._scaled(Z), self._scaled(W)
@@ -236,8 +238,8 @@ def usual(groups: IntArray, contexts: Sequence[ContextRuns], left: float | None)
     """(G + 4,) what several contexts choose together: a prior for the next one (Wang et al.,
     arXiv 2109.08215). ``left`` as in :meth:`LocalGP.fit`."""
     count = int(groups.max(initial=-1)) + 1
-    latest = [ContextRuns(*(values[-USUAL_ROWS:] for values in one)) for one in contexts if count]
-    return _chosen(_priors(count), [_terms(one, groups, *_scale(one, left)) for one in latest])
+    latest = [ContextRuns(*(values[-USUAL_ROWS:] for values in runs)) for runs in contexts if count]
+    return _chosen(_priors(count), [_terms(runs, groups, *_scale(runs, left)) for runs in latest])
 
 
 def _scale(seen: ContextRuns, left: float | None) -> tuple[float, float]:
@@ -267,7 +269,7 @@ def _chosen(
     mean, sd = prior
     if not terms:
         return mean
-    found = minimize(
+    posterior_mode = minimize(
         _posterior,
         mean,
         args=(prior, terms),
@@ -276,7 +278,7 @@ def _chosen(
         bounds=np.stack([mean - BOUND * sd, mean + BOUND * sd], axis=1),
         options={"maxiter": ITERATIONS},
     )
-    return np.asarray(found.x, np.float64)
+    return np.asarray(posterior_mode.x, np.float64)
 
 
 def _parts(Z: FloatArray, groups: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -311,8 +313,8 @@ def _posterior(
     mean, sd = prior
     off = (theta - mean) / sd
     value, gradient = 0.5 * float(off @ off), off / sd
-    for one in terms:
-        more, slope = _likelihood(theta, *one)
+    for term in terms:
+        more, slope = _likelihood(theta, *term)
         value, gradient = value + more, gradient + slope
     return value, gradient
 

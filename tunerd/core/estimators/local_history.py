@@ -119,9 +119,9 @@ class LocalHistory:
     def arrays(self, width: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(n, ``width``) rows, (n,) scores, (n,) weights and (n,) of what other contexts say."""
         X = np.frombuffer(b"".join(self.points)).reshape(len(self.points), width)
-        found = [(point.score, point.runs, point.told) for point in self.points.values()]
-        score, weight, told = np.array(found).reshape(-1, 3).T
-        return X, score, weight, told
+        triples = [(point.score, point.runs, point.told) for point in self.points.values()]
+        score, weight, expected = np.array(triples).reshape(-1, 3).T
+        return X, score, weight, expected
 
     def dump(self) -> dict[str, Any]:
         """All but the points, as JSON values."""

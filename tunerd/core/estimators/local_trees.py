@@ -54,16 +54,20 @@ class LocalTrees:
             return None
         label = (score - process.level) / process.unit
         part = np.random.default_rng(n).permutation(n) % PARTS
-        forests, told = [], np.zeros(n)
-        for one in range(PARTS):
-            seen = part != one
-            options = TreeOptions(TREES, LEAVES, 1, one, rows_share=ROWS_SHARE, averaged=True)
-            forests.append(
-                TreeDataset(process.Z[seen], (), weight[seen]).grow(label[seen], options)
+        forests, expected = [], np.zeros(n)
+        for part_number in range(PARTS):
+            training = part != part_number
+            options = TreeOptions(
+                TREES, LEAVES, 1, part_number, rows_share=ROWS_SHARE, averaged=True
             )
-            told[~seen] = forests[-1].predict(process.Z[~seen])
-        said = process.left_out(part)
-        apart, off = process.level + told * process.unit - said, score - said
+            forests.append(
+                TreeDataset(process.Z[training], (), weight[training]).grow(
+                    label[training], options
+                )
+            )
+            expected[~training] = forests[-1].predict(process.Z[~training])
+        left_out = process.left_out(part)
+        apart, off = process.level + expected * process.unit - left_out, score - left_out
         share = float((off @ apart + firm * PRIOR) / (apart @ apart + firm))
         return cls(BoosterEnsemble(forests), process.level, process.unit, min(max(share, 0.0), 1.0))
 
@@ -71,5 +75,5 @@ class LocalTrees:
         """(m,) what both say together of (m, C) coordinates of which the process says ``mean``."""
         if self.weight == 0.0:
             return mean
-        told = self.level + self.unit * self.forest.predict(Z).mean(axis=1)
-        return np.asarray(mean + self.weight * (told - mean), np.float64)
+        expected = self.level + self.unit * self.forest.predict(Z).mean(axis=1)
+        return np.asarray(mean + self.weight * (expected - mean), np.float64)

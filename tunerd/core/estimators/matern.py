@@ -17,11 +17,11 @@ ROOT5 = float(np.sqrt(5.0))
 def squares(A: Array, B: Array) -> Array:
     """(n, d) and (m, d), in units of the lengths → (n, m) squared distances, in the precision of
     both."""
-    one, other = np.ones((len(A), 1), A.dtype), np.ones((len(B), 1), B.dtype)
-    long = np.concatenate([-2.0 * A, (A**2).sum(axis=1, keepdims=True), one], axis=1)
+    left, other = np.ones((len(A), 1), A.dtype), np.ones((len(B), 1), B.dtype)
+    long = np.concatenate([-2.0 * A, (A**2).sum(axis=1, keepdims=True), left], axis=1)
     tall = np.concatenate([B, other, (B**2).sum(axis=1, keepdims=True)], axis=1)
-    found: Array = long @ tall.T
-    return np.maximum(found, 0.0, out=found)
+    product: Array = long @ tall.T
+    return np.maximum(product, 0.0, out=product)
 
 
 def matern(apart: Array) -> Array:

@@ -129,8 +129,8 @@ def _gradients(
     into, bias, out, shift = parameters
     goal, few = targets[both], len(inputs) < both.shape[1]
     # Of few rows, each stands in a batch several times: what is said of it is the same.
-    seen = inputs if few else inputs[both]
-    hidden = np.matmul(seen, into)
+    gathered = inputs if few else inputs[both]
+    hidden = np.matmul(gathered, into)
     hidden += bias
     # A byte of randomness each: floats cost more than the products do.
     kept = np.frombuffer(rng.bytes(hidden.size), np.uint8).reshape(hidden.shape) >= DROPPED
@@ -153,7 +153,7 @@ def _gradients(
     alive *= by_score
     alive *= out.transpose(0, 2, 1)
     return [
-        np.matmul(seen.swapaxes(-1, -2), alive),
+        np.matmul(gathered.swapaxes(-1, -2), alive),
         alive.sum(axis=1, keepdims=True),
         by_out,
         by_score.sum(axis=1, keepdims=True),
@@ -230,8 +230,8 @@ class _PairSampler:
         """(M, widest + 1) what all rows before one count together; None where all count alike."""
 
     def _tickets(self, counts: FloatArray) -> FloatArray:
-        seen = np.arange(self._rows.shape[1]) < self._sizes
-        each = np.where(seen, counts[self._rows], 0.0)
+        used = np.arange(self._rows.shape[1]) < self._sizes
+        each = np.where(used, counts[self._rows], 0.0)
         return np.pad(np.cumsum(each, axis=1), ((0, 0), (1, 0)))
 
     def draw(self, rng: np.random.Generator) -> IntArray:

@@ -60,7 +60,7 @@ class ShardedState(Mapping[str, T], Generic[T]):
         for key, item in self._items.items():
             if (shelf := _shelf(key)) not in self._dumped:
                 changed.setdefault(shelf, []).append((key, self._turn[key], item))
-        self._dumped |= {shelf: pack(told) for shelf, told in changed.items()}
+        self._dumped |= {shelf: pack(items) for shelf, items in changed.items()}
         return {f"{prefix}{shelf}": blob for shelf, blob in sorted(self._dumped.items())}
 
     @classmethod
@@ -71,11 +71,11 @@ class ShardedState(Mapping[str, T], Generic[T]):
         unpack: Callable[[bytes], Iterable[tuple[str, int, T]]],
     ) -> "ShardedState[T]":
         """Build from what :meth:`dump` gave, among other blobs."""
-        told = [one for name in blobs if name.startswith(prefix) for one in unpack(blobs[name])]
-        told.sort(key=lambda one: one[1])
-        found = cls((key, item) for key, _, item in told)
-        found._turn = {key: turn for key, turn, _ in told}
-        return found
+        items = [item for name in blobs if name.startswith(prefix) for item in unpack(blobs[name])]
+        items.sort(key=lambda item: item[1])
+        state = cls((key, item) for key, _, item in items)
+        state._turn = {key: turn for key, turn, _ in items}
+        return state
 
 
 def _shelf(key: str) -> int:

@@ -93,8 +93,8 @@ class MemberPredictions:
     @classmethod
     def of(cls, arrays: Mapping[str, FloatArray], keys: Sequence[str]) -> Self:
         """The reverse of :meth:`arrays`."""
-        told = arrays["mean"], arrays["spread"], arrays["score"]
-        return cls(*told, tuple(keys), arrays.get("counts"))
+        fields = arrays["mean"], arrays["spread"], arrays["score"]
+        return cls(*fields, tuple(keys), arrays.get("counts"))
 
 
 def weights_of(record: MemberPredictions, prior: FloatArray) -> FloatArray:
@@ -103,9 +103,9 @@ def weights_of(record: MemberPredictions, prior: FloatArray) -> FloatArray:
         return prior
     there = np.flatnonzero(prior)
     if len(there) < len(prior):
-        found = np.zeros(len(prior))
-        found[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
-        return found
+        weights = np.zeros(len(prior))
+        weights[there] = weights_of(replace(record, mean=record.mean[:, there]), prior[there])
+        return weights
     counts = record.told
     group = numbered(record.keys)
     off = _within(record.mean - record.score[:, None], group, counts)
@@ -121,9 +121,9 @@ def weights_of(record: MemberPredictions, prior: FloatArray) -> FloatArray:
     firm = 1e3 * float(np.sqrt(np.trace(squares) + pull))
     A = np.concatenate([root, np.sqrt(pull) * np.eye(members), np.full((1, members), firm)])
     b = np.concatenate([np.zeros(members), np.sqrt(pull) * prior, [firm]])
-    found, _ = nnls(A, b)
-    found = np.where(found < LEAST, 0.0, found)
-    return np.asarray(found / found.sum(), np.float64)
+    weights, _ = nnls(A, b)
+    weights = np.where(weights < LEAST, 0.0, weights)
+    return np.asarray(weights / weights.sum(), np.float64)
 
 
 def pooled(

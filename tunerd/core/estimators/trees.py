@@ -198,8 +198,8 @@ class TreeBooster:
     def contributions(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, F + 1): what each column adds to a prediction (SHAP), and last what is
         expected without any. Rows sum to the prediction, before a ``binary`` link."""
-        found = self._booster.predict(X, pred_contrib=True, num_threads=1)
-        return np.asarray(found, dtype=np.float64)
+        shares = self._booster.predict(X, pred_contrib=True, num_threads=1)
+        return np.asarray(shares, dtype=np.float64)
 
 
 class BoosterEnsemble:
@@ -214,15 +214,17 @@ class BoosterEnsemble:
         if len(X) < MANY_ROWS:
             return np.stack([trees.predict(X) for trees in self.members], axis=1)
         order = np.lexsort(X.T)  # neighbours go the same way down a tree: twice as fast
-        sorted_rows, found = X[order], np.empty((len(X), len(self.members)))
+        sorted_rows, predictions = X[order], np.empty((len(X), len(self.members)))
         for m, trees in enumerate(self.members):
-            found[order, m] = trees.predict(sorted_rows)
-        return found
+            predictions[order, m] = trees.predict(sorted_rows)
+        return predictions
 
     def contributions(self, X: FloatArray) -> FloatArray:
         """(n, F) → (n, F + 1): :meth:`TreeBooster.contributions`, the mean of all members."""
-        found: FloatArray = np.mean([trees.contributions(X) for trees in self.members], axis=0)
-        return found
+        mean_contributions: FloatArray = np.mean(
+            [trees.contributions(X) for trees in self.members], axis=0
+        )
+        return mean_contributions
 
     def dump(self) -> bytes:
         """Texts of all members, a third of their size, behind a digest; made once."""

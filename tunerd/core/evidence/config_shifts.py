@@ -41,18 +41,21 @@ def shifts(
         (n,) means and (n,) standard deviations, in scores.
     """
     ran = np.isfinite(moved)
-    seen = moved[ran]
-    if not len(seen):
+    moved_ran = moved[ran]
+    if not len(moved_ran):
         return np.zeros(len(configs)), np.full(len(configs), np.inf)
-    scale = float(np.mean(np.maximum(seen**2, variance[ran])))
-    told = [
-        _explained(scale * covariance, scale * own, ran, seen, variance[ran])
+    scale = float(np.mean(np.maximum(moved_ran**2, variance[ran])))
+    explanations = [
+        _explained(scale * covariance, scale * own, ran, moved_ran, variance[ran])
         for covariance, own in _explanations(configs, ran)
     ]
-    likelihood = np.array([one[2] for one in told])
+    likelihood = np.array([explanation[2] for explanation in explanations])
     weight = np.exp(likelihood - likelihood.max())
     weight /= weight.sum()
-    means, variances = np.stack([one[0] for one in told]), np.stack([one[1] for one in told])
+    means, variances = (
+        np.stack([explanation[0] for explanation in explanations]),
+        np.stack([explanation[1] for explanation in explanations]),
+    )
     mean = weight @ means
     spread = weight @ (variances + (means - mean) ** 2)
     return mean, np.sqrt(np.maximum(spread, 1e-12 * scale))
@@ -96,12 +99,12 @@ def _explanations(
             x = 2.0 * places / (len(known) - 1) - 1.0
             slopes += np.outer(x, x[ran])
             steep += x**2
-    whole, one = max(len(names), 1), np.ones(len(configs))
+    whole, ones = max(len(names), 1), np.ones(len(configs))
     parts = [
-        (np.ones(shape), one),
-        (same / whole, one),
+        (np.ones(shape), ones),
+        (same / whole, ones),
         (slopes / whole, steep / whole),
-        ((same == len(names)) * 1.0, one),
+        ((same == len(names)) * 1.0, ones),
     ]
     rest = [BESIDE * np.sum([part[i] for part in parts], axis=0) for i in (0, 1)]
     more = MAINLY - BESIDE

@@ -107,12 +107,12 @@ class ConfigStats:
         self.latest = (*self.latest, (score, weight, sequence))
         if len(self.latest) > LATEST:
             # What is wild stays cut, once it cannot be seen among the others any more.
-            value, one, _ = self.latest[0]
+            value, sureness, _ = self.latest[0]
             reach = CUT * apart(np.array(self.latest)[:, 0]) or math.inf
             value = min(max(value, self.mean - reach), self.mean + reach)
-            mean, total = self.older[0], self.older[1] + one
+            mean, total = self.older[0], self.older[1] + sureness
             self.latest = self.latest[1:]
-            self.older = (mean + (value - mean) * one / total, total)
+            self.older = (mean + (value - mean) * sureness / total, total)
         self.mean, self.weight = self._pooled()
         if before is None:
             return None
@@ -122,9 +122,9 @@ class ConfigStats:
         """Forget the runs from before a sequence; returns where they lay, and how many they count
         as. Of runs that are not kept one by one it is not known when they were: they count as from
         before."""
-        old = [one for one in self.latest if one[2] < since]
-        new = tuple(one for one in self.latest if one[2] >= since)
-        points = np.array([self.older, *(one[:2] for one in old)] if self.older[1] else old)
+        old = [run for run in self.latest if run[2] < since]
+        new = tuple(run for run in self.latest if run[2] >= since)
+        points = np.array([self.older, *(run[:2] for run in old)] if self.older[1] else old)
         mean, weight = 0.0, 0.0
         if len(points):
             mean, counts = location(points[:, 0], points[:, 1])
@@ -135,14 +135,14 @@ class ConfigStats:
 
     def take_back(self, score: float) -> None:
         """Forget one of the latest runs, which told nothing of the configuration."""
-        scores = [one[0] for one in self.latest]
+        scores = [run[0] for run in self.latest]
         if score in scores:
             self._put_right(scores.index(score), None)
 
     def correct_run(self, sequence: int, run: tuple[float, float] | None) -> None:
         """Give the run of a job another score and weight, or forget it; nothing where it is not
         among the latest."""
-        sequences = [one[2] for one in self.latest]
+        sequences = [recent[2] for recent in self.latest]
         if sequence in sequences:
             self._put_right(sequences.index(sequence), run)
 
@@ -156,7 +156,7 @@ class ConfigStats:
 
     def _pooled(self) -> tuple[float, float]:
         """Where the runs lie, and how many they count as."""
-        latest = [one[:2] for one in self.latest]
+        latest = [run[:2] for run in self.latest]
         points = np.array([self.older, *latest] if self.older[1] else latest)
         mean, weights = location(points[:, 0], points[:, 1])
         return mean, float(weights.sum())
@@ -164,8 +164,8 @@ class ConfigStats:
     @property
     def run_share(self) -> float:
         """Share of the jobs that ran, among those that say anything about it; 1 without any."""
-        said = self.ran + self.failures
-        return self.ran / said if said else 1.0
+        attempts = self.ran + self.failures
+        return self.ran / attempts if attempts else 1.0
 
 
 _FIELDS = tuple(field.name for field in fields(ConfigStats))
@@ -211,8 +211,8 @@ def noise_of_repeats(apart: Sequence[float]) -> float:
     if not apart:
         return math.nan
     usual = sorted(apart)[len(apart) // 2] / 0.6745  # the median of a normal's size
-    cut = [min(one, CUT_APART * usual or one) for one in apart]
-    return math.sqrt(sum(one * one for one in cut) / len(cut))
+    cut = [min(difference, CUT_APART * usual or difference) for difference in apart]
+    return math.sqrt(sum(difference * difference for difference in cut) / len(cut))
 
 
 class ConfigStatsTable:
@@ -279,10 +279,10 @@ class ConfigStatsTable:
         trial = self.trials.get(candidate_id)
         if trial is None:
             return
-        scores = [one[0] for one in trial.latest]
+        scores = [run[0] for run in trial.latest]
         trial.take_back(score)
-        nearest = min((abs(one - score) for one in scores if one != score), default=math.inf)
-        self.apart = [one for one in self.apart if one < nearest / 2.0]
+        nearest = min((abs(other - score) for other in scores if other != score), default=math.inf)
+        self.apart = [difference for difference in self.apart if difference < nearest / 2.0]
 
     def correct(
         self,
@@ -347,7 +347,7 @@ class ConfigStatsTable:
         """By candidate id, mean and standard deviation of how far each configuration that ran
         before the latest change is believed to have moved since, its own jobs left out. Empty
         where nothing ran on both sides of it. ``scale`` is as for :meth:`noise`."""
-        known = {name: one for name, one in self.trials.items() if one.former is not None}
+        known = {name: trial for name, trial in self.trials.items() if trial.former is not None}
         if not any(trial.runs for trial in known.values()):
             return {}
         noise = self.noise(scale)
@@ -366,10 +366,10 @@ class ConfigStatsTable:
         size of the objective for a linear one.
         """
         squares = PRIOR_WEIGHT * (PRIOR_NOISE * scale) ** 2
-        seen = len(self.apart)
-        if seen:
-            squares += seen * self.seen_noise() ** 2
-        return math.sqrt(squares / (PRIOR_WEIGHT + seen))
+        pairs = len(self.apart)
+        if pairs:
+            squares += pairs * self.seen_noise() ** 2
+        return math.sqrt(squares / (PRIOR_WEIGHT + pairs))
 
     def seen_noise(self) -> float:
         """The same from the repeats alone; NaN without any."""
@@ -378,7 +378,7 @@ class ConfigStatsTable:
     def measured(self) -> list[tuple[str, ConfigStats]]:
         """Configurations with at least one objective value, before the latest change or since, in
         the order they were first tried."""
-        return [(key, one) for key, one in self.trials.items() if one.runs or one.former]
+        return [(key, trial) for key, trial in self.trials.items() if trial.runs or trial.former]
 
     def usual(self, wanted: Mapping[str, Value]) -> dict[str, Value] | None:
         """The configuration that unasked jobs most often use, among those that agree with
@@ -401,7 +401,7 @@ class ConfigStatsTable:
             key: {name: getattr(trial, name) for name in _FIELDS} | {"config": dict(trial.config)}
             for key, trial in self.trials.items()
         }
-        begun = [list(one) for one in self.begun]
+        begun = [list(change) for change in self.begun]
         return {
             "jobs": self.jobs,
             "apart": self.apart,
@@ -430,7 +430,7 @@ class ConfigStatsTable:
         measured = sorted(self.measured(), key=lambda item: -item[1].mean)
         kept = {key for key, _ in measured[: MAX_TRIALS // 8]} | {newest}
         others = [(trial.last_sequence, key) for key, trial in self.trials.items()]
-        for _, key in sorted(one for one in others if one[1] not in kept)[:FORGOTTEN]:
+        for _, key in sorted(other for other in others if other[1] not in kept)[:FORGOTTEN]:
             del self.trials[key]
 
 

@@ -51,16 +51,16 @@ def put_right(
     study: Study, jobs: Sequence[NamedJob], judged: Sequence[PrequentialRecord]
 ) -> list[PrequentialRecord]:
     """The records, those of jobs that counted before as what puts their first one right."""
-    found = []
-    for job, one in zip(jobs, judged, strict=True):
+    records = []
+    for job, record in zip(jobs, judged, strict=True):
         observation = job.observation
         if isinstance(observation, CorrectedObservation):
-            outcome = structs.replace(one.outcome, score=study.score(observation.metrics))
-            one = structs.replace(
-                one,
+            outcome = structs.replace(record.outcome, score=study.score(observation.metrics))
+            record = structs.replace(
+                record,
                 history=observation.history,
                 outcome=outcome,
                 corrects=observation.earlier.sequence,
             )
-        found.append(one)
-    return found
+        records.append(record)
+    return records

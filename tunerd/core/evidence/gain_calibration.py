@@ -50,10 +50,13 @@ def promises_of(study: Study, key: str, said: Advice | Recommendation) -> dict[s
     assert reference is not None
     against = candidate_id(study.name, key, said.incumbent.config)
     return {
-        one.candidate_id: PredictedGain(
-            None if one.gain is None else one.gain.median, reference, one.kind, against
+        candidate.candidate_id: PredictedGain(
+            None if candidate.gain is None else candidate.gain.median,
+            reference,
+            candidate.kind,
+            against,
         )
-        for one in said.candidates
+        for candidate in said.candidates
     }
 
 

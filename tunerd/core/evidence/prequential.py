@@ -184,14 +184,16 @@ def judge(
     context gives, by its key.
     """
     offers = {key: _offer(study, key, advises(key)) for key in dict.fromkeys(rows.context_key)}
-    seen = _JobPredictions.of(study, features, model, bands, jobs, rows, tried, offers, constant)
+    predictions = _JobPredictions.of(
+        study, features, model, bands, jobs, rows, tried, offers, constant
+    )
     return [
         PrequentialRecord(
             sequence=job.observation.sequence,
             finished_at=job.observation.finished_at,
             history=job.observation.history,
             context_key=key,
-            outcome=_outcome(study, job, key, i, score, offers[key], seen),
+            outcome=_outcome(study, job, key, i, score, offers[key], predictions),
         )
         for i, (job, key, score) in enumerate(
             zip(jobs, rows.context_key, rows.score.tolist(), strict=True)
@@ -204,9 +206,15 @@ def _offer(
 ) -> _NamedRecommendation | None:
     if advised is None:
         return None
-    told = advised.recommendation
-    stay = candidate_id(study.name, key, told.incumbent.config) if told.incumbent else None
-    return _NamedRecommendation(advised, stay, {c.candidate_id: c.rank for c in told.candidates})
+    recommendation = advised.recommendation
+    stay = (
+        candidate_id(study.name, key, recommendation.incumbent.config)
+        if recommendation.incumbent
+        else None
+    )
+    return _NamedRecommendation(
+        advised, stay, {c.candidate_id: c.rank for c in recommendation.candidates}
+    )
 
 
 def _outcome(
@@ -233,14 +241,14 @@ def _outcome(
     if observation.history:
         return plain
     incumbent, first = seen.targets(i, key)
-    told = offer.advised.recommendation if offer else None
-    published = told if offer and offer.advised.published else None
+    recommendation = offer.advised.recommendation if offer else None
+    published = recommendation if offer and offer.advised.published else None
     following = follows(observation, config_id, published, offer.stay if offer else None)
     return structs.replace(
         plain,
         following=following,
         told_to_try=following == "followed" and observation.candidate_id is not None,
-        recommendation_id=told.recommendation_id if told else None,
+        recommendation_id=recommendation.recommendation_id if recommendation else None,
         ran_as=_ran_as(config_id, offer),
         incumbent=incumbent,
         first=first,
@@ -295,10 +303,14 @@ class _JobPredictions:
             offer, whose = offers[key], key if single else i
             if offer is None or job.observation.history or (whose, "first") in places:
                 continue
-            told = offer.advised.recommendation
-            first = told.candidates[0] if told.candidates else None
+            recommendation = offer.advised.recommendation
+            first = recommendation.candidates[0] if recommendation.candidates else None
             for name, config, config_id in (
-                ("incumbent", told.incumbent.config if told.incumbent else None, offer.stay),
+                (
+                    "incumbent",
+                    recommendation.incumbent.config if recommendation.incumbent else None,
+                    offer.stay,
+                ),
                 (
                     "first",
                     first.config if first else None,
@@ -320,7 +332,7 @@ class _JobPredictions:
         outlook = ended.joined(advised)
         for key in dict.fromkeys(keys):
             if (value := constant(key)) is not None:
-                outlook = outlook.known_at(np.array([one == key for one in keys]), value)
+                outlook = outlook.known_at(np.array([other == key for other in keys]), value)
         return cls(
             _shorts(outlook.mean),
             _shorts(outlook.spread),

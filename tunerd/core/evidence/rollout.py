@@ -167,7 +167,7 @@ class Rollout:
     @property
     def fallen_ids(self) -> set[str]:
         """Candidate ids of :attr:`fallen`."""
-        return {one.candidate_id for one in self.fallen}
+        return {rival.candidate_id for rival in self.fallen}
 
     # -- learning ---------------------------------------------------------------------------
 
@@ -247,8 +247,8 @@ class Rollout:
             doubted = self.incumbent
             self._return((sequence, at))
         self.level = None
-        earlier = [one for one in (doubted, *self.formers) if one not in (None, self.incumbent)]
-        self.recheck = [one for one in dict.fromkeys(earlier) if one is not None]
+        earlier = [cid for cid in (doubted, *self.formers) if cid not in (None, self.incumbent)]
+        self.recheck = [cid for cid in dict.fromkeys(earlier) if cid is not None]
 
     # -- settling ---------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class Rollout:
         current = known.get(self.incumbent or "")
         measured = [*rivals, *barred]
         self.leads.estimate_again(self.incumbent, current, measured, profiling=profiling)
-        self.recheck = [one for one in self.recheck if one not in self.duels]
+        self.recheck = [cid for cid in self.recheck if cid not in self.duels]
         weak = current is not None and not self.established and current.trial.runs < ESTABLISHED
         if profiling or current is None or weak:
             best = elect(list(known.values()))
@@ -304,12 +304,14 @@ class Rollout:
         current = by_id.get(self.incumbent or "")
         if current is None:
             return []
-        found = [
+        challengers = [
             self._challenge(rival, current)
             for rival in rivals
             if rival is not current and rival.candidate_id not in self.closed
         ]
-        return sorted(found, key=lambda one: (-one.worth, one.candidate_id))
+        return sorted(
+            challengers, key=lambda challenger: (-challenger.worth, challenger.candidate_id)
+        )
 
     def _challenge(self, rival: MeasuredConfig, current: MeasuredConfig) -> ChallengerEstimate:
         """A duel's difference, drawn towards the expected one; of what had no duel, the difference
@@ -360,13 +362,13 @@ class Rollout:
         factor each, and a cluster that stays as it is pays less and less for looking.
         """
         by_id = {rival.candidate_id: rival for rival in rivals}
-        self.fallen = [one for one in self.fallen if one.candidate_id != self.incumbent]
-        for one in self.fallen:
-            cid = one.candidate_id
+        self.fallen = [rival for rival in self.fallen if rival.candidate_id != self.incumbent]
+        for fallen in self.fallen:
+            cid = fallen.candidate_id
             rival = by_id.get(cid)
-            if rival is None or cid in self.duels or one.level <= current.estimate.mean:
+            if rival is None or cid in self.duels or fallen.level <= current.estimate.mean:
                 continue
-            last, age = rival.trial.last_sequence - one.since, sequence - one.since
+            last, age = rival.trial.last_sequence - fallen.since, sequence - fallen.since
             if 1.0 - max(last, 0) / max(age, 1) >= HEALED:
                 self.closed.pop(cid, None)
                 self.recheck = list(dict.fromkeys([*self.recheck, cid]))
@@ -426,7 +428,9 @@ class Rollout:
         if not won:
             # What is known from before a change is as steady as it was: fewer runs are enough, but
             # not where it did not keep up as the incumbent.
-            unsteady = {one.candidate_id for one in self.verdicts if one.outcome == "returned"}
+            unsteady = {
+                verdict.candidate_id for verdict in self.verdicts if verdict.outcome == "returned"
+            }
             won = [
                 (c.mean / c.sd, c.candidate_id)
                 for c in challenges
@@ -454,7 +458,7 @@ class Rollout:
         self._remember(former)
         fell = known[former].trial.former if former in known else None
         if changed is not None and fell is not None and fell[0] > known[winner].estimate.mean:
-            earlier = [one for one in self.fallen if one.candidate_id != former]
+            earlier = [rival for rival in self.fallen if rival.candidate_id != former]
             self.fallen = [*earlier[1 - MOST_FORMERS :], SlowedIncumbent(former, fell[0], changed)]
             runs, moved = known[former].trial.runs, known[former].trial.mean - fell[0]
             self._say(RolloutResult(former, "slowed", *now, runs, moved, -runs * moved))
@@ -469,7 +473,7 @@ class Rollout:
         self.probation = PromotionGuard(former, duel.level, noise, gain=gain)
 
     def _remember(self, former: str) -> None:
-        earlier = [one for one in self.formers if one != former]
+        earlier = [cid for cid in self.formers if cid != former]
         self.formers = [*earlier[:1], *earlier[1:][2 - MOST_FORMERS :], former]
 
     def _withdraw(self, rivals: Sequence[MeasuredConfig], now: tuple[int, str]) -> None:
@@ -506,18 +510,18 @@ class Rollout:
     def load(cls, state: Mapping[str, Any]) -> "Rollout":
         """Build from what :meth:`dump` gave."""
         probation, doubt = state["probation"], state["doubt"]
-        names = {one.name for one in fields(cls)} & state.keys()
+        names = {field.name for field in fields(cls)} & state.keys()
         return cls(
             **{
                 **{name: state[name] for name in names},
-                "duels": {cid: PairedTest.load(one) for cid, one in state["duels"].items()},
+                "duels": {cid: PairedTest.load(entry) for cid, entry in state["duels"].items()},
                 "closed": dict(state["closed"]),
                 "probation": None if probation is None else PromotionGuard(**probation),
                 "doubt": None if doubt is None else RollbackReview(**doubt),
-                "verdicts": [RolloutResult(**one) for one in state["verdicts"]],
+                "verdicts": [RolloutResult(**entry) for entry in state["verdicts"]],
                 "formers": list(state["formers"]),
                 "recheck": list(state["recheck"]),
-                "fallen": [SlowedIncumbent(**one) for one in state["fallen"]],
+                "fallen": [SlowedIncumbent(**entry) for entry in state["fallen"]],
                 "leads": UpliftTracker.load(state),
             }
         )

@@ -68,7 +68,7 @@ class UpliftTracker:
         beside the last one before whom a test, or nothing, was."""
         if best is None:
             return 0.0
-        by_id = {one.candidate_id: one for one in measured}
+        by_id = {rival.candidate_id: rival for rival in measured}
         if self.untested is None or self.untested.former not in by_id:
             latest, ahead = incumbent, self.ahead
             if latest is None and self.earlier:
@@ -98,7 +98,7 @@ class UpliftTracker:
         untested = self.untested
         if untested is None:
             return
-        by_id = {one.candidate_id: one for one in measured}
+        by_id = {rival.candidate_id: rival for rival in measured}
         if (former := by_id.get(untested.former)) is not None:
             self._again(untested, former, by_id, incumbent)
         # While a campaign goes on, who was the former one may be so again, and others after it.
@@ -114,14 +114,14 @@ class UpliftTracker:
         incumbent: str | None,
     ) -> None:
         for cid, runs in untested.runs.items():
-            one = by_id.get(cid)
-            if one is None or one.trial.runs == runs:
+            rival = by_id.get(cid)
+            if rival is None or rival.trial.runs == runs:
                 continue
-            untested.runs[cid] = one.trial.runs
+            untested.runs[cid] = rival.trial.runs
             if cid == incumbent:
-                self.ahead = untested.lead(one, former)
+                self.ahead = untested.lead(rival, former)
             elif cid in self.earlier:
-                self.earlier[cid] = untested.lead(one, former)
+                self.earlier[cid] = untested.lead(rival, former)
 
     def dump(self) -> dict[str, object]:
         """Its part of an introduction's state."""

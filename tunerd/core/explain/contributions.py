@@ -84,22 +84,27 @@ def explain_change(
     ]
 
     def outlook(configs: Sequence[Mapping[str, Value]]) -> Predictions:
-        return model.outlook(features.rows([_job(study.name, context, one) for one in configs]))
+        return model.outlook(
+            features.rows([_job(study.name, context, config) for config in configs])
+        )
 
     def outcomes(made: BoolArray) -> FloatArray:
         mixed = [
-            {**before, **{name: new.get(name) for name, one in zip(names, row, strict=True) if one}}
+            {
+                **before,
+                **{name: new.get(name) for name, taken in zip(names, row, strict=True) if taken},
+            }
             for row in made.tolist()
             for before in old
         ]
-        seen = outlook(mixed)
-        both = np.stack([seen.mean, seen.feasible], axis=1)
-        found: FloatArray = both.reshape(len(made), len(old), 2).mean(axis=1)
-        return found
+        predicted = outlook(mixed)
+        both = np.stack([predicted.mean, predicted.feasible], axis=1)
+        means: FloatArray = both.reshape(len(made), len(old), 2).mean(axis=1)
+        return means
 
     ends = outcomes(np.array([[False] * len(names), [True] * len(names)]))
     (reference, before), (score, feasible) = ends.tolist()
-    told = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
+    in_percent = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
     most = max(MOST_ROWS // len(old), 2)
     shares, exact = shapley(outcomes, len(names), SEED, most) if names else (np.zeros((0, 2)), True)
     changes = [
@@ -108,15 +113,15 @@ def explain_change(
             old=old[0].get(name) if len(old) == 1 else None,
             new=new.get(name),
             score=share,
-            gain=study.gain(reference + share, reference) if told else None,
+            gain=study.gain(reference + share, reference) if in_percent else None,
             feasible=runs,
         )
         for name, (share, runs) in zip(names, shares.tolist(), strict=True)
     ]
     return ChangeExplanation(
-        changes=tuple(sorted(changes, key=lambda one: (-abs(one.score), one.parameter))),
+        changes=tuple(sorted(changes, key=lambda change: (-abs(change.score), change.parameter))),
         score=score - reference,
-        gain=study.gain(score, reference) if told else None,
+        gain=study.gain(score, reference) if in_percent else None,
         reference=reference,
         feasible=feasible,
         feasible_before=before,

@@ -100,7 +100,7 @@ def explain_overall(
         ValueError: no job has an objective, or SHAP is asked of a predictor that cannot.
     """
     study = features.study
-    jobs = [one for one in observations if study.score(one.metrics) is not None]
+    jobs = [job for job in observations if study.score(job.metrics) is not None]
     if not jobs:
         raise ValueError("none of these jobs has a usable objective")
     predictor = model.predictor
@@ -110,17 +110,17 @@ def explain_overall(
     counts = Counter(rows.context_key)
     within = sum(count for count in counts.values() if count > 1) >= MIN_ROWS
     if isinstance(predictor, BoostedTrees) and method != "permutation":
-        method, found = "shap", _shap(features, predictor, rows)
+        method, scores = "shap", _shap(features, predictor, rows)
         progress(1, 1)
     else:
         method = "permutation"
-        found = _permuted(features, model, jobs, rows, within, seed, progress)
-    total = sum(max(one.importance, 0.0) for one in found) or 1.0
-    shared = [replace(one, share=max(one.importance, 0.0) / total) for one in found]
+        scores = _permuted(features, model, jobs, rows, within, seed, progress)
+    total = sum(max(feature.importance, 0.0) for feature in scores) or 1.0
+    shared = [replace(feature, share=max(feature.importance, 0.0) / total) for feature in scores]
     error, tau = _quality(rows, predictor.predict(rows).mean)
     return GlobalImportance(
         method=method,
-        matters=tuple(sorted(shared, key=lambda one: -one.importance)),
+        matters=tuple(sorted(shared, key=lambda feature: -feature.importance)),
         jobs=len(jobs),
         contexts=len(counts),
         error=error,
@@ -144,7 +144,7 @@ def _permuted(
         *((feature, "context") for feature in study.context),
     ]
     before = _asked(model, rows)
-    found = []
+    scores = []
     for i, (entry, group) in enumerate(entries):
         rng = np.random.default_rng([seed, i])
         losses = []
@@ -157,16 +157,16 @@ def _permuted(
             shift = float(np.mean(np.abs(after[3] - before[3])))
             losses.append((after[0] - before[0], before[1] - after[1], shift))
         error, tau, shift = np.mean(losses, axis=0).tolist()
-        told = None if np.isnan(tau) else tau
-        found.append(ImportanceScore(entry.name, group, error, 0.0, told, shift))
+        tau_or_none = None if np.isnan(tau) else tau
+        scores.append(ImportanceScore(entry.name, group, error, 0.0, tau_or_none, shift))
         progress(i + 1, len(entries))
-    return found
+    return scores
 
 
 def _asked(model: StudyModel, rows: FeatureRows) -> tuple[float, float, FloatArray, FloatArray]:
     """Error, τ, predictions and probabilities to run."""
-    seen = model.outlook(rows)
-    return (*_quality(rows, seen.mean), seen.mean, seen.feasible)
+    predicted = model.outlook(rows)
+    return (*_quality(rows, predicted.mean), predicted.mean, predicted.feasible)
 
 
 def _quality(rows: FeatureRows, predicted: FloatArray) -> tuple[float, float]:
@@ -190,24 +190,26 @@ def _moved(
     """The jobs, each with another one's value, under whatever name either has it."""
     part = "context" if group == "context" else "config"
     names = {entry.name, *entry.was}
-    found = []
+    moved_jobs = []
     for job, other in zip(jobs, order.tolist(), strict=True):
-        values = {name: one for name, one in getattr(job, part).items() if name not in names}
+        values = {name: value for name, value in getattr(job, part).items() if name not in names}
         theirs = entry.of(getattr(jobs[other], part))
         if theirs is not None:
             values[entry.name] = theirs
-        found.append(structs.replace(job, **{part: values}))
-    return found
+        moved_jobs.append(structs.replace(job, **{part: values}))
+    return moved_jobs
 
 
 def _shap(
     features: FeatureMap, predictor: BoostedTrees, rows: FeatureRows
 ) -> list[ImportanceScore]:
     columns, levels = predictor.contributions(rows)
-    found = []
+    scores = []
     for source in features.sources:
         width = source.totals.stop - source.start
         added = columns[:, source.start : source.start + width].sum(axis=1)
-        found.append(ImportanceScore(source.name, source.group, float(np.mean(np.abs(added))), 0.0))
+        scores.append(
+            ImportanceScore(source.name, source.group, float(np.mean(np.abs(added))), 0.0)
+        )
     own = float(np.mean(np.abs(levels - levels.mean())))
-    return [*found, ImportanceScore(CONTEXT_ITSELF, "context", own, 0.0)]
+    return [*scores, ImportanceScore(CONTEXT_ITSELF, "context", own, 0.0)]

@@ -80,8 +80,8 @@ def _multiply(left: ValueColumn, right: ValueColumn) -> ValueColumn:
 def _wrapped(about: FloatArray, result: Array) -> BoolArray:
     """Where a 64-bit result is not what it is ``about``: it is far off then, so that floats can
     tell."""
-    found: BoolArray = np.abs(about - result.astype(np.float64)) > 2.0**62
-    return found
+    wraps: BoolArray = np.abs(about - result.astype(np.float64)) > 2.0**62
+    return wraps
 
 
 def _divide(left: ValueColumn, right: ValueColumn) -> ValueColumn:

@@ -101,11 +101,11 @@ def _widened(column: ValueColumn) -> ValueColumn:
 
 def either(*masks: BoolArray | None) -> BoolArray | None:
     """Return where any mask is true; None, which is true nowhere, when all are None."""
-    found: BoolArray | None = None
+    either_mask: BoolArray | None = None
     for mask in masks:
         if mask is not None:
-            found = mask if found is None else found | mask
-    return found
+            either_mask = mask if either_mask is None else either_mask | mask
+    return either_mask
 
 
 def somewhere(mask: BoolArray) -> BoolArray | None:

@@ -153,14 +153,14 @@ class _PrattParser:
         return token
 
     def accept(self, operator: str) -> bool:
-        found = self.peek().kind == "operator" and self.peek().text == operator
-        self.next += found
-        return found
+        matches = self.peek().kind == "operator" and self.peek().text == operator
+        self.next += matches
+        return matches
 
     def expect(self, operator: str) -> None:
         if not self.accept(operator):
-            found = self.peek().text or "the end"
-            raise self.error(f"expected {operator!r}, found {found!r}", self.peek())
+            token = self.peek().text or "the end"
+            raise self.error(f"expected {operator!r}, found {token!r}", self.peek())
 
     def error(self, message: str, token: Token) -> ExpressionError:
         return ExpressionError(message, self.text, token.at)
@@ -196,8 +196,8 @@ class _PrattParser:
             return self.signed(token)
         if token.text == "not":
             return NotNode(self.expression(_NOT), token.at)
-        found = repr(token.text) if token.text else "the end"
-        raise self.error(f"expected a value, found {found}", token)
+        what = repr(token.text) if token.text else "the end"
+        raise self.error(f"expected a value, found {what}", token)
 
     def number(self, token: Token) -> int | float:
         digits = token.text.replace("_", "")
@@ -238,11 +238,11 @@ class _PrattParser:
     def arguments(self) -> tuple[Node, ...]:
         if self.accept(")"):
             return ()
-        found = [self.expression(0)]
+        nodes = [self.expression(0)]
         while self.accept(","):
-            found.append(self.expression(0))
+            nodes.append(self.expression(0))
         self.expect(")")
-        return tuple(found)
+        return tuple(nodes)
 
     def continued(self, left: Node, token: Token) -> Node:
         """Read what follows ``left`` and the operator ``token``."""

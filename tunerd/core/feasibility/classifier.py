@@ -122,7 +122,9 @@ class AveragedClassifier:
         options = TreeOptions(trees, leaves, least, seed, objective="binary")
         data = TreeDataset(X, np.flatnonzero(categorical).tolist(), weight)
         seeds = range(FORESTS * seed, FORESTS * (seed + 1))
-        forest = BoosterEnsemble([data.grow(ran, replace(options, seed=one)) for one in seeds])
+        forest = BoosterEnsemble(
+            [data.grow(ran, replace(options, seed=number)) for number in seeds]
+        )
         return cls(forest, LogisticRegression.fit(X, ran, weight, categorical))
 
     def __call__(self, X: FloatArray) -> FloatArray:
@@ -170,13 +172,13 @@ class PlattScaling:
         prior, firm = np.array([slope, 0.0]), np.array(SPREAD) ** -2
 
         def off(at: FloatArray) -> tuple[float, FloatArray]:
-            told, away = Z @ at, at - prior
-            loss = weight @ (np.logaddexp(0.0, told) - ran * told) + 0.5 * firm @ away**2
-            return float(loss), Z.T @ (weight * (expit(told) - ran)) + firm * away
+            margin, away = Z @ at, at - prior
+            loss = weight @ (np.logaddexp(0.0, margin) - ran * margin) + 0.5 * firm @ away**2
+            return float(loss), Z.T @ (weight * (expit(margin) - ran)) + firm * away
 
         # Not by Newton's method: where all that was said is wrong, its steps go ever farther.
-        found = minimize(off, prior, jac=True, method="L-BFGS-B", bounds=(SLOPES, (None, None)))
-        return cls(float(found.x[0]), float(found.x[1]))
+        fitted = minimize(off, prior, jac=True, method="L-BFGS-B", bounds=(SLOPES, (None, None)))
+        return cls(float(fitted.x[0]), float(fitted.x[1]))
 
 
 @dataclass(frozen=True)
@@ -210,26 +212,26 @@ class FeasibilityClassifier:
             return AveragedClassifier.fit(X[where], ran[where], weight[where], categorical, seed)
 
         def left_out(folds: IntArray) -> FloatArray:
-            told = np.zeros(len(X))
+            margins = np.zeros(len(X))
             for fold in np.unique(folds):
                 there = np.flatnonzero(folds == fold)
-                told[there] = fitted(np.flatnonzero(folds != fold))(X[there])
-            return told
+                margins[there] = fitted(np.flatnonzero(folds != fold))(X[there])
+            return margins
 
         rng = np.random.default_rng(seed)
-        told = left_out(rng.permutation(len(X)) % FOLDS)
-        known = PlattScaling.learned(told, ran, weight, 1.0)
+        margins = left_out(rng.permutation(len(X)) % FOLDS)
+        known = PlattScaling.learned(margins, ran, weight, 1.0)
         new = replace(known, slope=NEW_SLOPE)
         names, context = np.unique(keys, return_inverse=True)
         count = np.bincount(context, weight)
         if len(count) > 1:
             folds = rng.permutation(len(count)) % FOLDS
-            told = left_out(folds[context])
+            margins = left_out(folds[context])
             behind = float(count.sum()) - np.bincount(folds, count)[folds]
             counts_as = np.minimum(count, CONTEXT) * behind / count.sum()
             each = weight * (counts_as / count)[context]
             surest = SUREST * np.log1p(behind)[context]
-            new = PlattScaling.learned(np.clip(told, -surest, surest), ran, each, NEW_SLOPE)
+            new = PlattScaling.learned(np.clip(margins, -surest, surest), ran, each, NEW_SLOPE)
         few, part = SCARCE
         scarce = count < min(few, part * float(np.median(count[context])))
         share = count[scarce] / (count[scarce] + HALF_HEARD)
@@ -240,16 +242,16 @@ class FeasibilityClassifier:
     def predict(self, X: FloatArray, keys: Sequence[str], known: FloatArray) -> FloatArray:
         """(n, F) in contexts (n,) → (n,) probability to run; ``known`` (n,) says by how much, 0 to
         1, a row's context has outcomes of its own."""
-        seen = strange = self.whole(X)
+        X_seen = strange = self.whole(X)
         if self.others is not None:
             where = np.flatnonzero([key in self.heard for key in keys])
             if len(where):
-                strange, known = seen.copy(), known.copy()
+                strange, known = X_seen.copy(), known.copy()
                 strange[where] = self.others(X[where])
                 known[where] = [self.heard[keys[i]] for i in where.tolist()]
-        found: FloatArray = known * expit(self.known(seen))
-        found += (1.0 - known) * expit(self.new(strange))
-        return found
+        probability: FloatArray = known * expit(self.known(X_seen))
+        probability += (1.0 - known) * expit(self.new(strange))
+        return probability
 
     def dump(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The forests as named blobs, the rest as JSON values."""

@@ -128,11 +128,11 @@ class ContextOutcomes:
         ran = sum(o.yes > 0.0 for o in self.outcomes.values())
         failed = len(self.outcomes) - ran
         others = share_of(ran, max(failed - 1, 0)), share_of(max(ran - 1, 0), failed)
-        found = []
+        blamed = []
         for o in tried:
             runs = others[o.yes > 0.0] if o.expected is None else o.expected
-            found.append((1.0 - runs) / (1.0 - runs + runs * o.luck))
-        return np.array(found)
+            blamed.append((1.0 - runs) / (1.0 - runs + runs * o.luck))
+        return np.array(blamed)
 
     def correct(
         self, points: FloatArray, prior: FloatArray, share: float, *, classified: bool
@@ -155,8 +155,8 @@ class ContextOutcomes:
 
     def _pulls(self, share: float, classified: bool) -> tuple[FloatArray, FloatArray]:
         """(m, C) points, (m,) how much each moves what is like it."""
-        told = [share if o.expected is None else o.expected for o in self.outcomes.values()]
-        expected = log_odds(np.array(told))
+        promised = [share if o.expected is None else o.expected for o in self.outcomes.values()]
+        expected = log_odds(np.array(promised))
         known = self._cache
         if known is None or known[0] != classified or not np.array_equal(known[1], expected):
             tried = self.outcomes.values()
@@ -174,9 +174,9 @@ class ContextOutcomes:
 def share_of(ran: float, failed: float) -> float:
     """Share of a space that runs, by how many jobs did and did not."""
     kinds = np.array([EVERYTHING, ANYTHING])
-    seen = kinds + np.array([ran, failed])
-    likely = betaln(*seen.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
-    return float(softmax(likely) @ (seen[:, 0] / seen.sum(axis=1)))
+    counts = kinds + np.array([ran, failed])
+    likely = betaln(*counts.T) - betaln(*kinds.T) + np.log([1.0 - HARD, HARD])
+    return float(softmax(likely) @ (counts[:, 0] / counts.sum(axis=1)))
 
 
 def _alike(apart: Array, classified: bool) -> Array:

@@ -89,27 +89,27 @@ class FeasibilityModel:
         """Build from scratch on a bounded sample, in the order in which it was learned. Pure."""
         model = cls(features)
         model._learn(rows)
-        said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        known = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
         margins = _margins(rows)
         if len(margins) >= FEW_MARGINS:
             model._margin = GuardMarginGP.fit(study, features, margins, seed)
-        where, weight = _once(said, model._firmness(said))
-        said = said.take(where)
-        model._count(said, weight)
+        where, weight = _once(known, model._firmness(known))
+        known = known.take(where)
+        model._count(known, weight)
         usable = weight > 0
-        ran, jobs = float(weight @ said.ran), float(weight.sum())
-        needed = FEW if len(set(said.context_key)) > 1 else FEW_ALONE
+        ran, jobs = float(weight @ known.ran), float(weight.sum())
+        needed = FEW if len(set(known.context_key)) > 1 else FEW_ALONE
         if min(ran, jobs - ran) >= needed:
             model._boundary = FeasibilityClassifier.fit(
-                said.X[usable],
-                said.ran[usable],
+                known.X[usable],
+                known.ran[usable],
                 weight[usable],
                 features.categories,
-                [said.context_key[i] for i in np.flatnonzero(usable).tolist()],
+                [known.context_key[i] for i in np.flatnonzero(usable).tolist()],
                 seed,
             )
             model._fitted_on = jobs
-        model._expect(said)
+        model._expect(known)
         return model
 
     def update(self, rows: FeatureRows, recent: FeatureRows) -> None:
@@ -119,8 +119,8 @@ class FeasibilityModel:
             self._margin.update(_margins(rows), _margins(recent))
         news = self._news(rows)
         self._learn(rows)
-        said = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
-        self._expect(said)
+        known = rows.take(np.flatnonzero(np.isfinite(rows.ran)))
+        self._expect(known)
         first = rows.take(news)
         self._count(first, self._firmness(first))
 
@@ -188,10 +188,10 @@ class FeasibilityModel:
         expected = np.full(len(rows), share_of(self._ran, self._said - self._ran))
         if self._boundary is not None:
             trust = self._fitted_on / (self._fitted_on + SLOW)
-            found = self._boundary.predict(
+            likely = self._boundary.predict(
                 rows.X, rows.context_key, self._familiar(rows.context_key)
             )
-            expected = trust * found + (1.0 - trust) * expected
+            expected = trust * likely + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
             margin = self._margin.predict(rows)
             expected *= ndtr(margin.mean / margin.spread)
@@ -217,7 +217,10 @@ class FeasibilityModel:
     def _familiar(self, keys: Sequence[str]) -> FloatArray:
         """(n,) how well each row's context is known, 0 to 1."""
         tried = {key: self._contexts.get(key) for key in dict.fromkeys(keys)}
-        jobs = {key: 0 if one is None else len(one.outcomes) for key, one in tried.items()}
+        jobs = {
+            key: 0 if outcomes is None else len(outcomes.outcomes)
+            for key, outcomes in tried.items()
+        }
         return familiar(np.array([jobs[key] for key in keys]))
 
     def _expect(self, rows: FeatureRows) -> None:
@@ -270,9 +273,9 @@ class FeasibilityModel:
 def _shares(rows: FeatureRows) -> dict[str, float]:
     """Context key → share of its configurations that ran, every failure believed."""
     ran: dict[str, dict[bytes, bool]] = {}
-    for (key, config), one in zip(rows.names, (rows.ran > 0).tolist(), strict=True):
+    for (key, config), did_run in zip(rows.names, (rows.ran > 0).tolist(), strict=True):
         there = ran.setdefault(key, {})
-        there[config] = there.get(config, False) or one
+        there[config] = there.get(config, False) or did_run
     return {key: share_of(sum(o.values()), len(o) - sum(o.values())) for key, o in ran.items()}
 
 
@@ -292,8 +295,8 @@ def _once(said: FeatureRows, weight: FloatArray) -> tuple[IntArray, FloatArray]:
 
 def _margins(rows: FeatureRows) -> FeatureRows:
     """The rows that reported a guard's metric, with the margin to its bound as their score."""
-    told = rows.take(np.flatnonzero(np.isfinite(rows.margin)))
-    return replace(told, score=told.margin, weight=np.ones(len(told)))
+    known = rows.take(np.flatnonzero(np.isfinite(rows.margin)))
+    return replace(known, score=known.margin, weight=np.ones(len(known)))
 
 
 def _pack(told: Sequence[tuple[str, int, ContextOutcomes]]) -> bytes:
@@ -306,9 +309,9 @@ def _pack(told: Sequence[tuple[str, int, ContextOutcomes]]) -> bytes:
 
 
 def _unpack(blob: bytes) -> Iterator[tuple[str, int, ContextOutcomes]]:
-    told, points = unseal_headed(blob)
-    width, at = len(points) // sum(len(outcomes) for _, _, outcomes in told), 0
-    for key, turn, outcomes in told:
+    header, points = unseal_headed(blob)
+    width, at = len(points) // sum(len(outcomes) for _, _, outcomes in header), 0
+    for key, turn, outcomes in header:
         tried = ContextOutcomes()
         for values in outcomes:
             tried.outcomes[points[at : at + width]] = ConfigOutcomes(*values)

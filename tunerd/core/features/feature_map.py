@@ -91,7 +91,7 @@ class FeatureMap:
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories, and what is held back, as JSON values, for the
         constructor."""
-        return self._vocabulary.dump() | {HELD_BACK: [str(one) for one in sorted(self.held_back)]}
+        return self._vocabulary.dump() | {HELD_BACK: [str(name) for name in sorted(self.held_back)]}
 
     def rows(self, observations: Sequence[Observation]) -> FeatureRows:
         """Turn raw observations into rows, values outside the search space included.
@@ -104,8 +104,8 @@ class FeatureMap:
         scores = [
             None if o.sequence in self.held_back else study.score(o.metrics) for o in observations
         ]
-        for i, one in enumerate(observations):
-            if isinstance(one, CorrectedObservation) and not study.teaches_anew(one):
+        for i, job in enumerate(observations):
+            if isinstance(job, CorrectedObservation) and not study.teaches_anew(job):
                 scores[i], ran[i] = None, _RAN[FeasibilityLabel.UNKNOWN]
         seconds = [STEADY_S if o.measured_s is None else o.measured_s for o in observations]
         return FeatureRows(

@@ -90,8 +90,10 @@ class ReplayBuffer:
         )
         if self._now is not None and len(finished):
             self._now = max(self._now, float(finished.max())) if len(self) else None
-        told = zip(sequences.tolist(), packed, rows.context_key, finished.tolist(), strict=True)
-        for sequence, row, key, ended in told:
+        described = zip(
+            sequences.tolist(), packed, rows.context_key, finished.tolist(), strict=True
+        )
+        for sequence, row, key, ended in described:
             # A copy of its own: a view would keep the whole batch in memory for one row.
             self._newest.append(_ReplayEntry(sequence, row.copy(), key, ended))
         leaving = [self._newest.popleft() for _ in range(len(self._newest) - self._latest)]
@@ -108,7 +110,7 @@ class ReplayBuffer:
         recovery. 0 without any."""
         if self._now is None:
             kept = [*self._newest, *(kept for _, kept in self._older)]
-            self._now = max((one.finished for one in kept), default=0.0)
+            self._now = max((row.finished for row in kept), default=0.0)
         return self._now
 
     def sample(self) -> ReplaySample:

@@ -87,8 +87,8 @@ class FeatureRows:
     def asked(cls, X: FloatArray, context_key: Sequence[str]) -> "FeatureRows":
         """Return rows (n, F) of n context keys, of which nothing is known."""
         nothing = np.full(len(X), np.nan)
-        none, one = np.zeros(len(X)), np.ones(len(X))
-        return cls(X, nothing, nothing, none, tuple(context_key), one, nothing)
+        none, ones = np.zeros(len(X)), np.ones(len(X))
+        return cls(X, nothing, nothing, none, tuple(context_key), ones, nothing)
 
     @classmethod
     def empty(cls, width: int = 0) -> "FeatureRows":

@@ -103,13 +103,13 @@ def _decided(
         return "broken", True
     if len(actual) < FEW:
         return "few", True
-    told, doubt = _ranks_better(keys, actual, old, new)
-    if abs(told) > CLEAR * doubt:
-        return "ranks", told > 0
+    probability, doubt = _ranks_better(keys, actual, old, new)
+    if abs(probability) > CLEAR * doubt:
+        return "ranks", probability > 0
     better = np.abs(old - actual) - np.abs(new - actual)
-    told, doubt = float(better.mean()), float(better.std(ddof=1)) / len(better) ** 0.5
-    if abs(told) > CLEAR * doubt:
-        return "errors", told > 0
+    probability, doubt = float(better.mean()), float(better.std(ddof=1)) / len(better) ** 0.5
+    if abs(probability) > CLEAR * doubt:
+        return "errors", probability > 0
     return "even", True
 
 
@@ -126,12 +126,12 @@ def _ranks_better(
     total = pairs.sum() / 2
     if total == 0:
         return 0.0, 0.0
-    told = gained.sum() / 2
+    wins = gained.sum() / 2
     left = np.maximum(total - pairs, 1.0)
-    without = (told - gained) / left
+    without = (wins - gained) / left
     n = len(actual)
     doubt = ((n - 1) / n * np.sum((without - without.mean()) ** 2)) ** 0.5
-    return float(told / total), float(doubt)
+    return float(wins / total), float(doubt)
 
 
 def _order(values: FloatArray) -> FloatArray:

@@ -136,9 +136,11 @@ def _between(features: FeatureMap, rows: FeatureRows, column: int, scale: float)
         return _unsure(2) * scale
     masks = [place != i for i in chosen]
     categorical = [c.categorical for c in features.columns]
-    said = RidgeTrend.fit(rows.X, rows.score, rows.weight, categorical, masks).predict(rows.X)[0]
+    predicted = RidgeTrend.fit(rows.X, rows.score, rows.weight, categorical, masks).predict(rows.X)[
+        0
+    ]
     means = np.array([rows.score[~mask].mean() for mask in masks])
-    by_line = means - np.array([said[~mask, m].mean() for m, mask in enumerate(masks)])
+    by_line = means - np.array([predicted[~mask, m].mean() for m, mask in enumerate(masks)])
     by_mean = means - np.array([np.delete(means, m).mean() for m in range(len(means))])
     off = min(float(np.mean(by_line**2)), float(np.mean(by_mean**2)))
     return _unsure(len(chosen)) * float(np.sqrt(off))

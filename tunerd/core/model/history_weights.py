@@ -50,7 +50,7 @@ class Regime:
 
 def days(observations: Sequence[Observation]) -> FloatArray:
     """(n,) when the jobs ended, in days since 1970."""
-    return np.array([one.finished_at.timestamp() / 86_400 for one in observations], np.float64)
+    return np.array([job.finished_at.timestamp() / 86_400 for job in observations], np.float64)
 
 
 def within(sample: ReplaySample, options: HistoryOptions, now: float) -> BoolArray:

@@ -96,8 +96,8 @@ class Predictions:
     @classmethod
     def of(cls, rows: Iterable[tuple["Predictions", int]]) -> "Predictions":
         """What was said of some rows, each named by the outlook and its place there."""
-        said = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
-        return cls(*np.array(said).reshape(-1, 4).T)
+        parts = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
+        return cls(*np.array(parts).reshape(-1, 4).T)
 
     def parted(self, n: int) -> tuple["Predictions", "Predictions"]:
         """Of the first n, and of the others."""

@@ -206,10 +206,10 @@ class ModelTrainer:
         observations; returns those of which that was done. Only while a fit is quick."""
         if sequence > SMALL or self.pinned:
             return []
-        found = [one for one in earlier if self.replay.forget_score(one)]
-        if found and self.model is not None:
+        forgotten = [place for place in earlier if self.replay.forget_score(place)]
+        if forgotten and self.model is not None:
             self._fit_now(sequence, "grown")
-        return found
+        return forgotten
 
     def catch_up(self, sequence: int) -> None:
         """Fit on what was gathered up to ``sequence``, for a new generation."""
@@ -329,11 +329,13 @@ class ModelTrainer:
         except Exception as error:
             self._fail(rebuild.why, rebuild.started_at, sequence, error)
             return False
-        found = self._contest(rebuild, challenger)
-        self.built.append(ModelBuild(rebuild.why, rebuild.started_at, sequence, found.won, found))
-        if found.won:
+        took_over = self._contest(rebuild, challenger)
+        self.built.append(
+            ModelBuild(rebuild.why, rebuild.started_at, sequence, took_over.won, took_over)
+        )
+        if took_over.won:
             self.model = challenger.model
-        return found.won
+        return took_over.won
 
     def _contest(self, rebuild: _PendingRebuild, challenger: _CandidateModel) -> ModelComparison:
         """Compare the two on the jobs since that speak of today: old ones, told late, would be for
@@ -343,8 +345,8 @@ class ModelTrainer:
         counts = faded(met, history, self.regimes, now).counts
         today = np.flatnonzero(within(met, history, now) & (counts >= FAINT))
         jobs = met.rows.take(today)
-        told = rebuild.told.take(today), challenger.told.take(today)
-        return contest(jobs.context_key, jobs.score, *told)
+        predictions = rebuild.told.take(today), challenger.told.take(today)
+        return contest(jobs.context_key, jobs.score, *predictions)
 
     # -- keeping ----------------------------------------------------------------------------
 

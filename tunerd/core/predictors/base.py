@@ -68,9 +68,9 @@ class Predictor(ABC):
         predictor does not know."""
 
         def with_one(row: int) -> FloatArray:
-            found = np.zeros(len(rows))
-            found[row] = 1.0
-            return found
+            covariances = np.zeros(len(rows))
+            covariances[row] = 1.0
+            return covariances
 
         return with_one
 
@@ -92,8 +92,8 @@ class Predictor(ABC):
         where they are too few to say."""
 
         def told(kept: FeatureRows, asked: FeatureRows) -> tuple[FloatArray, FloatArray]:
-            said = self.roughly(study, features, kept, seed).predict(asked)
-            return said.mean, said.spread
+            rough = self.roughly(study, features, kept, seed).predict(asked)
+            return rough.mean, rough.spread
 
         return left_out(told, features, rows, seed)
 

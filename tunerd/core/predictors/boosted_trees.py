@@ -102,14 +102,14 @@ class BoostedTrees(OnlinePredictor[_BoostedTreesBase]):
         forest = None
         hidden = cls.hidden(features)
         if members > 1 or len(rows) >= FEW_ROWS:
-            seen = replace(rows, X=_without(rows.X, hidden))
+            shown = replace(rows, X=_without(rows.X, hidden))
             forest = BoosterEnsemble(
                 [
-                    cls.grown(seen, categorical, mask, rest[:, m], options.trees, seed + m)
+                    cls.grown(shown, categorical, mask, rest[:, m], options.trees, seed + m)
                     for m, mask in enumerate(masks)
                 ]
             )
-            rest = rest - forest.predict(seen.X)
+            rest = rest - forest.predict(shown.X)
         off = rest[np.arange(len(rows)), folds] / np.sqrt(widening(leverage, jobs))
         base = _BoostedTreesBase(trend, forest, hidden, seed)
         unseen = folds if members > 1 else np.ones(len(rows), np.int64)
@@ -170,19 +170,19 @@ class BoostedTrees(OnlinePredictor[_BoostedTreesBase]):
         """
         trend = self._base.trend
         parts = trend.design(rows.X) * trend.slopes.mean(axis=1)
-        found = np.zeros(rows.X.shape)
+        shares = np.zeros(rows.X.shape)
         for column, origin in enumerate(trend.design.origins.tolist()):
-            found[:, origin] += parts[:, column]
+            shares[:, origin] += parts[:, column]
         for forest, X in (
             (self._base.forest, _without(rows.X, self._base.hidden)),
             (self._correction, rows.X),
         ):
             if isinstance(forest, BoosterEnsemble):
-                found += forest.contributions(X)[:, :-1]
+                shares += forest.contributions(X)[:, :-1]
         special = self._effects.columns
-        found[:, special] += self._effects.of(rows.X)[0][:, None] / max(len(special), 1)
+        shares[:, special] += self._effects.of(rows.X)[0][:, None] / max(len(special), 1)
         level, _ = self._levels.of(rows.context_key)
-        return found, level
+        return shares, level
 
     @classmethod
     def load_correction(cls, blob: bytes) -> BoosterEnsemble:

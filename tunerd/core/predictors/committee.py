@@ -132,12 +132,12 @@ class CommitteePredictor(Predictor):
         parts = [council for _, council in strange]
         part_of = {key: i for i, (fold, _) in enumerate(strange) for key in sorted(fold.without)}
         own = LocalGPSet(features, whole, parts, part_of, ShardedState(jobs.items()), carry, None)
-        found = cls(
+        committee = cls(
             features, whole, own, state, StackingWeights(whole.members, StackingRecords.empty())
         )
-        known = [one for one in each if not one[0].without]
-        found._examine(strange, few, known, rows, seed)
-        return found
+        known = [fold for fold in each if not fold[0].without]
+        committee._examine(strange, few, known, rows, seed)
+        return committee
 
     def update(self, rows: FeatureRows, recent: FeatureRows) -> None:
         """See :meth:`Predictor.update`. Members wait for the next fit."""
@@ -145,16 +145,18 @@ class CommitteePredictor(Predictor):
         rows = rows.take(np.flatnonzero(np.isfinite(rows.score)))
         if len(rows) == 0:
             return
-        said = self._said(rows, everybody=True)
-        blended = self._blended(said)
+        predictions = self._said(rows, everybody=True)
+        blended = self._blended(predictions)
         errors = (rows.score - blended.mean) / blended.spread
         self._noise = follow_errors(self._noise, np.abs(errors), rows.counts)
         if self._whole.members:
-            seen = [self._own.jobs.get(key) for key in rows.context_key]
-            new = np.array([own is None for own in seen], bool)
-            known = np.array([own is not None and own.share > 0.5 for own in seen], bool)
-            self.weights.follow((said.mean, said.spread), rows, said.points, new, known)
-        self._own.add(rows, said.told, errors)
+            histories = [self._own.jobs.get(key) for key in rows.context_key]
+            new = np.array([own is None for own in histories], bool)
+            known = np.array([own is not None and own.share > 0.5 for own in histories], bool)
+            self.weights.follow(
+                (predictions.mean, predictions.spread), rows, predictions.points, new, known
+            )
+        self._own.add(rows, predictions.told, errors)
 
     def predict(self, rows: FeatureRows) -> ScorePredictions:
         """See :meth:`Predictor.predict`."""
@@ -177,7 +179,7 @@ class CommitteePredictor(Predictor):
         """Ask those whose word counts for each row, or everybody who counts anywhere."""
         n, members = len(rows), len(MEMBERS)
         mean, spread, weight = np.zeros((3, n, members + 1))
-        doubt, told = np.zeros(n), np.full(n, np.nan)
+        doubt, expected = np.zeros(n), np.full(n, np.nan)
         jobs = self._own.jobs
         owns = [jobs.get(key) for key in rows.context_key]
         points = np.array([len(o.points) if o else 0 for o in owns], np.int64)
@@ -190,7 +192,7 @@ class CommitteePredictor(Predictor):
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
         where = np.arange(n) if everybody else np.flatnonzero(points)
         if len(where):
-            told[where] = self._own.told(rows_at(rows, where))
+            expected[where] = self._own.told(rows_at(rows, where))
         Z = self._own.places(rows.X)
         for key, where in places_of(rows.context_key).items():
             own = jobs.get(key)
@@ -199,15 +201,15 @@ class CommitteePredictor(Predictor):
             # Where no member is there yet, the only context known speaks for others too.
             speaks = key if own else next(iter(jobs))
             process = self._own.of(speaks)
-            found, doubt[where] = self._own.predict(process, Z[where], told[where])
+            predicted, doubt[where] = self._own.predict(process, Z[where], expected[where])
             if not self._whole.members:
-                found = self._own.beside_trees(speaks, Z[where], found)
-            mean[where, -1] = found
+                predicted = self._own.beside_trees(speaks, Z[where], predicted)
+            mean[where, -1] = predicted
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 first = self._unknown if self._own.left is None else self._own.left
                 spread[where, -1] = np.maximum(spread[where, -1], first)
-        return _CommitteePredictions(mean, spread, weight, doubt, told, points)
+        return _CommitteePredictions(mean, spread, weight, doubt, expected, points)
 
     def _blended(self, said: _CommitteePredictions) -> ScorePredictions:
         mean, spread = pooled(said.mean, said.spread, said.weight)
@@ -251,8 +253,8 @@ class CommitteePredictor(Predictor):
         far = MemberPredictions.empty(len(MEMBERS))
         for i, (fold, council) in enumerate(strange):
             asked = rows.take(_some(fold.held, rows, rng))
-            said = council.ask(asked, np.ones(len(MEMBERS)))
-            far = far.joined(recorded(said, asked, f"{i} "))
+            predictions = council.ask(asked, np.ones(len(MEMBERS)))
+            far = far.joined(recorded(predictions, asked, f"{i} "))
         there = self._whole.members
         self.weights = StackingWeights(there, StackingRecords.empty()._replace(new=far))
         own = self._own
@@ -269,8 +271,8 @@ class CommitteePredictor(Predictor):
         self.weights = StackingWeights(there, StackingRecords(far, scarce, near), tried=typical)
         weights, new = self.weights.of(points), self.weights.new
         off, off_far = self._off(near, weights), self._off(far, new)
-        told = near.blended(weights) if off else far.blended(new) if off_far else None
-        self._usual = None if told is None else float(np.median(told[1]))
+        blended = near.blended(weights) if off else far.blended(new) if off_far else None
+        self._usual = None if blended is None else float(np.median(blended[1]))
         self._noise = off or off_far or 1.0
         self._wider = float(np.clip((off_far or off or 1.0) / self._noise, 1.0, 25.0))
         odd = (1.0 - familiar(points)) * weights[:, :-1].sum(axis=1)
@@ -288,8 +290,8 @@ class CommitteePredictor(Predictor):
         tried, points = np.zeros(0, bool), np.zeros(0, np.int64)
         for i, (fold, council) in enumerate(folds):
             asked = rows.take(_some(fold.held, rows, rng))
-            said, again, there = self._as_known(council, rows.take(fold.kept), asked)
-            near = near.joined(recorded(said, asked, f"{i} "))
+            predicted, again, there = self._as_known(council, rows.take(fold.kept), asked)
+            near = near.joined(recorded(predicted, asked, f"{i} "))
             tried, points = np.append(tried, again), np.append(points, there)
         return near, tried, points
 
@@ -301,14 +303,14 @@ class CommitteePredictor(Predictor):
         those there are."""
         mean, spread = np.zeros((2, len(asked), len(MEMBERS) + 1))
         mean[:, :-1], spread[:, :-1] = council.ask(asked, np.ones(len(MEMBERS)))
-        told, Z = self._own.told(asked), self._own.places(asked.X)
+        expected, Z = self._own.told(asked), self._own.places(asked.X)
         jobs = own_jobs(seen)
         self._own.tell(jobs)
         again, points = np.zeros(len(asked), bool), np.zeros(len(asked), np.int64)
         for key, where in places_of(asked.context_key).items():
             own = jobs.get(key) or LocalHistory()
             process = self._own.around(own)
-            mean[where, -1], variance = self._own.predict(process, Z[where], told[where])
+            mean[where, -1], variance = self._own.predict(process, Z[where], expected[where])
             spread[where, -1] = np.sqrt(variance + process.noise)
             again[where] = [asked.X[at].tobytes() in own.points for at in where.tolist()]
             points[where] = len(own.points)
@@ -336,12 +338,12 @@ class CommitteePredictor(Predictor):
         ``strange`` (n,) the context was."""
         if not len(far) and not len(near):
             return None
-        one, other = far.blended(self.weights.new), near.blended(weights)
-        spread = np.append(one[1], other[1])
+        far_blend, other = far.blended(self.weights.new), near.blended(weights)
+        spread = np.append(far_blend[1], other[1])
         odd = np.append(np.ones(len(far)), strange)
         return OutOfFoldPredictions(
             far.keys + near.keys,
-            np.concatenate([one[0], other[0]]),
+            np.concatenate([far_blend[0], other[0]]),
             self._widened(spread, odd),
             np.concatenate([far.score, near.score]),
             np.arange(len(far) + len(near)) >= len(far),
@@ -385,7 +387,7 @@ class CommitteePredictor(Predictor):
             "tried": self.weights.tried,
         }
         records = zip(KINDS, self.weights.left_out, strict=True)
-        arrays = {f"left_out {kind}": seal(pack(one.arrays())) for kind, one in records}
+        arrays = {f"left_out {kind}": seal(pack(record.arrays())) for kind, record in records}
         return {"committee": seal_json(state), **arrays}
 
     @classmethod

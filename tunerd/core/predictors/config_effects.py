@@ -129,7 +129,7 @@ class ConfigEffects:
     def of(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, F) → (n,) effects, and (n,) variance in multiples of what they leave where a
         configuration ran: 1 there, and more where nobody has run it."""
-        found, wider = np.zeros(len(X)), np.full(len(X), 1.0 / self.left)
+        effects, wider = np.zeros(len(X)), np.full(len(X), 1.0 / self.left)
         if len(self.names) and len(X):
             names = _names(X[:, self.columns])
             place = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
@@ -138,8 +138,8 @@ class ConfigEffects:
                 where = self.design(X[np.ix_(known, self.around)]) / self.unit
                 rest = self.rest[:, None]
                 total, count = self._gathered(place[known], where, self.fall, None, rest)
-                found[known], wider[known] = total / (count + self.drawn), 1.0
-        return found, wider
+                effects[known], wider[known] = total / (count + self.drawn), 1.0
+        return effects, wider
 
     def _gathered(
         self,
@@ -187,7 +187,7 @@ class ConfigEffects:
 def _means(group: IntArray, values: FloatArray, weight: FloatArray) -> FloatArray:
     """(n, M) → (k, M) means over groups 0 to k - 1, ``weight`` (n,)."""
     total = np.bincount(group, weight)
-    return np.stack([np.bincount(group, weight * one) / total for one in values.T], axis=1)
+    return np.stack([np.bincount(group, weight * column) / total for column in values.T], axis=1)
 
 
 def _few(place: IntArray) -> IntArray:

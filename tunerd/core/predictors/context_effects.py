@@ -63,8 +63,8 @@ class ContextEffects:
         if len(keys) and keys.count(keys[0]) == len(keys):  # candidates share one context
             level, jobs = self._levels.get(keys[0], unseen)
             return np.full(len(keys), level), np.full(len(keys), jobs)
-        found = np.array([self._levels.get(key, unseen) for key in keys]).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        effects = np.array([self._levels.get(key, unseen) for key in keys]).reshape(-1, 2)
+        return effects[:, 0], effects[:, 1]
 
     def learn(
         self, keys: Sequence[str], residual: FloatArray, counts: FloatArray | None = None

@@ -61,9 +61,9 @@ class _GaussianProcessBase:
         leverage = np.einsum("nr,nr->n", away, away)
         if self.process is None:
             return BasePredictions(mean, leverage)
-        found, variance = self.process.predict(self.trend.design(X))
+        predicted, variance = self.process.predict(self.trend.design(X))
         return BasePredictions(
-            mean + self.scale * found[:, None], leverage, self.scale**2 * variance
+            mean + self.scale * predicted[:, None], leverage, self.scale**2 * variance
         )
 
     def members(self, X: FloatArray) -> FloatArray:

@@ -74,25 +74,27 @@ class LocalGPSet:
 
     def told(self, rows: FeatureRows) -> FloatArray:
         """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
-        told = np.full(len(rows), np.nan)
+        expected = np.full(len(rows), np.nan)
         if not self.knows:
-            return told
+            return expected
         part = np.array([self.part_of.get(key, -1) for key in rows.context_key], np.int64)
         for i, council in ((-1, self._whole), *enumerate(self.parts)):
             where = np.flatnonzero(part == i)
             if len(where):
-                told[where] = council.means(rows_at(rows, where), self.carry)
-        return told
+                expected[where] = council.means(rows_at(rows, where), self.carry)
+        return expected
 
     def tell(self, jobs: Mapping[str, LocalHistory]) -> None:
         """Note at the points of ``jobs`` what other contexts say of them: it stays as it is until
         the next fit, and takes more time than all the rest."""
         keys = [key for key, own in jobs.items() for _ in own.points]
         X = b"".join(b"".join(own.points) for own in jobs.values())
-        told = self.told(FeatureRows.asked(np.frombuffer(X).reshape(len(keys), self._width), keys))
+        expected = self.told(
+            FeatureRows.asked(np.frombuffer(X).reshape(len(keys), self._width), keys)
+        )
         points = (point for own in jobs.values() for point in own.points.values())
-        for point, said in zip(points, told.tolist(), strict=True):
-            point.told = said
+        for point, value in zip(points, expected.tolist(), strict=True):
+            point.told = value
 
     def compare(self) -> None:
         """Learn what is usual from the contexts with most jobs, where others say anything."""
@@ -100,8 +102,8 @@ class LocalGPSet:
             return
         most = sorted(self.jobs.values(), key=lambda own: -len(own.points))[:COMPARED]
         arrays = [own.arrays(self._width) for own in most if len(own.points) >= LEAST_COMPARED]
-        seen = [ContextRuns(self.places(X), *values) for X, *values in arrays]
-        self.chosen = usual(self._features.coordinate_groups, seen, self.left)
+        runs = [ContextRuns(self.places(X), *values) for X, *values in arrays]
+        self.chosen = usual(self._features.coordinate_groups, runs, self.left)
 
     def of(self, key: str) -> LocalGP:
         """The process over a context's own jobs, of which there may be none."""
@@ -124,9 +126,9 @@ class LocalGPSet:
 
     def around(self, own: LocalHistory, theta: FloatArray | None = None) -> LocalGP:
         """A process over some jobs around what other contexts say of them."""
-        X, score, weight, told = own.arrays(self._width)
+        X, score, weight, expected = own.arrays(self._width)
         groups, Z = self._features.coordinate_groups, self.places(X)
-        about = self._about(told)
+        about = self._about(expected)
         return LocalGP.fit(groups, Z, score, weight, about, self.left, theta, self.chosen)
 
     def predict(
@@ -152,8 +154,8 @@ class LocalGPSet:
         sd = np.sqrt(process.predict(Z, about)[1])
 
         def with_one(row: int) -> FloatArray:
-            found = process.covariance(Z, about, row) / (sd * sd[row])
-            return np.asarray(found.clip(-1.0, 1.0), np.float64)
+            covariances = process.covariance(Z, about, row) / (sd * sd[row])
+            return np.asarray(covariances.clip(-1.0, 1.0), np.float64)
 
         return with_one
 
@@ -226,8 +228,8 @@ def load_jobs(blobs: Mapping[str, bytes]) -> ShardedState[LocalHistory]:
 
 
 def _unpack(blob: bytes) -> Iterator[tuple[str, int, LocalHistory]]:
-    told, body = unseal_headed(blob)
+    header, body = unseal_headed(blob)
     values, at = unpack(body), 0
-    for key, turn, points, state in told:
+    for key, turn, points, state in header:
         part = slice(at, at := at + points)
         yield key, turn, LocalHistory.load(state, values["X"][part], values["values"][part])

@@ -49,10 +49,10 @@ class CommitteeMembers:
     ) -> "CommitteeMembers":
         """The same members, roughly, as if they had seen nothing but the rows ``kept``: all of
         them, for what a member is worth that needs thousands is not told by fewer."""
-        seen = rows.take(kept)
+        training = rows.take(kept)
         members = self.members.items()
         return CommitteeMembers(
-            {name: m.roughly(study, features, seen, seed) for name, m in members}
+            {name: m.roughly(study, features, training, seed) for name, m in members}
         )
 
     def ask(self, rows: FeatureRows, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -62,8 +62,8 @@ class CommitteeMembers:
         for m, name in enumerate(MEMBERS):
             where = np.flatnonzero(weights[:, m])
             if len(where) and name in self.members:
-                said = self.members[name].predict(rows_at(rows, where))
-                mean[where, m], spread[where, m] = said.mean, said.spread
+                predicted = self.members[name].predict(rows_at(rows, where))
+                mean[where, m], spread[where, m] = predicted.mean, predicted.spread
         return mean, spread
 
     def means(self, rows: FeatureRows, weights: FloatArray) -> FloatArray:

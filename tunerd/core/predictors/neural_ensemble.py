@@ -194,12 +194,12 @@ def _few(X: FloatArray, categorical: Sequence[float] | FloatArray) -> IntArray:
     ranks better once there are many rows. As numbers, which they stay as well, they carry beyond
     what was seen: on few rows one-hot alone ranks worse.
     """
-    found = []
+    picked = []
     for i in np.flatnonzero(~np.asarray(categorical, bool)).tolist():
         _, counts = np.unique(X[~np.isnan(X[:, i]), i], return_counts=True)
         if 2 < len(counts) <= FEW_VALUES and counts.min() >= OFTEN:
-            found.append(i)
-    return np.array(found, np.int64)
+            picked.append(i)
+    return np.array(picked, np.int64)
 
 
 def _with_few(X: FloatArray, few: IntArray) -> FloatArray:

@@ -101,17 +101,21 @@ def left_out(
         rows = rows.take(np.sort(some))
     if len(rows) < ENOUGH_ROWS:
         return None
-    found: OutOfFoldPredictions | None = None
+    predictions: OutOfFoldPredictions | None = None
     for i, fold in enumerate(apart(rows, features, seed)):
         asked, kept = rows.take(fold.held), rows.take(fold.kept)
         mean, spread = told(kept, asked)
         known = np.full(len(asked), not fold.without)
-        seen = set(kept.names)
-        tried = np.array([name in seen for name in asked.names])
+        names_kept = set(kept.names)
+        tried = np.array([name in names_kept for name in asked.names])
         keys = tuple(f"{i} {key}" for key in asked.context_key)
-        one = OutOfFoldPredictions(keys, mean, spread, asked.score, known, tried, asked.counts)
-        found = one if found is None else found.joined(one)
-    return found
+        fold_predictions = OutOfFoldPredictions(
+            keys, mean, spread, asked.score, known, tried, asked.counts
+        )
+        predictions = (
+            fold_predictions if predictions is None else predictions.joined(fold_predictions)
+        )
+    return predictions
 
 
 def _quantile(

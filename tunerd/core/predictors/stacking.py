@@ -85,13 +85,15 @@ class StackingWeights:
         """Go by what was ``said`` of n rows before they were learned, (n, M + 1) mean and spread:
         in ``new`` contexts (n,), and in ``known`` ones (n,) that have tried so many ``points``."""
         few = known & self._apart & (points < math.sqrt(math.prod(self.tried)))
-        found = []
+        rows_followed = []
         kinds = (new, len(MEMBERS)), (few, None), (known & ~few, None)
         for record, (of_kind, members) in zip(self.live, kinds, strict=True):
             where = np.flatnonzero(of_kind)
             heard = said[0][where, :members], said[1][where, :members]
-            found.append(record.joined(recorded(heard, rows.take(where))).take(slice(-LIVE, None)))
-        self.live = StackingRecords(*found)
+            rows_followed.append(
+                record.joined(recorded(heard, rows.take(where))).take(slice(-LIVE, None))
+            )
+        self.live = StackingRecords(*rows_followed)
         self._weigh()
 
     def of(self, points: IntArray) -> FloatArray:

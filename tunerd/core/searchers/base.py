@@ -88,8 +88,8 @@ class CachedScorer:
             scores = np.asarray(self._score(codes[fresh]), dtype=np.float64)
             self._scores = np.concatenate([self._scores, scores])
             self._lanes += [self.lane] * len(fresh) if lanes is None else lanes[fresh].tolist()
-        found: FloatArray = np.append(self._scores, np.nan)[places]
-        return found
+        all_scores: FloatArray = np.append(self._scores, np.nan)[places]
+        return all_scores
 
     def new_lane(self) -> int:
         """The number of a search that begins now."""

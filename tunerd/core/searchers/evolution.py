@@ -74,12 +74,12 @@ class _OffspringGenerator:
 
     def _listed(self, space: SearchSpace) -> list[Codes | None]:
         """For each gene: the tuples that it may hold, None where its block has no table."""
-        found: list[Codes | None] = [None] * len(self._genes)
+        listed: list[Codes | None] = [None] * len(self._genes)
         for block in space.blocks:
             for gene in np.unique(self._gene_of[block.dimensions]).tolist():
                 if len(self._genes[gene]) == len(block.dimensions):
-                    found[gene] = block.table
-        return found
+                    listed[gene] = block.table
+        return listed
 
     def children(self, population: _Population, rng: np.random.Generator) -> Codes:
         """CHILDREN feasible configurations."""

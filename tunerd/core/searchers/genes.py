@@ -29,7 +29,7 @@ def genes_of(space: SearchSpace) -> tuple[IntArray, int]:
 
 def distinct(codes: Codes) -> IntArray:
     """Return the first place of each distinct row of (n, D), ascending."""
-    seen: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
     for i, name in enumerate(names_of(codes)):
-        seen.setdefault(name, i)
-    return np.fromiter(seen.values(), np.int64, len(seen))
+        places.setdefault(name, i)
+    return np.fromiter(places.values(), np.int64, len(places))

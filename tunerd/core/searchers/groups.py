@@ -65,14 +65,14 @@ def first_draws(space: SearchSpace, n: int, rng: np.random.Generator) -> Codes:
 def runs(space: SearchSpace, code: Codes) -> Codes:
     """Return feasible configurations that differ from ``code`` (D,) in part of a repeat parameter,
     whose positions agree on one value: (n, D)."""
-    found = []
+    candidates = []
     for positions in repeated(space, least=2).values():
         for part in _parts(positions):
             for choice in range(min(int(space.sizes[positions[0]]), KNOTS)):
                 row = code.copy()
                 row[part] = choice
-                found.append(row)
-    rows = np.array(found, np.int32).reshape(len(found), len(code))
+                candidates.append(row)
+    rows = np.array(candidates, np.int32).reshape(len(candidates), len(code))
     return rows[space.feasible(rows)] if len(rows) else rows
 
 
@@ -80,11 +80,11 @@ def trades(space: SearchSpace, code: Codes, rng: np.random.Generator) -> Codes:
     """Return feasible configurations in which two positions of a repeat parameter have traded their
     values, in random order: (n, D). What a rule or memory limits is then spent elsewhere."""
     pairs = [
-        (one, two)
+        (first, two)
         for positions in repeated(space, least=2).values()
-        for at, one in enumerate(positions.tolist())
+        for at, first in enumerate(positions.tolist())
         for two in positions[at + 1 :].tolist()
-        if code[one] != code[two]
+        if code[first] != code[two]
     ]
     if not pairs:
         return np.empty((0, len(code)), np.int32)
@@ -97,10 +97,10 @@ def trades(space: SearchSpace, code: Codes, rng: np.random.Generator) -> Codes:
 
 def repeated(space: SearchSpace, least: int) -> dict[str, IntArray]:
     """Dimensions of the parameters that have at least so many positions."""
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for number, dimension in enumerate(space.dimensions):
-        found.setdefault(dimension.parameter, []).append(number)
-    return {name: np.array(of) for name, of in found.items() if len(of) >= least}
+        by_name.setdefault(dimension.parameter, []).append(number)
+    return {name: np.array(of) for name, of in by_name.items() if len(of) >= least}
 
 
 def _parts(positions: IntArray) -> list[IntArray]:

@@ -85,7 +85,7 @@ def _combined(
     dimensions."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > score]
-    together, free, found, wanted = code.copy(), np.ones(len(code), bool), [], 2
+    together, free, passed, wanted = code.copy(), np.ones(len(code), bool), [], 2
     count = 0
     for row in beside[order]:
         changed = row != code
@@ -95,11 +95,11 @@ def _combined(
         free &= ~changed
         count += 1
         if count == wanted:
-            found.append(together.copy())
+            passed.append(together.copy())
             wanted += max(wanted // 2, 1)
     if count > 1:
-        found.append(together)
-    rows = np.array(found, np.int32).reshape(len(found), len(code))
+        passed.append(together)
+    rows = np.array(passed, np.int32).reshape(len(passed), len(code))
     return rows[space.feasible(rows)] if len(rows) else rows
 
 
@@ -118,23 +118,23 @@ def neighbours(space: SearchSpace, code: Codes, rng: np.random.Generator) -> Cod
         for dimension in block.dimensions.tolist():
             values = _choices(int(space.sizes[dimension]), int(code[dimension]))
             changes.append((np.array([dimension]), values[:, None].astype(np.int32)))
-    found: list[Codes] = []
+    moves: list[Codes] = []
     for place in rng.permutation(len(changes)).tolist():
         dimensions, values = changes[place]
         rows = np.repeat(code[None, :], len(values), axis=0)
         rows[:, dimensions] = values
-        found.append(rows[space.feasible(rows)])
-        if sum(map(len, found)) >= ROWS:
+        moves.append(rows[space.feasible(rows)])
+        if sum(map(len, moves)) >= ROWS:
             break
-    return np.concatenate(found)[:ROWS]
+    return np.concatenate(moves)[:ROWS]
 
 
 def _near(table: Codes, at: Codes, rng: np.random.Generator) -> Codes:
     """Rows of a table that differ in one dimension, and some of those that differ in two."""
     differ = (table != at).sum(axis=1)
-    one, two = np.flatnonzero(differ == 1), np.flatnonzero(differ == 2)
-    some = rng.permutation(two)[: max(len(one), CHOICES)]
-    near: Codes = table[np.concatenate([one, some])]
+    single, two = np.flatnonzero(differ == 1), np.flatnonzero(differ == 2)
+    some = rng.permutation(two)[: max(len(single), CHOICES)]
+    near: Codes = table[np.concatenate([single, some])]
     return near
 
 

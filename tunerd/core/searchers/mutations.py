@@ -37,12 +37,12 @@ class PolicyElites:
     def of(cls, codes: Codes, scores: FloatArray, keep: int) -> "PolicyElites":
         """The ``keep`` best of (S, n, D), each once while there are enough; NaN is the worst."""
         values = np.where(np.isnan(scores), -np.inf, scores)
-        found = np.empty((len(codes), keep), np.int64)
+        order = np.empty((len(codes), keep), np.int64)
         for s in range(len(codes)):
             first = distinct(codes[s])
-            found[s] = np.resize(first[np.argsort(-values[s][first], kind="stable")], keep)
+            order[s] = np.resize(first[np.argsort(-values[s][first], kind="stable")], keep)
         places = np.arange(len(codes))[:, None]
-        return cls(codes[places, found], scores[places, found])
+        return cls(codes[places, order], scores[places, order])
 
 
 class EliteMutator:
@@ -68,9 +68,9 @@ class EliteMutator:
         traded = np.flatnonzero(rng.random(count * n) < TRADED * bool(self._runs))
         for row in traded.tolist():
             run = self._runs[rng.integers(len(self._runs))]
-            one, two = rng.choice(run, size=2, replace=False)
+            source, two = rng.choice(run, size=2, replace=False)
             made[row] = good.reshape(count * n, width)[row]
-            made[row, [one, two]] = made[row, [two, one]]
+            made[row, [source, two]] = made[row, [two, source]]
         return self._space.repair(made.astype(np.int32), rng).reshape(drawn.shape)
 
     def _anywhere(self, n: int, rng: np.random.Generator) -> Codes:

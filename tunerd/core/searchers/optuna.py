@@ -57,14 +57,14 @@ class OptunaSearcher(Searcher):
                 _OptunaStudy(space, self.options.sampler, seed, scored.new_lane()) for seed in seeds
             ]
             if len(begin):
-                for one in asking:
-                    one.know(begin, scored(begin))
+                for trial in asking:
+                    trial.know(begin, scored(begin))
             idle, left = 0, MOST_ASKED.get(self.options.sampler)
             while scored.left and idle < PATIENCE and left != 0:
                 before = len(scored)
-                for one in asking:
-                    scored.lane = one.lane
-                    asked = one.turn(scored, rng, left)
+                for trial in asking:
+                    scored.lane = trial.lane
+                    asked = trial.turn(scored, rng, left)
                     left = None if left is None else left - asked
                 idle = 0 if len(scored) > before else idle + 1
 
@@ -133,11 +133,11 @@ def _samplers() -> list[str]:
     """Names of the samplers that need nothing that a study file cannot say."""
     from optuna import samplers
 
-    found = []
+    usable = []
     for name in samplers.__all__:
         kind = getattr(samplers, name)
         if not inspect.isclass(kind) or inspect.isabstract(kind):
             continue
         needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
-        found += [] if needed else [name]
-    return found
+        usable += [] if needed else [name]
+    return usable

@@ -85,7 +85,7 @@ class CategoricalPolicies:
         self._alone = np.array(sorted(allowed), np.int64)
         choices = [allowed[dimension] for dimension in self._alone.tolist()]
         self._choices = np.concatenate([np.empty(0, np.int64), *choices])
-        self._counts = np.array([len(one) for one in choices], np.int64)
+        self._counts = np.array([len(choice) for choice in choices], np.int64)
         self._firsts = np.cumsum(self._counts) - self._counts
         self._places = self._choices + np.repeat(self._start[self._alone], self._counts)
 

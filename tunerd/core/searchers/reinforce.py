@@ -73,13 +73,13 @@ class ReinforceSearcher(Searcher):
                 cycle = _ReinforceCycle(space, scored, self.options, begin, rng)
                 cycle.run()
             polish(space, scored, cycle.lanes.tolist(), rng)
-            found = scored.best(SMALLEST)
+            best_found = scored.best(SMALLEST)
             if scored.left < SHORTEST * SMALLEST * len(self.options.seeds):
                 return
-            improved = len(found.scores) > 0 and found.scores[0] > best
+            improved = len(best_found.scores) > 0 and best_found.scores[0] > best
             barren = 0 if improved else barren + 1
-            best = found.scores[0] if improved else best
-            begin = found.codes
+            best = best_found.scores[0] if improved else best
+            begin = best_found.codes
 
 
 class _ReinforceCycle:
@@ -169,9 +169,11 @@ class _ReinforceCycle:
 
 def _widest(space: SearchSpace) -> int:
     """Values of the category that has most of them. Numbers are learned by their neighbours."""
-    categories = {one.name for one in space.study.parameters if one.type == "category"}
+    categories = {
+        parameter.name for parameter in space.study.parameters if parameter.type == "category"
+    }
     sizes = zip(space.dimensions, space.sizes.tolist(), strict=True)
-    return max((size for one, size in sizes if one.parameter in categories), default=0)
+    return max((size for dimension, size in sizes if dimension.parameter in categories), default=0)
 
 
 class _AdamOptimizer:

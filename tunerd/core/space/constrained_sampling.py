@@ -251,7 +251,7 @@ class ConstrainedSampler:
         if not self.single:
             return
         rows = np.arange(len(codes))
-        one = rng.integers(len(self.single), size=len(codes))
-        picked = (rng.random(len(codes)) * self._swap_count[one]).astype(np.int64)
-        first, second = self._place[one], self._place[self._swap_start[one] + picked]
+        position = rng.integers(len(self.single), size=len(codes))
+        picked = (rng.random(len(codes)) * self._swap_count[position]).astype(np.int64)
+        first, second = self._place[position], self._place[self._swap_start[position] + picked]
         codes[rows, first], codes[rows, second] = codes[rows, second], codes[rows, first]

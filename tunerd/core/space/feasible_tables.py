@@ -63,8 +63,8 @@ class FeasibleTable:
             return np.ones(len(tuples), bool)
         keys = self.keys(tuples)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found: BoolArray = self._keys[at] == keys
-        return found
+        matches: BoolArray = self._keys[at] == keys
+        return matches
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
         """Return n rows, uniformly."""
@@ -143,8 +143,8 @@ def join(sizes: IntArray, rules: Sequence[ConstraintRule]) -> JoinedTables:
 
 
 def _tied(rule: ConstraintRule, cells: dict[int, FeasibleTable]) -> list[FeasibleTable]:
-    found = {id(cells[int(d)]): cells[int(d)] for d in rule.dimensions}
-    return list(found.values())
+    tables = {id(cells[int(d)]): cells[int(d)] for d in rule.dimensions}
+    return list(tables.values())
 
 
 def _cost(rule: ConstraintRule, cells: dict[int, FeasibleTable]) -> int:
@@ -181,8 +181,8 @@ def _joined(parts: list[FeasibleTable], rule: ConstraintRule, width: int) -> Fea
 def _combinations(parts: list[FeasibleTable], start: int, stop: int) -> Codes:
     """Return combinations of rows by number, the last part's rows changing fastest."""
     number = np.arange(start, stop)
-    found = []
+    combined = []
     for part in reversed(parts):
         number, row = np.divmod(number, len(part.table))
-        found.append(part.table[row])
-    return np.concatenate(found[::-1], axis=1)
+        combined.append(part.table[row])
+    return np.concatenate(combined[::-1], axis=1)

@@ -97,7 +97,7 @@ def _raise(
 
 def _lacking(study: Study, context: Mapping[str, Scalar], names: Sequence[str]) -> list[str]:
     """Say which values that the constraints need are not there."""
-    found = {}
+    lacking = {}
     for constraint in study.constraints:
         if constraint.name not in names:
             continue
@@ -106,7 +106,7 @@ def _lacking(study: Study, context: Mapping[str, Scalar], names: Sequence[str]) 
             if name not in reads:
                 continue
             if value is None:
-                found[name] = f"{name!r} is missing there, which {constraint.name!r} needs"
+                lacking[name] = f"{name!r} is missing there, which {constraint.name!r} needs"
             elif name in study.lookups and value not in study.lookups[name]:
-                found[name] = f"[lookup.{name}] says nothing about {value!r}"
-    return list(found.values())
+                lacking[name] = f"[lookup.{name}] says nothing about {value!r}"
+    return list(lacking.values())

@@ -67,7 +67,7 @@ class _TrieSearch:
 
     def down(self, tuples: Codes) -> Codes:
         """Return the row that each tuple is led to."""
-        found = np.empty_like(tuples)
+        nearest = np.empty_like(tuples)
         node = np.zeros(len(tuples), np.int64)
         for column, nodes in zip(self.order, self.levels, strict=True):
             size = self.sizes[column]
@@ -78,5 +78,5 @@ class _TrieSearch:
             up = np.where(nodes[above] // size == node, np.abs(nodes[above] - wanted), 2 * size)
             down = np.where(nodes[below] // size == node, np.abs(nodes[below] - wanted), 2 * size)
             node = np.where(up <= down, above, below)
-            found[:, column] = nodes[node] % size
-        return found
+            nearest[:, column] = nodes[node] % size
+        return nearest

@@ -67,9 +67,9 @@ class CodeLayout:
         between = codes >= BETWEEN if parameter.continuous else None
         if between is None or not between.any():
             return choices[codes]
-        found: Array = choices[np.where(between, 0, codes)]
-        found[between] = [parameter.value(code) for code in codes[between].tolist()]
-        return found
+        numbers: Array = choices[np.where(between, 0, codes)]
+        numbers[between] = [parameter.value(code) for code in codes[between].tolist()]
+        return numbers
 
 
 @dataclass(frozen=True)

@@ -199,8 +199,8 @@ class SearchSpace:
 
     def _distinct(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """Replace repeated rows by others while there are others."""
-        seen: set[bytes] = set()
-        again = [i for i, row in enumerate(codes) if _is_old(row, seen)]
+        names_seen: set[bytes] = set()
+        again = [i for i, row in enumerate(codes) if _is_old(row, names_seen)]
         if again and (size := self.size) is not None and size <= 4 * len(codes):
             fresh: Codes = rng.permutation(self._product())
         else:
@@ -208,7 +208,7 @@ class SearchSpace:
         for row in fresh:
             if not again:
                 break
-            if not _is_old(row, seen):
+            if not _is_old(row, names_seen):
                 codes[again.pop(0)] = row
         return codes
 
@@ -244,18 +244,18 @@ class SearchSpace:
 
     @cached_property
     def _continuous(self) -> BoolArray:
-        between = {one.name for one in self.study.parameters if one.continuous}
-        return np.array([one.parameter in between for one in self.dimensions], np.bool_)
+        between = {parameter.name for parameter in self.study.parameters if parameter.continuous}
+        return np.array([dimension.parameter in between for dimension in self.dimensions], np.bool_)
 
     def on_choices(self, codes: Codes) -> Codes:
         """Return (n, D) configurations with the nearest choice for every number between choices,
         whatever the constraints say."""
-        found = codes.copy()
-        parameters = {one.name: one for one in self.study.parameters}
+        moved = codes.copy()
+        parameters = {parameter.name: parameter for parameter in self.study.parameters}
         for row, column in np.argwhere(codes >= BETWEEN).tolist():
             parameter = parameters[self.dimensions[column].parameter]
-            found[row, column] = parameter.nearest_place(int(codes[row, column]))
-        return found
+            moved[row, column] = parameter.nearest_place(int(codes[row, column]))
+        return moved
 
     def table(self, limit: int) -> Codes | None:
         """Return all feasible configurations, (n, D), if there are at most ``limit``, else
@@ -281,9 +281,9 @@ class SearchSpace:
         if not between.any():
             return self._repaired(codes, rng)
         wrong = ~(between & self.feasible(codes))
-        found: Codes = codes.astype(np.int32)
-        found[wrong] = self._repaired(self.on_choices(codes[wrong]), rng)
-        return found
+        repaired: Codes = codes.astype(np.int32)
+        repaired[wrong] = self._repaired(self.on_choices(codes[wrong]), rng)
+        return repaired
 
     def _repaired(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """The same of configurations on choices."""
@@ -328,9 +328,9 @@ class SearchSpace:
         """Return a configuration's codes whatever the constraints say."""
         codes: list[int] = []
         for parameter in self.study.parameters:
-            for one in parameter.spread(config.get(parameter.name)):
-                place = parameter.index(one)
-                if place is None and one is None and parameter.name in self._layout.missing:
+            for value in parameter.spread(config.get(parameter.name)):
+                place = parameter.index(value)
+                if place is None and value is None and parameter.name in self._layout.missing:
                     place = len(parameter.choices)
                 if place is None:
                     return None
@@ -374,7 +374,9 @@ def _choice(parameter: Parameter, code: int) -> Scalar:
 def _lacks(parameter: Parameter, configs: Sequence[Mapping[str, object]]) -> bool:
     """Whether a value of the parameter is missing in one of the configurations."""
     return any(
-        one is None for config in configs for one in parameter.spread(config.get(parameter.name))
+        value is None
+        for config in configs
+        for value in parameter.spread(config.get(parameter.name))
     )
 
 

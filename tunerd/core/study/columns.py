@@ -22,19 +22,19 @@ def context_columns(
     contexts: Sequence[Mapping[str, object]],
 ) -> dict[str, ValueColumn]:
     """Return one column of n rows per feature."""
-    found = {}
+    columns = {}
     for feature in features:
         clean = _remembered(partial(clean_value, kind=feature.type))
         column = _column([clean(feature.of(c)) for c in contexts], feature.type, ())
-        found[feature.name] = looked_up(column, lookups.get(feature.name))
-    return found
+        columns[feature.name] = looked_up(column, lookups.get(feature.name))
+    return columns
 
 
 def parameter_columns(
     parameters: Sequence[Parameter], configs: Sequence[Mapping[str, object]]
 ) -> dict[str, ValueColumn]:
     """Return one column per parameter: n rows, or n × repeat."""
-    found = {}
+    columns = {}
     for parameter in parameters:
         clean = _remembered(parameter.clean_one)
         flat: list[Scalar] = []
@@ -44,8 +44,8 @@ def parameter_columns(
         column = _column(flat, parameter.type, tuple(map(str, texts)))
         if parameter.repeated:
             column = _reshaped(column, (len(configs), parameter.repeat))
-        found[parameter.name] = column
-    return found
+        columns[parameter.name] = column
+    return columns
 
 
 def _remembered(clean: Callable[[object], Scalar]) -> Callable[[object], Scalar]:

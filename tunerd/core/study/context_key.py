@@ -99,8 +99,8 @@ def written(value: Value) -> str:
     """Write one value as orders take it: true/false, and ``~`` for a missing one; a list as runs of
     equal values: ``FULL_SHARD×6,NO_SHARD×2``."""
     if isinstance(value, list):
-        runs = [(written(one), len(list(group))) for one, group in groupby(value)]
-        return ",".join(f"{one}×{count}" if count > 1 else one for one, count in runs)
+        runs = [(written(entry), len(list(group))) for entry, group in groupby(value)]
+        return ",".join(f"{text}×{count}" if count > 1 else text for text, count in runs)
     if value is None:
         return MISSING
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -38,8 +38,8 @@ def read_context(study: Study, given: Sequence[str], *, partial: bool = False) -
     bash makes the home folder of it: a text is taken at its word, and where it came from is told.
     """
     features = {feature.name: feature for feature in study.context}
-    found = ContextTexts()
-    context, wrong = found.context, found.wrong
+    texts = ContextTexts()
+    context, wrong = texts.context, texts.wrong
     home = os.path.expanduser(MISSING)
     for text in given:
         name, equals, value = text.partition("=")
@@ -58,11 +58,11 @@ def read_context(study: Study, given: Sequence[str], *, partial: bool = False) -
                 should = f"{text}: {name} should be {_SHOULD_BE[feature.type]}"
                 wrong.append(f"{should}; {tilde}" if value == home else should)
             elif value == home != MISSING:
-                found.notes.append(f"{text}: {tilde}")
+                texts.notes.append(f"{text}: {tilde}")
     named = {text.partition("=")[0] for text in given}
     missing = [] if partial else [name for name in features if name not in named]
     if missing:
         wrong.append(
             f"missing: {', '.join(missing)} (say '{missing[0]}={MISSING}' if jobs come without it)"
         )
-    return found
+    return texts

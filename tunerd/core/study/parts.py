@@ -185,14 +185,14 @@ class Parameter:
         itself where there is nothing between choices."""
         if not self.continuous:
             return self
-        found: set[Any] = set(self.choices)
-        for one, other in pairwise(map(float, self.choices)):
+        choices: set[Any] = set(self.choices)
+        for low, other in pairwise(map(float, self.choices)):
             log = self.scale == "log"
-            middle = math.sqrt(one) * math.sqrt(other) if log else one / 2 + other / 2
+            middle = math.sqrt(low) * math.sqrt(other) if log else low / 2 + other / 2
             code = self.index(round(middle) if self.type == "int" else middle)
             if code is not None:
-                found.add(self.value(code))
-        return replace(self, choices=tuple(sorted(found)))
+                choices.add(self.value(code))
+        return replace(self, choices=tuple(sorted(choices)))
 
     def nearest_place(self, code: int) -> int:
         """Return the place of the choice that is nearest, on the range's scale, to a code."""
@@ -200,7 +200,7 @@ class Parameter:
             return code
         value, numbers = float(self.value(code)), [float(choice) for choice in self.choices]
         if self.scale == "log":
-            value, numbers = math.log(value), [math.log(one) for one in numbers]
+            value, numbers = math.log(value), [math.log(number) for number in numbers]
         return min(range(len(numbers)), key=lambda place: abs(numbers[place] - value))
 
     def clean(self, value: object) -> Value:

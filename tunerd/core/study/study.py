@@ -109,21 +109,22 @@ class Study:
     def named(self, config: Mapping[str, Value]) -> dict[str, Value]:
         """Return the study's own parameters of a job's raw configuration, by their present names,
         with what the study says of jobs that do not have one."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for parameter in self.parameters:
             value: Any = parameter.of(config)
             if value is not None:
-                found[parameter.name] = value
-        return found
+                values[parameter.name] = value
+        return values
 
     def outside(self, config: Mapping[str, Value]) -> list[str]:
         """Return the names of the parameters of which a job's raw configuration has a value that
         the study does not have."""
         named = self.named(config)
         return [
-            one.name
-            for one in self.parameters
-            if one.name in named and None in map(one.index, one.spread(named[one.name]))
+            parameter.name
+            for parameter in self.parameters
+            if parameter.name in named
+            and None in map(parameter.index, parameter.spread(named[parameter.name]))
         ]
 
     def is_foreign(self, config: Mapping[str, Value]) -> bool:
@@ -134,37 +135,42 @@ class Study:
         """Return the study with its continuous ranges on so many times twice the values."""
         parameters = self.parameters
         for _ in range(doublings):
-            parameters = tuple(one.finer() for one in parameters)
+            parameters = tuple(parameter.finer() for parameter in parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
     def with_choices(self, configs: Iterable[Mapping[str, object]]) -> "Study":
         """Return the study with what these configurations hold of its continuous ranges among the
         values on which those are searched."""
-        found: dict[str, set[int | float]] = {}
-        between = {one.name: one for one in self.parameters if one.continuous}
+        extra: dict[str, set[int | float]] = {}
+        between = {
+            parameter.name: parameter for parameter in self.parameters if parameter.continuous
+        }
         for config in configs if between else ():
             for name, parameter in between.items():
                 for value in parameter.spread(config.get(name)):
                     code = parameter.index(value)
                     if code is not None and code >= BETWEEN:
                         number: Any = parameter.value(code)
-                        found.setdefault(name, set()).add(number)
-        if not found:
+                        extra.setdefault(name, set()).add(number)
+        if not extra:
             return self
         return replace(
             self,
             parameters=tuple(
-                replace(one, choices=tuple(sorted({*one.choices, *found.get(one.name, ())})))
-                if one.name in found
-                else one
-                for one in self.parameters
+                replace(
+                    parameter,
+                    choices=tuple(sorted({*parameter.choices, *extra.get(parameter.name, ())})),
+                )
+                if parameter.name in extra
+                else parameter
+                for parameter in self.parameters
             ),
         )
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        own = {name for one in self.parameters for name in (one.name, *one.was)}
-        return frozenset(own.union(one.name for one in self.derived))
+        own = {name for parameter in self.parameters for name in (parameter.name, *parameter.was)}
+        return frozenset(own.union(value.name for value in self.derived))
 
     def baseline(self, context: Mapping[str, object]) -> dict[str, Value] | None:
         """Return the first baseline whose condition holds, possibly partial; ``None`` if none."""

@@ -26,7 +26,7 @@ class _BaselineReader:
         self.mistake = scope.mistake
 
     def found(self, file: StudyFile) -> tuple[Baseline, ...]:
-        found, unconditional = [], False
+        baselines, unconditional = [], False
         for place, table in enumerate(file.baseline):
             if ("baseline", place) in self.scope.reading.left_out:
                 continue
@@ -36,8 +36,8 @@ class _BaselineReader:
             unconditional = unconditional or table.when is None
             when = self.condition(("baseline", place, "when"), table.when)
             config = self.config(("baseline", place, "config"), table.config)
-            found.append(Baseline(when, config))
-        return tuple(found)
+            baselines.append(Baseline(when, config))
+        return tuple(baselines)
 
     def condition(self, path: Path, text: str | None) -> Expression | None:
         if text is None:
@@ -57,12 +57,12 @@ class _BaselineReader:
     def config(self, path: Path, values: Mapping[str, Any]) -> dict[str, Value]:
         if not values:
             self.mistake(path, "is empty")
-        found: dict[str, Value] = {}
+        completed: dict[str, Value] = {}
         for name, value in values.items():
             if name in self.parameters:
                 clean = self.value((*path, name), self.parameters[name], value)
                 if clean is not None:
-                    found[name] = clean
+                    completed[name] = clean
             elif self.scope.owner.get(name) == "derived":
                 self.mistake((*path, name), "is derived from the others: leave it out")
             elif self.scope.owner.get(name) == "context":
@@ -70,7 +70,7 @@ class _BaselineReader:
             elif not self.scope.owns("parameters", name):
                 hint = suggestion(name, self.parameters)
                 self.mistake((*path, name), f"there is no parameter {name!r}{hint}")
-        return found
+        return completed
 
     def value(self, path: Path, parameter: Parameter, value: Any) -> Value:
         if isinstance(value, list) and not parameter.repeated:
@@ -79,9 +79,9 @@ class _BaselineReader:
         if isinstance(value, list) and len(value) != parameter.repeat:
             self.mistake(path, f"has {len(value)} values; {parameter.repeat} are needed")
             return None
-        for one in value if isinstance(value, list) else [value]:
-            if parameter.index(one) is None:
-                self.mistake(path, f"{shown(one)} is outside the space: {values_of(parameter)}")
+        for entry in value if isinstance(value, list) else [value]:
+            if parameter.index(entry) is None:
+                self.mistake(path, f"{shown(entry)} is outside the space: {values_of(parameter)}")
                 return None
         return parameter.clean(value)
 

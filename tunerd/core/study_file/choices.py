@@ -29,8 +29,10 @@ def choices_of(
         for key in ("low", "high", "step"):
             if getattr(table, key) is not None:
                 reading.mistake((*path, key), f"a {table.type} has no range; give `values`")
-    found = _listed(table, reading, path) if table.values else _ranged(table, wanted, reading, path)
-    return tuple(found) if len(reading.problems) == before else ()
+    choices = (
+        _listed(table, reading, path) if table.values else _ranged(table, wanted, reading, path)
+    )
+    return tuple(choices) if len(reading.problems) == before else ()
 
 
 def _listed(table: ParameterTable, reading: ParseResult, path: Path) -> list[Choice]:
@@ -42,19 +44,19 @@ def _listed(table: ParameterTable, reading: ParseResult, path: Path) -> list[Cho
         message = f"has {len(table.values or ()):,} values, at most {MAX_CHOICES:,}"
         reading.mistake(where, message)
         return []
-    found: dict[Choice, None] = {}
+    distinct: dict[Choice, None] = {}
     for value in table.values or ():
         choice = _typed(value, table.type)
         if choice is None:
             hint = ": put it in quotes" if table.type == "category" else ""
             reading.mistake(where, f"{shown(value)} should be {_WORDS[table.type]}{hint}")
-        elif choice in found:
+        elif choice in distinct:
             reading.mistake(where, f"{shown(value)} is there twice")
         elif table.scale == "log" and not isinstance(choice, str) and choice <= 0:
             reading.mistake(where, f"{shown(value)} is not positive, which a log scale needs")
         else:
-            found[choice] = None
-    return list(found)
+            distinct[choice] = None
+    return list(distinct)
 
 
 def _typed(value: Choice, kind: str) -> Choice | None:
@@ -86,7 +88,9 @@ def _ranged(
         return _stepped(table, reading, path)
     if table.type == "int":
         return list(int_range(int(low), int(high), table.scale))
-    values = [one for value in wanted for one in (value if isinstance(value, list) else [value])]
+    values = [
+        entry for value in wanted for entry in (value if isinstance(value, list) else [value])
+    ]
     inside = {
         float(value)
         for value in values

@@ -92,7 +92,7 @@ class _StudyCompiler:
     # ── context ──────────────────────────────────────────────────────────────────────────────
 
     def context(self) -> tuple[ContextFeature, ...]:
-        found = []
+        features = []
         for name, table in self.table.context.items():
             if self.scope.owns("context", name):
                 attributes = self.lookup_kinds(name)
@@ -101,20 +101,22 @@ class _StudyCompiler:
             was = self.was("context", name, table.was)
             absent = self.absent(("context", name, "absent"), table.type, table.absent)
             key = self.key(name, table)
-            found.append(ContextFeature(name, table.type, table.scale, key, was, absent))
-        return tuple(found)
+            features.append(ContextFeature(name, table.type, table.scale, key, was, absent))
+        return tuple(features)
 
     def was(self, section: str, name: str, given: str | list[str] | None) -> tuple[str, ...]:
         """Earlier names of an entry, each of which only one entry may have."""
         earlier = [given] if isinstance(given, str) else given or []
         path: Path = (section, name, "was")
-        for one in earlier:
-            owner = self.earlier.setdefault((section, one), name)
-            if one in getattr(self.table, section):
-                what = "its own name" if one == name else f"the name of an entry in [{section}]"
-                self.mistake(path, f"{one!r} is {what} today: an earlier name is one that is gone")
+        for former in earlier:
+            owner = self.earlier.setdefault((section, former), name)
+            if former in getattr(self.table, section):
+                what = "its own name" if former == name else f"the name of an entry in [{section}]"
+                self.mistake(
+                    path, f"{former!r} is {what} today: an earlier name is one that is gone"
+                )
             elif owner != name:
-                self.mistake(path, f"{one!r} is said to be the earlier name of {owner!r}, too")
+                self.mistake(path, f"{former!r} is said to be the earlier name of {owner!r}, too")
         return tuple(earlier)
 
     def absent(self, path: Path, kind: ValueType, given: Any) -> Any:
@@ -122,8 +124,8 @@ class _StudyCompiler:
         if given is None:
             return None
         values = given if isinstance(given, list) else [given]
-        clean = [clean_value(one, kind) for one in values]
-        if not clean or any(one is None for one in clean):
+        clean = [clean_value(value, kind) for value in values]
+        if not clean or any(value is None for value in clean):
             words = {"int": "an integer", "float": "a number", "category": "a text"}
             self.mistake(path, f"{given!r} should be {words.get(kind, 'true or false')}")
         return clean if isinstance(given, list) else clean[0]
@@ -142,8 +144,8 @@ class _StudyCompiler:
             for attribute, number in numbers.items():
                 types.setdefault(attribute, set()).add(type(number))
         return {
-            attribute: ExpressionType("int" if seen == {int} else "float")
-            for attribute, seen in types.items()
+            attribute: ExpressionType("int" if kinds == {int} else "float")
+            for attribute, kinds in types.items()
         }
 
     def lookups(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -176,7 +178,7 @@ class _StudyCompiler:
     # ── parameters, guards, engines ──────────────────────────────────────────────────────────
 
     def parameters(self) -> tuple[Parameter, ...]:
-        found = []
+        parameters = []
         for name, table in self.table.parameters.items():
             wrong = len(self.reading.problems)
             wanted = [b.config[name] for b in self.table.baseline if name in b.config]
@@ -191,18 +193,18 @@ class _StudyCompiler:
                 many = f"{repeat} values" if table.repeat else "a single value"
                 self.mistake(path, f"has {len(absent)} values; it is {many}")
             ranged = table.type in ("int", "float") and not table.values and table.step is None
-            found.append(
+            parameters.append(
                 Parameter(name, table.type, table.scale, choices, repeat, was, absent, ranged)
             )
             if self.scope.owns("parameters", name):
                 texts = tuple(map(str, choices)) if table.type == "category" else None
                 kind = "text" if table.type == "category" else table.type
                 self.scope.names[name] = NameType(ExpressionType(kind, table.repeat or 0, texts))
-        dimensions = sum(parameter.repeat for parameter in found)
+        dimensions = sum(parameter.repeat for parameter in parameters)
         if dimensions > MAX_DIMENSIONS:
             message = f"{dimensions:,} values in one configuration, at most {MAX_DIMENSIONS:,}"
             self.mistake(("parameters",), message)
-        return tuple(found)
+        return tuple(parameters)
 
     def guards(self) -> tuple[Guard, ...]:
         for metric, table in self.table.guards.items():
@@ -251,7 +253,7 @@ class _StudyCompiler:
             table.mapping,
             given=[*table.context, *table.parameters],
             metrics=[table.objective.metric, *table.guards],
-            repeated={name for name, one in table.parameters.items() if one.repeat},
+            repeated={name for name, feature in table.parameters.items() if feature.repeat},
         )
         for path, message in mistakes:
             # What was left out for a mistake of its own is there all the same.
@@ -261,7 +263,7 @@ class _StudyCompiler:
     # ── expressions ──────────────────────────────────────────────────────────────────────────
 
     def derived(self) -> tuple[DerivedValue, ...]:
-        found = []
+        derived = []
         for name in self.in_order():
             expression = self.scope.parsed(("derived", name), self.table.derived[name])
             if expression is None:
@@ -272,8 +274,8 @@ class _StudyCompiler:
                 continue
             if self.scope.owns("derived", name):
                 self.scope.names[name] = NameType(expression.kind)
-            found.append(DerivedValue(name, expression))
-        return tuple(found)
+            derived.append(DerivedValue(name, expression))
+        return tuple(derived)
 
     def in_order(self) -> list[str]:
         """Names of derived values, each after those that it needs; cycles are mistakes."""
@@ -293,14 +295,14 @@ class _StudyCompiler:
         return order
 
     def constraints(self) -> tuple[Constraint, ...]:
-        found = []
+        constraints = []
         for name, text in self.table.constraints.items():
             path = ("constraints", name)
             self.scope.speakable(path)
             expression = self.scope.parsed(path, text)
             if expression is not None and self.scope.is_truth(path, expression):
-                found.append(Constraint(name, expression))
-        return tuple(found)
+                constraints.append(Constraint(name, expression))
+        return tuple(constraints)
 
 
 def _cycle(needs: Mapping[str, Collection[str]], circular: list[str]) -> list[str]:

@@ -53,9 +53,9 @@ def differences(old: Study, new: Study) -> list[StudyDifference]:
 def _matched(old: Mapping[str, E], new: Mapping[str, E]) -> Iterator[tuple[E | None, E | None]]:
     """Pair entries by name, and by the names that they had."""
     before = dict(old)
-    for name, one in new.items():
-        known = next((called for called in (name, *one.was) if called in before), None)
-        yield (None if known is None else before.pop(known)), one
+    for name, entry in new.items():
+        known = next((called for called in (name, *entry.was) if called in before), None)
+        yield (None if known is None else before.pop(known)), entry
     for gone in before.values():
         yield gone, None
 
@@ -164,14 +164,14 @@ def _rest(old: Study, new: Study) -> Iterator[StudyDifference]:
 def _tables(study: Study) -> dict[str, Any]:
     """What a file says, defaults filled in, so that a default that is spelt out is no change."""
     table = StudyFile.model_validate(tomllib.loads(study.text)).model_dump(by_alias=True)
-    table["baseline"] = {str(i): one for i, one in enumerate(table["baseline"], 1)}
+    table["baseline"] = {str(i): entry for i, entry in enumerate(table["baseline"], 1)}
     return {name: value for name, value in table.items() if name not in APART}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _leaves(one, f"{path}.{name}" if path else name)
+        for name, entry in value.items():
+            yield from _leaves(entry, f"{path}.{name}" if path else name)
     elif value is not None:
         yield path, value
 

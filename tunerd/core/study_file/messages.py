@@ -35,22 +35,22 @@ _WRONG = {
 def message_for(path: Path, details: list[ErrorDetails]) -> str:
     """Return one sentence for all that pydantic says about one place."""
     first = details[0]
-    found = first["input"]
+    text = first["input"]
     if first["type"] == "missing":
         return f"is missing: {_description(path)}"
     if said_as_a_whole(path):
-        return f"{_WRONG[_place(path)]}; not {shown(found)}"
+        return f"{_WRONG[_place(path)]}; not {shown(text)}"
     shapes = dict.fromkeys(_SHAPES[d["type"]] for d in details if d["type"] in _SHAPES)
     if "a number" in shapes or "a finite number" in shapes:
         shapes.pop("an integer", None)
     if shapes:
-        return f"should be {' or '.join(shapes)}, not {shown(found)}"
+        return f"should be {' or '.join(shapes)}, not {shown(text)}"
     message = re.sub("^(Input|List|Dictionary|String) should", "should", first["msg"])
     message = message.replace(" after validation", "")
-    if isinstance(found, dict | list):
+    if isinstance(text, dict | list):
         return message
     choices = message.split("'")[1::2] if first["type"] == "literal_error" else ()
-    return f"{message}, not {shown(found)}{suggestion(str(found), choices)}"
+    return f"{message}, not {shown(text)}{suggestion(str(text), choices)}"
 
 
 def said_as_a_whole(path: Path) -> bool:
@@ -120,8 +120,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
     for part in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             fields = annotation.model_fields.items()
-            found = (info.annotation for name, info in fields if part in (name, info.alias))
-            annotation = next(found, None)
+            annotations = (info.annotation for name, info in fields if part in (name, info.alias))
+            annotation = next(annotations, None)
         else:  # dict[str, X] or list[X]
             annotation = get_args(annotation)[-1] if get_args(annotation) else None
     if str(annotation).startswith(("dict", "list")):

@@ -163,7 +163,9 @@ def _reversed(setting: ChangeScenario) -> InjectedChange:
     contexts, first = setting.contexts, setting.first
     name = max(
         (parameter.name for parameter in contexts[0].study.parameters),
-        key=lambda one: np.mean([np.abs(reversal(context, one)).mean() for context in contexts]),
+        key=lambda parameter: np.mean(
+            [np.abs(reversal(context, parameter)).mean() for context in contexts]
+        ),
     )
     effects = {c: reversal(context, name) for c, context in enumerate(contexts)}
     effects = {c: effect for c, effect in effects.items() if np.abs(effect).max() > 1e-9}
@@ -194,11 +196,11 @@ def reversal(target: TabularContext, parameter: str) -> FloatArray:
     logs = log_speeds(target)
     ran = np.isfinite(logs)
     columns, owner = [np.ones(len(logs))], [""]
-    for one in target.study.parameters:
-        values = [_level(config.get(one.name)) for config in target.configs]
+    for shifted in target.study.parameters:
+        values = [_level(config.get(shifted.name)) for config in target.configs]
         for value in sorted({v for v, kept in zip(values, ran, strict=True) if kept}):
             columns.append(np.array([v == value for v in values], np.float64))
-            owner.append(one.name)
+            owner.append(shifted.name)
     design = np.stack(columns, axis=1)
     # A trace of ridge: the levels of each parameter sum to the constant.
     weight = design[ran].T @ design[ran] + 1e-6 * np.eye(design.shape[1])
@@ -218,7 +220,7 @@ def _new_hardware(setting: ChangeScenario) -> InjectedChange:
     number the largest. A category goes first, as a GPU type would; at least half must be left."""
     contexts, first = setting.contexts, setting.first
     features = contexts[0].study.context
-    for feature in sorted(features, key=lambda one: one.type != "category"):
+    for feature in sorted(features, key=lambda feature: feature.type != "category"):
         values = [context.context[feature.name] for context in contexts]
         known = [value for value in values if value is not None]
         if feature.type in ("category", "bool"):
@@ -255,7 +257,7 @@ def _decay(setting: ChangeScenario, size: float = 0.2) -> InjectedChange:
             sentence=f"From job {first} on, everything becomes slower, little by little: "
             f"{size:.0%} at the end.",
         ),
-        {c: np.full(len(one.configs), np.log1p(-size)) for c, one in enumerate(contexts)},
+        {c: np.full(len(context.configs), np.log1p(-size)) for c, context in enumerate(contexts)},
         grows_until=setting.jobs,
     )
 

@@ -155,7 +155,7 @@ class DriftStream:
 
     @cached_property
     def _places(self) -> list[dict[str, int]]:
-        return [{_name(c): i for i, c in enumerate(one.configs)} for one in self.contexts]
+        return [{_name(c): i for i, c in enumerate(context.configs)} for context in self.contexts]
 
 
 def make_stream(
@@ -182,7 +182,7 @@ def make_stream(
         raise MisconfiguredError(
             [ValidationProblem("table", "no context has enough configurations")]
         )
-    order = sorted(table.contexts, key=lambda one: (-len(one.configs), one.context_key))
+    order = sorted(table.contexts, key=lambda context: (-len(context.configs), context.context_key))
     contexts = order[: traffic.contexts]
     busy = UserWorkload(contexts, traffic, seed).busy
     rng = np.random.default_rng([seed, 4])

@@ -68,20 +68,20 @@ class LineReader:
 
     def lines(self, most: int, most_bytes: int) -> list[FileLine]:
         """Return the next whole lines, without blank ones; [] if there is none yet."""
-        found: list[FileLine] = []
+        file_lines: list[FileLine] = []
         size = 0
-        while len(found) < most and size < most_bytes:
+        while len(file_lines) < most and size < most_bytes:
             chunk = os.pread(self._descriptor, self._chunk_bytes, self._read_to)
             before = self._read_to
-            for line in self._split(chunk, most - len(found)):
-                found.append(line)
+            for line in self._split(chunk, most - len(file_lines)):
+                file_lines.append(line)
                 size += len(line.text)
             if self._read_to == before:
                 break
-        if found:
-            self.offset = found[-1].end
+        if file_lines:
+            self.offset = file_lines[-1].end
         self._tail = self._before(self._read_to)
-        return found
+        return file_lines
 
     def count(self, most_bytes: int) -> int:
         """Return how many lines are unread: counted in ``most_bytes``, from there on estimated."""
@@ -97,15 +97,15 @@ class LineReader:
 
     def _split(self, chunk: bytes, most: int) -> list[FileLine]:
         """Take whole lines from a chunk that begins at ``_read_to``."""
-        found: list[FileLine] = []
+        file_lines: list[FileLine] = []
         begin = 0
-        while len(found) < most and begin < len(chunk):
+        while len(file_lines) < most and begin < len(chunk):
             newline = chunk.find(b"\n", begin)
             if newline >= 0:
                 line = self._finish(chunk[begin:newline], self._read_to + newline + 1)
                 begin = newline + 1
                 if line is not None:
-                    found.append(line)
+                    file_lines.append(line)
                 continue
             rest = chunk[begin:]
             if self._long is None and len(rest) > self._limit:
@@ -115,7 +115,7 @@ class LineReader:
                 begin = len(chunk)
             break
         self._read_to += begin
-        return found
+        return file_lines
 
     def _finish(self, rest: bytes, end: int) -> FileLine | None:
         long, self._long = self._long, None
@@ -169,10 +169,10 @@ def last_line(path: Path, end: int) -> FileLine | None:
         return None
     reader = LineReader(path, start)
     try:
-        found = reader.lines(1, 1)
+        file_lines = reader.lines(1, 1)
     finally:
         reader.close()
-    return found[0] if found and found[0].end == end else None
+    return file_lines[0] if file_lines and file_lines[0].end == end else None
 
 
 def _start_of_line(descriptor: int, end: int) -> int | None:

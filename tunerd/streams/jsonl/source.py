@@ -190,7 +190,7 @@ class JsonlSource:
     def _files(self) -> list[_TopicFile]:
         """Return the topic's files, oldest first, the one that is written now last."""
         name = f"{self._topic}.jsonl"
-        found: list[tuple[bool, int, str, _TopicFile]] = []
+        files: list[tuple[bool, int, str, _TopicFile]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 rest = entry.name[len(name) :]
@@ -205,8 +205,8 @@ class JsonlSource:
                     self._pass_over(entry.path)
                     continue
                 file = _TopicFile(Path(entry.path), identity(status), status.st_size, rotated)
-                found.append((not rotated, status.st_mtime_ns, entry.name, file))
-        return [file for *_, file in sorted(found, key=lambda one: one[:3])]
+                files.append((not rotated, status.st_mtime_ns, entry.name, file))
+        return [file for *_, file in sorted(files, key=lambda entry: entry[:3])]
 
     def _pass_over(self, path: str) -> None:
         """Who may write into the folder could aim a link at any file of ours, and a pipe never
@@ -243,7 +243,7 @@ class JsonlSource:
         Only a file that has been overwritten since can have left a copy.
         """
         if file.rotated:
-            for position in sorted(self._hints, key=lambda one: one.offset, reverse=True):
+            for position in sorted(self._hints, key=lambda hint: hint.offset, reverse=True):
                 if 0 < position.offset <= file.size and _matches(file.path, position):
                     return self._position(file.identity, position.offset, position.fingerprint)
         return self._position(file.identity, 0, "")

@@ -96,23 +96,23 @@ def _has_certificate(path: str) -> bool:
 
 def _validity(pem: str) -> tuple[datetime, datetime]:
     """From when to when the first certificate is valid. Raises ValueError or IndexError."""
-    found = CERTIFICATE.search(pem)
-    if found is None:
+    match = CERTIFICATE.search(pem)
+    if match is None:
         raise ValueError("no certificate")
-    der = ssl.PEM_cert_to_DER_cert(found.group())
+    der = ssl.PEM_cert_to_DER_cert(match.group())
     # Certificate, and in it what was signed: [version,] serial, algorithm, issuer, validity.
     parts = _children(_children(_children(der)[0][1])[0][1])
     if parts[0][0] == VERSION:
         del parts[0]
     if parts[3][0] != SEQUENCE:
         raise ValueError("no certificate")
-    begins, ends = (_time(*one) for one in _children(parts[3][1]))
+    begins, ends = (_time(*part) for part in _children(parts[3][1]))
     return begins, ends
 
 
 def _children(der: bytes) -> list[tuple[int, bytes]]:
     """Tags and contents of what follows one another in DER."""
-    found = []
+    children = []
     at = 0
     while at < len(der):
         tag, length = der[at], der[at + 1]
@@ -121,9 +121,9 @@ def _children(der: bytes) -> list[tuple[int, bytes]]:
             size = length & 0x7F
             length = int.from_bytes(der[at : at + size], "big")
             at += size
-        found.append((tag, der[at : at + length]))
+        children.append((tag, der[at : at + length]))
         at += length
-    return found
+    return children
 
 
 def _time(tag: int, text: bytes) -> datetime:

@@ -66,7 +66,7 @@ HUNG_UP = re.compile("socket disconnected")
 
 def arguments(options: KafkaOptions) -> dict[str, Any]:
     """Return what consumers, producers and admin clients have in common."""
-    found: dict[str, Any] = {
+    options_for: dict[str, Any] = {
         "bootstrap_servers": list(options.bootstrap_servers),
         "client_id": options.client_id,
         "security_protocol": options.security_protocol,
@@ -76,14 +76,14 @@ def arguments(options: KafkaOptions) -> dict[str, Any]:
         "reconnect_backoff_max_ms": 1000,
     }
     if options.security_protocol.startswith("SASL"):
-        found["sasl_mechanism"] = options.sasl_mechanism
-        found["sasl_plain_username"] = options.sasl_username
-        found["sasl_plain_password"] = options.sasl_password
+        options_for["sasl_mechanism"] = options.sasl_mechanism
+        options_for["sasl_plain_username"] = options.sasl_username
+        options_for["sasl_plain_password"] = options.sasl_password
     if options.security_protocol.endswith("SSL"):
-        found["ssl_cafile"] = options.ssl_cafile
-        found["ssl_certfile"] = options.ssl_certfile
-        found["ssl_keyfile"] = options.ssl_keyfile
-    return found
+        options_for["ssl_cafile"] = options.ssl_cafile
+        options_for["ssl_certfile"] = options.ssl_certfile
+        options_for["ssl_keyfile"] = options.ssl_keyfile
+    return options_for
 
 
 def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Client]:
@@ -103,14 +103,14 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
         made.append(client)
         return made[0]
 
-    with _listening() as said:
+    with _listening() as lines_heard:
         try:
             return make(**arguments(options), kafka_client=network), made[0]
         except (KafkaError, OSError, ValueError) as error:
             # A constructor that fails leaves its thread and its sockets behind.
             for client in made:
                 client.close()
-            raise StreamUnavailableError(explain(options, error, said)) from error
+            raise StreamUnavailableError(explain(options, error, lines_heard)) from error
 
 
 def quiet() -> None:
@@ -123,10 +123,10 @@ def quiet() -> None:
     if logger.level != logging.NOTSET:
         return
     logger.setLevel(logging.CRITICAL)
-    for told in _TELLING:
-        told.setLevel(logging.WARNING)
-        told.propagate = False
-        told.addHandler(logging.NullHandler())
+    for pattern in _TELLING:
+        pattern.setLevel(logging.WARNING)
+        pattern.propagate = False
+        pattern.addHandler(logging.NullHandler())
 
 
 def refused(options: KafkaOptions) -> str | None:
@@ -200,18 +200,18 @@ def _one_line(error: BaseException) -> str:
 @contextmanager
 def _listening() -> Iterator[list[str]]:
     """Collect what kafka-python logs about connections meanwhile. Other threads may connect too."""
-    said: list[str] = []
+    lines_heard: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             with suppress(Exception):  # a line that cannot be formatted is no reason to fail
-                said.append(record.getMessage())
+                lines_heard.append(record.getMessage())
 
     listener = Listener(logging.WARNING)
     for logger in _TELLING:
         logger.addHandler(listener)
     try:
-        yield said
+        yield lines_heard
     finally:
         for logger in _TELLING:
             logger.removeHandler(listener)

@@ -53,7 +53,7 @@ def _seek(
     timeout_ms = int(options.request_timeout_s * 1000)
     starts = consumer.offsets_for_times(dict.fromkeys(places, since_ms), timeout_ms=timeout_ms)
     ends = consumer.end_offsets(places, timeout_ms=timeout_ms)
-    begins = {place: found.offset for place, found in starts.items() if found is not None}
+    begins = {place: start.offset for place, start in starts.items() if start is not None}
     ends = {place: ends[place] for place, begin in begins.items() if begin < ends[place]}
     consumer.assign(list(ends))
     for place in ends:

@@ -240,16 +240,16 @@ class KafkaSink:
 
 def _names_fence(error: BaseException | None) -> bool:
     """Whether an error is, wraps or quotes one that says that the role is somebody else's."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
+        cause = waiting.pop()
+        if not isinstance(cause, BaseException) or id(cause) in ids:
             continue
-        seen.add(id(one))
-        if isinstance(one, FENCED) or any(kind.__name__ in str(one) for kind in FENCED):
+        ids.add(id(cause))
+        if isinstance(cause, FENCED) or any(kind.__name__ in str(cause) for kind in FENCED):
             return True
-        waiting += [one.__cause__, one.__context__, *one.args]
+        waiting += [cause.__cause__, cause.__context__, *cause.args]
     return False
 
 

@@ -249,8 +249,8 @@ class KafkaSource:
 
     @staticmethod
     def _at(consumer: KafkaConsumer, place: TopicPartition) -> int | None:
-        found: int | None = consumer.position(place, timeout_ms=CLOSE_MS)
-        return found
+        position: int | None = consumer.position(place, timeout_ms=CLOSE_MS)
+        return position
 
     # -- positions --------------------------------------------------------------------------
 
@@ -326,7 +326,7 @@ class KafkaSource:
         for place, raw in batches.items():
             if place not in self._placed:
                 continue  # read again after it is restored
-            new = [as_record(cluster, one) for one in raw]
+            new = [as_record(cluster, raw_record) for raw_record in raw]
             position = self._unchecked.pop(place, None)
             if position is not None and new[0].offset < position.offset:
                 if new[0].fingerprint != position.fingerprint:

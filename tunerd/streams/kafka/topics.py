@@ -31,44 +31,48 @@ def problems_of_topics(
     client: KafkaNetClient,
 ) -> list[TopicProblem]:
     """Return what is wrong with the topics, in their order. Raises KafkaError."""
-    described = {one["name"]: one for one in admin.describe_topics([spec.name for spec in specs])}
+    described = {
+        topic["name"]: topic for topic in admin.describe_topics([spec.name for spec in specs])
+    }
     there = [spec for spec in specs if described.get(spec.name, {}).get("partitions")]
     hidden = {
         name
-        for name, one in described.items()
-        if one["error_code"] == TopicAuthorizationFailedError.errno
+        for name, topic in described.items()
+        if topic["error_code"] == TopicAuthorizationFailedError.errno
     }
     configs = _configs(admin, [spec.name for spec in there])
-    partitions = [one for spec in there for one in described[spec.name]["partitions"]]
-    alive = _answering(options, client, {node for one in partitions for node in _nodes(one)})
-    found = []
+    partitions = [partition for spec in there for partition in described[spec.name]["partitions"]]
+    alive = _answering(
+        options, client, {node for partition in partitions for node in _nodes(partition)}
+    )
+    problems = []
     for spec in specs:
         if spec.name in hidden:
             text = f"topic {spec.name} could not be checked; this user lacks DESCRIBE on it"
-            found.append(TopicProblem(spec.name, text, "unchecked"))
+            problems.append(TopicProblem(spec.name, text, "unchecked"))
             continue
         if spec not in there:
-            found.append(_missing(options, spec))
+            problems.append(_missing(options, spec))
             continue
         topic, config = described[spec.name], configs.get(spec.name, {})
-        found += _wrong_settings(options, spec, len(topic["partitions"]), config)
-        found += _unavailable(spec, topic["partitions"], config, alive)
+        problems += _wrong_settings(options, spec, len(topic["partitions"]), config)
+        problems += _unavailable(spec, topic["partitions"], config, alive)
         if not config:
             text = f"topic {spec.name}: its configuration could not be checked; this user may lack "
-            found.append(TopicProblem(spec.name, text + "DESCRIBE_CONFIGS on it", "unchecked"))
-    return found
+            problems.append(TopicProblem(spec.name, text + "DESCRIBE_CONFIGS on it", "unchecked"))
+    return problems
 
 
 def _configs(admin: KafkaAdminClient, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Their configuration, and nothing of those of which we may not know it."""
-    found: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str]] = {}
     with suppress(KafkaError):  # what is not known is said not to be
         if topics:
             wanted = [ConfigResource("TOPIC", name) for name in topics]
             answer = admin.describe_configs(wanted, config_filter="all")
             for name, entries in answer.get("topic", {}).items():
-                found[name] = {key: entry["value"] for key, entry in entries.items()}
-    return found
+                configs[name] = {key: entry["value"] for key, entry in entries.items()}
+    return configs
 
 
 def _missing(options: KafkaOptions, spec: TopicSpec) -> TopicProblem:
@@ -122,7 +126,7 @@ def _unavailable(
 ) -> Iterator[TopicProblem]:
     """What keeps records from being written: no leader, or too few brokers that have them all."""
     count = len(partitions)
-    headless = sum(one["leader_id"] not in alive for one in partitions)
+    headless = sum(partition["leader_id"] not in alive for partition in partitions)
     if headless:
         text = f"topic {spec.name}: {headless} of {_count(count, 'partition')} "
         yield TopicProblem(spec.name, text + "have no leader that answers", "away")
@@ -130,8 +134,8 @@ def _unavailable(
         least = int(config["min.insync.replicas"])
         # A topic with fewer copies than that takes what it gets.
         few = sum(
-            len(alive & set(one["isr_nodes"])) < min(least, len(one["replica_nodes"]))
-            for one in partitions
+            len(alive & set(partition["isr_nodes"])) < min(least, len(partition["replica_nodes"]))
+            for partition in partitions
         )
         if few and not headless:
             text = f"topic {spec.name}: {few} of {_count(count, 'partition')} have fewer than "

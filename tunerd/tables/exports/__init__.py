@@ -72,18 +72,22 @@ def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None
     """
     if asked == "none":
         return None
-    keys = {one.key for one in EXPORTERS if one is not fixed_width.EXPORTER}
+    keys = {exporter.key for exporter in EXPORTERS if exporter is not fixed_width.EXPORTER}
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])
         raise MisconfiguredError(
             [ValidationProblem("mapping.export", f"there is no {asked!r}; there are {known}")]
         )
     if asked == "auto":
-        tries = [one.recognise for one in EXPORTERS]
+        tries = [exporter.recognise for exporter in EXPORTERS]
     else:
-        tries = [one.asked or one.recognise for one in EXPORTERS if one.key == asked]
-    found = next((export for one in tries if (export := one(head)) is not None), None)
-    if found is None and asked != "auto":
+        tries = [
+            exporter.asked or exporter.recognise for exporter in EXPORTERS if exporter.key == asked
+        ]
+    detected = next(
+        (export for recognise in tries if (export := recognise(head)) is not None), None
+    )
+    if detected is None and asked != "auto":
         message = f'does not look like {asked}; export = "none" in [mapping] reads it as it stands'
         raise MisconfiguredError([ValidationProblem(where, message)])
-    return found
+    return detected

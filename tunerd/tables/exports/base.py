@@ -46,8 +46,8 @@ class TableHead:
 
     def values(self, column: str) -> list[Any]:
         """What stands in a column of these rows, without what is missing."""
-        found = (row.values.get(column) for row in self.rows)
-        return [value for value in found if value is not None]
+        texts = (row.values.get(column) for row in self.rows)
+        return [value for value in texts if value is not None]
 
     def has(self, *columns: str) -> bool:
         """Whether all of these columns are there."""
@@ -154,7 +154,7 @@ class ExportFormat:
 
 def is_numeric(values: Iterable[Any]) -> bool:
     """Whether all values are numbers, and there is one."""
-    found = False
+    any_number = False
     for value in values:
         if isinstance(value, bool):
             return False
@@ -162,8 +162,8 @@ def is_numeric(values: Iterable[Any]) -> bool:
             float(value)
         except (TypeError, ValueError):
             return False
-        found = True
-    return found
+        any_number = True
+    return any_number
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -92,8 +92,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         return None
     hints = {lower[name]: _OWN[name] for name in own}
     for column in params:
-        found = _PARAMS.fullmatch(column)
-        section, _, name = re.split(r"([/. ])", found[1] if found else column, maxsplit=1)
+        match = _PARAMS.fullmatch(column)
+        section, _, name = re.split(r"([/. ])", match[1] if match else column, maxsplit=1)
         kind = section.lower()
         if kind in ("properties", "environment"):
             hints[column] = ColumnHint("label", "is about the task", name)

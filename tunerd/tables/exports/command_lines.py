@@ -38,10 +38,10 @@ def number_or_text(text: str) -> int | float | str:
     """A number where the text is a finite one."""
     for kind in (int, float):
         try:
-            found = kind(text)
+            value = kind(text)
         except ValueError:
             continue
-        return found if math.isfinite(found) else text
+        return value if math.isfinite(value) else text
     return text
 
 
@@ -66,11 +66,11 @@ def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str]
         return None
     if re.match(r"[(\d]", "".join(words[1:2])):  # it says its version
         return None
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     rest = words[1:]
     while rest:
-        rest = _taken(rest, found, flags)
-    return {name: value for name, value in found.items() if not is_secret(name)}
+        rest = _taken(rest, options, flags)
+    return {name: value for name, value in options.items() if not is_secret(name)}
 
 
 def _taken(words: list[str], found: dict[str, str], flags: dict[str, str]) -> list[str]:

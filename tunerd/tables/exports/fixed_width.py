@@ -22,8 +22,8 @@ def _is_log(start: str) -> bool:
 
 def _spans(ruled: str) -> list[tuple[int, int]]:
     """Where each column begins and ends; the last has no end."""
-    found = [match.span() for match in re.finditer(r"[-=]+", ruled)]
-    return [*found[:-1], (found[-1][0], 1 << 20)]
+    spans = [match.span() for match in re.finditer(r"[-=]+", ruled)]
+    return [*spans[:-1], (spans[-1][0], 1 << 20)]
 
 
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:

@@ -40,19 +40,21 @@ def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
         about = {name: _plain(document.get(name)) for name in _CONTEXT if document.get(name)}
         goal = str(document.get("objective") or "time")
         return [
-            _of_cache(about, keys, goal, one) for one in cache.values() if isinstance(one, dict)
+            _of_cache(about, keys, goal, entry)
+            for entry in cache.values()
+            if isinstance(entry, dict)
         ]
     if isinstance(results, list) and all(
         isinstance(r, dict) and "configuration" in r for r in results
     ):
         about = {name: _plain(document.get(name)) for name in _CONTEXT if document.get(name)}
-        return [_of_t4(about, one) for one in results]
+        return [_of_t4(about, result) for result in results]
     return None
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return "x".join(str(one) for one in value)
+        return "x".join(str(part) for part in value)
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -72,29 +74,33 @@ def _of_cache(
     elif value is None or value == _FAILED:
         status = "RuntimeFailedConfig"
     if status != "correct":
-        measured = {name: one for name, one in measured.items() if name != goal and one != _FAILED}
+        measured = {
+            name: value for name, value in measured.items() if name != goal and value != _FAILED
+        }
     objective = {goal: measured.pop(goal, None)}
     return {**about, "tune_params": params, "objective": objective, **measured, "status": status}
 
 
 def _of_t4(about: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     measured = {
-        str(one.get("name")): one.get("value")
-        for one in result.get("measurements") or ()
-        if isinstance(one, dict)
+        str(measurement.get("name")): measurement.get("value")
+        for measurement in result.get("measurements") or ()
+        if isinstance(measurement, dict)
     }
-    goals = [str(one) for one in result.get("objectives") or ()] or ["time"]
+    goals = [str(goal) for goal in result.get("objectives") or ()] or ["time"]
     status = str(result.get("invalidity") or "correct")
     goal = goals[0] if goals[0] in measured else next(iter(measured), "time")
     value = measured.pop(goal, None)
     times = {
-        name: one for name, one in (result.get("times") or {}).items() if not isinstance(one, list)
+        name: value
+        for name, value in (result.get("times") or {}).items()
+        if not isinstance(value, list)
     }
     return {
         **about,
         "tune_params": dict(result["configuration"]),
         "objective": {goal: value if status == "correct" else None},
-        **{name: one for name, one in measured.items() if isinstance(one, int | float)},
+        **{name: value for name, value in measured.items() if isinstance(value, int | float)},
         **times,
         "timestamp": result.get("timestamp"),
         "status": status,

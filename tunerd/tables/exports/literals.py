@@ -15,16 +15,16 @@ def record_in(text: Any) -> dict[str, Any] | None:
     if not isinstance(text, str) or len(text) > MAX_TEXT or not text.startswith("{"):
         return None
     try:
-        found = json.loads(text, parse_constant=lambda _: None)
+        record = json.loads(text, parse_constant=lambda _: None)
     except RecursionError:
         return None
     except ValueError:
         try:
             # Reads constants alone: no name is looked up, nothing is called.
-            found = ast.literal_eval(_plain(text))
+            record = ast.literal_eval(_plain(text))
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             return None
-    return {str(k): v for k, v in found.items()} if isinstance(found, dict) else None
+    return {str(k): v for k, v in record.items()} if isinstance(record, dict) else None
 
 
 def _plain(text: str) -> str:

@@ -57,10 +57,11 @@ def _measured(head: TableHead, times: Iterable[str]) -> dict[str, ColumnHint]:
 def _of_hyperfine(document: Any) -> Iterable[Mapping[str, Any]] | None:
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not all(
-        isinstance(one, dict) and {"command", "mean", "min"} <= one.keys() for one in results
+        isinstance(result, dict) and {"command", "mean", "min"} <= result.keys()
+        for result in results
     ):
         return None
-    return [_run(one) for one in results]
+    return [_run(result) for result in results]
 
 
 def _run(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,13 +93,13 @@ def _hyperfine(head: TableHead) -> DetectedExport | None:
 def _of_google(document: Any) -> Iterable[Mapping[str, Any]] | None:
     runs = document.get("benchmarks") if isinstance(document, dict) else None
     if not isinstance(runs, list) or not all(
-        isinstance(one, dict) and "name" in one and {"real_time", "error_occurred"} & one.keys()
-        for one in runs
+        isinstance(run, dict) and "name" in run and {"real_time", "error_occurred"} & run.keys()
+        for run in runs
     ):
         return None
     about = document.get("context") or {}
     host = {name: about[name] for name in ("date", *_HOST) if name in about}
-    return [_repetition(host, one) for one in runs if one.get("run_type") != "aggregate"]
+    return [_repetition(host, run) for run in runs if run.get("run_type") != "aggregate"]
 
 
 def _repetition(host: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,16 +150,16 @@ def _argument(name: str) -> ColumnHint:
 def _of_pytest(document: Any) -> Iterable[Mapping[str, Any]] | None:
     runs = document.get("benchmarks") if isinstance(document, dict) else None
     if not isinstance(runs, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("stats"), dict) for one in runs
+        isinstance(run, dict) and isinstance(run.get("stats"), dict) for run in runs
     ):
         return None
     machine = document.get("machine_info") or {}
     about = {"node": machine.get("node"), "datetime": document.get("datetime")}
-    return [_test(about, one) for one in runs]
+    return [_test(about, run) for run in runs]
 
 
 def _test(about: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    stats = {name: one for name, one in run["stats"].items() if not isinstance(one, list)}
+    stats = {name: value for name, value in run["stats"].items() if not isinstance(value, list)}
     test = str(run.get("fullname") or run.get("name")).partition("[")[0]
     return {**about, "test": test, "params": run.get("params") or {}, **stats}
 

@@ -54,8 +54,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     for place, column in enumerate([] if value else values):
         role = "metric" if place else "objective"
         called = column.partition("_")[2]
-        said = None if called.isdigit() else called
-        hints[column] = ColumnHint(role, why, said, 0.6, "minimize", _GOAL, 0.3)
+        study_name = None if called.isdigit() else called
+        hints[column] = ColumnHint(role, why, study_name, 0.6, "minimize", _GOAL, 0.3)
     for column in head.starting("user_attrs_"):
         hints[column] = ColumnHint("", "an attribute", column[len("user_attrs_") :])
     for column in head.starting("system_attrs_"):
@@ -66,7 +66,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         else (f"{len(values)} objectives: {values[0]} is tuned, others may be guards",)
     )
     marks: tuple[str, ...] = (params[0] + (", ..." if len(params) > 1 else ""), value or values[0])
-    marks += tuple(lower[one] for one in ("datetime_complete", "state") if one in lower)
+    marks += tuple(lower[column] for column in ("datetime_complete", "state") if column in lower)
     return DetectedExport("optuna", "trials of Optuna", marks, hints, _STATUSES, notes=notes)
 
 

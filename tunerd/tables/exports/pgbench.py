@@ -85,10 +85,10 @@ class _PgbenchRun:
             self.record |= {f"option.{k}": number_or_text(v) for k, v in options.items()}
             self.begun = True
             return
-        found = next(((n, m[1]) for p, n in _PATTERNS if (m := p.match(text))), None)
-        if found is not None:
-            self.record[found[0]] = number_or_text(found[1])
-            self.begun |= found[0] == "pgbench.transaction_type"
+        match = next(((n, m[1]) for p, n in _PATTERNS if (m := p.match(text))), None)
+        if match is not None:
+            self.record[match[0]] = number_or_text(match[1])
+            self.begun |= match[0] == "pgbench.transaction_type"
         elif setting is not None and "pgbench.transaction_type" not in self.record:
             self.record[f"setting.{setting[1]}"] = number_or_text(setting[2])
         self.trouble |= "failed transactions" not in text and is_trouble(text)

@@ -96,14 +96,14 @@ class _RunDeduplicator:
     def chosen(self, first: TableRow, second: TableRow) -> TableRow:
         """One of two reports of a run; the second stands below the first."""
         if self.reading.reports == "best" and self.reading.metric is not None:
-            one = _number(first.values.get(self.reading.metric))
+            value = _number(first.values.get(self.reading.metric))
             other = _number(second.values.get(self.reading.metric))
-            if one is None or other is None:
-                return first if other is None and one is not None else second
-            better = other > one if self.reading.goal == "maximize" else other < one
+            if value is None or other is None:
+                return first if other is None and value is not None else second
+            better = other > value if self.reading.goal == "maximize" else other < value
             return second if better else first
-        one, other = (_number(row.values.get(self.progress)) for row in (first, second))
-        return first if one is not None and other is not None and other < one else second
+        value, other = (_number(row.values.get(self.progress)) for row in (first, second))
+        return first if value is not None and other is not None and other < value else second
 
 
 def _number(value: Value) -> float | None:
@@ -196,7 +196,7 @@ def _by_resets(head: TableHead, progress: str) -> dict[str, list[TableRow]]:
 
 
 def _rises(rows: list[TableRow], column: str) -> bool:
-    return all(one < other for one, other in _pairs(_places(rows, column)))
+    return all(place < other for place, other in _pairs(_places(rows, column)))
 
 
 def _pairs(places: list[float]) -> Iterator[tuple[float, float]]:
@@ -215,12 +215,14 @@ def _is_reported(head: TableHead, several: list[list[TableRow]], column: str) ->
     if len(set(map(str, values))) >= 0.5 * len(values):
         return True
     places = [_places(rows, column) for rows in several]
-    return is_numeric(values) and all(one <= other for run in places for one, other in _pairs(run))
+    return is_numeric(values) and all(
+        place <= other for run in places for place, other in _pairs(run)
+    )
 
 
 def _places(rows: list[TableRow], column: str) -> list[float]:
-    found = (_number(row.values.get(column)) for row in rows)
-    return [place for place in found if place is not None]
+    numbers = (_number(row.values.get(column)) for row in rows)
+    return [place for place in numbers if place is not None]
 
 
 EXPORTER = ExportFormat("reports", _recognise, asked=_asked)

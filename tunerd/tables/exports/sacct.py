@@ -57,7 +57,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     ):
         return None
     ids = [str(value) for value in head.values(job)]
-    if not any(re.match(r"\d", one) for one in ids):
+    if not any(re.match(r"\d", id_) for id_ in ids):
         return None
     hints = {
         name: ColumnHint("ignored", "says nothing about how a job was configured") for name in own

@@ -98,28 +98,28 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     if not (len(clear) >= 3 and served) and not (len(speeds) >= 2 and len(served) >= 2):
         return None
     hints = {column: _hint(column, leaf) for column, leaf in leaves.items()}
-    found = {column: hint for column, hint in hints.items() if hint is not None}
+    hinted = {column: hint for column, hint in hints.items() if hint is not None}
     by_leaf = {leaf.lower(): column for column, leaf in reversed(leaves.items())}
     objective = next((by_leaf[name] for name in _OBJECTIVES if name in by_leaf), None)
     if objective is not None:
-        found[objective] = ColumnHint(
+        hinted[objective] = ColumnHint(
             "objective", "what a server is tuned for", leaves[objective], 0.6, "maximize"
         )
     if "date" in leaves.values() and re.fullmatch(
         r"\d{8}-\d{6}", str(next(iter(head.values("date")), ""))
     ):
-        found["date"] = ColumnHint("finished_at", "when the benchmark ended")
-    return DetectedExport("serving", f"a sweep of {_maker(head)}", tuple(clear[:3]), found)
+        hinted["date"] = ColumnHint("finished_at", "when the benchmark ended")
+    return DetectedExport("serving", f"a sweep of {_maker(head)}", tuple(clear[:3]), hinted)
 
 
 def _maker(head: TableHead) -> str:
     columns = set(head.columns)
-    backends = {str(one).lower() for one in head.values("backend")[:50]}
+    backends = {str(backend).lower() for backend in head.values("backend")[:50]}
     if any(column.startswith(("performance.", "world_info.")) for column in columns) or any(
         "(token/sec)" in column for column in columns
     ):
         return "TensorRT-LLM's benchmark"
-    if any("sglang" in one for one in backends) or columns & {
+    if any("sglang" in backend for backend in backends) or columns & {
         "mean_e2e_latency_ms", "random_range_ratio", "accept_length", "median_decode_throughput",
     }:  # fmt: skip
         return "SGLang's bench_serving"
@@ -200,9 +200,9 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         elif inside and re.fullmatch(r"=+", text):
             yield {**server, **record, "status": "succeeded"}
             record, inside = {}, False
-        elif inside and (found := _MEASUREMENT.fullmatch(text)):
-            name = re.sub(r"\W+", "_", found[1]).strip("_").lower()
-            record[_NAMES.get(name, name)] = number_or_text(found[2])
+        elif inside and (match := _MEASUREMENT.fullmatch(text)):
+            name = re.sub(r"\W+", "_", match[1]).strip("_").lower()
+            record[_NAMES.get(name, name)] = number_or_text(match[2])
         elif "Namespace(" in text:
             record |= _arguments(text.partition("Namespace(")[2])
         else:
@@ -218,10 +218,10 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 def _arguments(text: str) -> dict[str, Any]:
     """What Python prints of parsed arguments."""
     pairs = _ARGUMENTS.findall(text[:65_536])
-    found = {name: value.strip().strip("'\"") for name, value in pairs}
+    arguments = {name: value.strip().strip("'\"") for name, value in pairs}
     return {
         f"option.{name}": number_or_text(value)
-        for name, value in found.items()
+        for name, value in arguments.items()
         if value not in ("None", "") and not is_secret(name)
     }
 

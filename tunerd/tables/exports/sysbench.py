@@ -58,12 +58,12 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield ended(record, (*_RATES, "latency_mean_ms"), trouble)
             record, begun, trouble = {}, False, False
         if options is not None:
-            record |= {f"option.{name}": number_or_text(one) for name, one in options.items()}
+            record |= {f"option.{name}": number_or_text(value) for name, value in options.items()}
         begun |= options is not None or threads
         trouble |= text.startswith("FATAL") or (is_trouble(text) and "errors" not in text)
         for pattern, name in _PATTERNS:
-            if found := pattern.match(text):
-                *rest, value = found.groups()
+            if match := pattern.match(text):
+                *rest, value = match.groups()
                 record[name.format(*rest)] = number_or_text(value)
                 break
     if begun:

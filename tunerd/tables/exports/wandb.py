@@ -160,13 +160,13 @@ def _of_api(head: TableHead) -> DetectedExport | None:
 
 
 def _apart(values: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(values)
+    values_apart = dict(values)
     for name in ("summary", "config"):
         record = record_in(values.get(name))
         if record is not None:
-            del found[name]
-            found |= {f"{name}.{key}": one for key, one in flattened(record).items()}
-    return found
+            del values_apart[name]
+            values_apart |= {f"{name}.{key}": value for key, value in flattened(record).items()}
+    return values_apart
 
 
 def _reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
