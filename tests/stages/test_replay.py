@@ -314,3 +314,41 @@ def test_after_a_drift_as_well(store: Store, time: Time) -> None:
         assert check(derived, "evidence")[0] is None
         assert check(derived, "model")[0] is True
     stage._background.shutdown()
+
+
+def test_a_brief_look_comes_out_the_same_and_a_whole_one_follows(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many contexts wait, one that has nothing yet is looked at briefly first."""
+    monkeypatch.setattr("tunerd.stages.tune.BRIEF_ABOVE", 1)
+    monkeypatch.setattr("tunerd.core.decisions.advisor.BRIEF", 16)
+    tuning.publish()
+    tuning.add(random_jobs(60))
+    stage = tuning.start()
+    tuning.run(stage)
+    tuning.run(stage)  # when nothing else is to do
+    stage._background.shutdown()
+    first = {
+        one.context_key: one for one in reversed(said(tuning.store)) if one.context_key != NAME
+    }
+    looks = [key for step in tuning.store.steps(NAME) for key in step.contexts if key in first]
+    brief = [one for one in first.values() if one.basis["brief"]]
+    assert brief
+    assert all(looks.count(one.context_key) > 1 for one in brief)
+    for kept in brief:
+        derived = derive(tuning.store, kept, "rebuilt")
+        assert derived.same, (derived.checks, derived.differences)
+
+
+def test_what_is_kept_of_a_recommendation_does_not_grow_with_contexts(tuning: Tuning) -> None:
+    """Of the tuner's state only what the context's own search reads."""
+    tuning.publish()
+    tuning.add(random_jobs(60))
+    stage = tuning.start()
+    tuning.run(stage)
+    stage._background.shutdown()
+    for kept in said(tuning.store):
+        if kept.context_key != NAME:
+            bands = [name for name, *_ in kept.basis["tuner"]["bands"]["contexts"]]
+            assert bands in ([], [kept.context_key])
+            assert not {"watch", "window", "plausibility"} & kept.basis["tuner"].keys()

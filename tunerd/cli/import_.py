@@ -1,7 +1,7 @@
 """``tunerd import``: old jobs from tables, the way that live ones come."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +84,8 @@ def import_(
     reading = reading_of(target, mapping)
     tables = [open_table(path, reading) for path in files]
     readers = readers_of(target, mapping, tables, where)
-    notes = dict.fromkeys(note for reader in readers for note in reader.notes)
-    for note in notes:
-        click.echo(f"Note: {note}.", err=True)
+    notes = [*dict.fromkeys(note for reader in readers for note in reader.notes)]
+    _note(notes)
     begin = time.monotonic()
     with progress() as show:
         run = ImportRun(
@@ -101,10 +100,9 @@ def import_(
             rejects_path=rejects,
         )
         outcome = run.count() if dry_run else _run(run, settings, send_only)
-    for note in (f"{table.path}: {line}" for table in tables for line in table.told()):
-        notes[note] = None
-        click.echo(f"Note: {note}.", err=True)
-    summary = _told(target, outcome, list(notes), time.monotonic() - begin)
+    later = [f"{table.path}: {line}" for table in tables for line in table.told()]
+    _note(later)
+    summary = _told(target, outcome, notes + later, time.monotonic() - begin)
     if as_json:
         tell_json(summary)
     else:
@@ -112,6 +110,11 @@ def import_(
     tally = outcome.tally
     used = tally.usable if dry_run else tally.sent + tally.known
     return 0 if used else NOTHING
+
+
+def _note(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"Note: {note}.", err=True)
 
 
 def _run(run: "ImportRun", settings: "Settings", send_only: bool) -> "ImportResult":

@@ -20,7 +20,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
     from tunerd.tables.files import ReadOptions, TableFile
-    from tunerd.tables.guess import TableGuess
+    from tunerd.tables.guess import TableGuess, UserAnswers
     from tunerd.tables.profile import TableProfile
     from tunerd.tables.roles import Role
 
@@ -130,35 +130,20 @@ def init(
     if file is None:
         raise click.UsageError("Missing argument 'FILE', or --from-command.")
     from tunerd.tables.draft import draft, study_name
-    from tunerd.tables.files import ReadOptions
-    from tunerd.tables.guess import UserAnswers, guess
+    from tunerd.tables.guess import UserAnswers
     from tunerd.tables.open_guesses import open_guesses
 
+    if as_json and str(out) == "-":
+        raise click.UsageError("--out - and --json both write to standard output: say one")
     called = _checked_name(name) if name is not None else study_name(file)
     target = out if out is not None else _folder() / f"{called}.toml"
     _leave_what_is_there(target, force=force)
-    table, rows_read = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
     given = UserAnswers(objective, goal, _roles(columns))
-    try:
-        guesses = guess(rows_read, given)
-        if reports == "best":
-            metric = guesses.objective.column.name
-            table, rows_read = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
-            given = replace(given, objective=metric, goal=guesses.goal)
-            guesses = guess(rows_read, given)
-        if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            from tunerd.cli.prompts import ask
-
-            guesses, unit = ask(rows_read, guesses, given, unit)
-    except MisconfiguredError as error:
-        raise MisconfiguredError(
-            [ValidationProblem(f"{file}: {p.where}", p.message) for p in error.problems]
-        ) from error
+    interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    table, guesses, unit = _guessed(file, export, reports, given, unit, interactive=interactive)
     made = draft(guesses, called, file, unit)
     for line in _told(file, guesses, made.names, table.told()):
         click.echo(line, err=True)
-    if as_json and str(target) == "-":
-        raise click.UsageError("--out - and --json both write to standard output: say one")
     if str(target) == "-":
         click.echo(made.text, nl=False)
         return
@@ -166,12 +151,48 @@ def init(
     if as_json:
         tell_json(_for_programs(called, target, guesses))
         return
+    _say_what_next(target, len(open_guesses(made.text)), called, file)
+
+
+def _say_what_next(target: Path, guesses: int, called: str, file: Path) -> None:
     click.echo(f"\nWrote {target}, in mode observe: it publishes nothing. Read it, then:")
-    left = len(open_guesses(made.text))
-    entries = "1 entry is a guess" if left == 1 else f"{left} entries are guesses"
-    more = f"    # {entries}; repeated until confirmed" if left else ""
+    entries = "1 entry is a guess" if guesses == 1 else f"{guesses} entries are guesses"
+    more = f"    # {entries}; repeated until confirmed" if guesses else ""
     click.echo(f"  tunerd check {shlex.quote(str(target))}{more}")
     click.echo(f"  tunerd import {called} {shlex.quote(str(file))}")
+
+
+def _guessed(
+    file: Path,
+    export: str,
+    reports: str,
+    given: "UserAnswers",
+    unit: str | None,
+    *,
+    interactive: bool,
+) -> "tuple[TableFile, TableGuess, str | None]":
+    """What the columns of a table are, with the table and the objective's unit; a person is asked
+    where that is not sure."""
+    from tunerd.tables.files import ReadOptions
+    from tunerd.tables.guess import guess
+
+    table, rows_read = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
+    try:
+        guesses = guess(rows_read, given)
+        if reports == "best":
+            metric = guesses.objective.column.name
+            table, rows_read = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
+            given = replace(given, objective=metric, goal=guesses.goal)
+            guesses = guess(rows_read, given)
+        if interactive:
+            from tunerd.cli.prompts import ask
+
+            guesses, unit = ask(rows_read, guesses, given, unit)
+    except MisconfiguredError as error:
+        raise MisconfiguredError(
+            [ValidationProblem(f"{file}: {p.where}", p.message) for p in error.problems]
+        ) from error
+    return table, guesses, unit
 
 
 def _from_command(

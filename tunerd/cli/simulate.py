@@ -121,13 +121,7 @@ def simulate(
     player.study(old.study)
     plan = BenchmarkPlan(jobs, batch, start, tuple(range(seeds)), history, unknown)  # type: ignore[arg-type]
     table = measured(old.study, old.observations, min_configs)
-    for why, count in table.left_out.items():
-        these = "1 job takes" if count == 1 else f"{count:,} jobs take"
-        console.print(f"{these} no part: {why}", highlight=False, markup=False)
-    if not table.contexts:
-        problem = f"no context has {min_configs} configurations; the most is {table.largest}"
-        problem += ", and --min-configs says how many it takes"
-        raise MisconfiguredError([ValidationProblem(old.source, problem)])
+    _check_contexts(table, min_configs, old.source, console)
     with progress() as tell:
         own, random = (
             loops(optimizer.name, list(_played(table, optimizer, plan, tell)), start)
@@ -143,6 +137,23 @@ def simulate(
     else:
         _show(result, own, Console())
     return 0
+
+
+def _check_contexts(
+    table: "TabularBenchmark", min_configs: int, source: str, console: "Console"
+) -> None:
+    """Say which jobs take no part.
+
+    Raises:
+        MisconfiguredError: no context is left.
+    """
+    for why, count in table.left_out.items():
+        these = "1 job takes" if count == 1 else f"{count:,} jobs take"
+        console.print(f"{these} no part: {why}", highlight=False, markup=False)
+    if not table.contexts:
+        problem = f"no context has {min_configs} configurations; the most is {table.largest}"
+        problem += ", and --min-configs says how many it takes"
+        raise MisconfiguredError([ValidationProblem(source, problem)])
 
 
 def _played(

@@ -158,6 +158,12 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
     if count := study["unanswered_requests"]:
         wait = "request waits" if count == 1 else "requests wait"
         text.append(f"\n  {'asked':<10}{count} {wait} for an answer", style="not bold")
+    _append_orders(text, study, now)
+    return text
+
+
+def _append_orders(text: Text, study: Mapping[str, Any], now: datetime) -> None:
+    """What people have said, and what waits for them to say."""
     for order in study["orders"]:
         paused = order["kind"] == "pause"
         text.append(f"\n  {'paused' if paused else 'limit':<10}", style="not bold yellow")
@@ -169,7 +175,6 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
             "`tunerd decline ID` does not",
             style="not bold",
         )
-    return text
 
 
 def _append(text: Text, name: str, told: str) -> None:

@@ -27,7 +27,7 @@ spread: scores may be multiplied and shifted at will. Cost per job and state are
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -348,11 +348,16 @@ class ConformalBands:
             context.factor = _bounded((1.0 - forgotten) * context.factor + step)
         context.latest.append((_short(off), _short(half), again))
 
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
+    def dump(self, keys: Container[str] | None = None) -> dict[str, object]:
+        """State as JSON values; :meth:`load` gives it back exactly. With ``keys``, of the contexts
+        only these."""
         return {
             "factors": {name: tracker.dump() for name, tracker in self._factors.items()},
-            "contexts": [[key, *context.dump()] for key, context in self._contexts.items()],
+            "contexts": [
+                [key, *context.dump()]
+                for key, context in self._contexts.items()
+                if keys is None or key in keys
+            ],
             "everywhere": self._everywhere,
         }
 

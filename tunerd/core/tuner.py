@@ -139,15 +139,16 @@ class Tuner(StudyLearner):
         """Whether a key is that of the entry for the empty context, beside ordinary ones."""
         return key == self.study.name != self.study.context_key({})
 
-    def advise(self, key: str, running: Recommendation | None) -> Advice:
-        """Search one context and decide what to say there.
+    def advise(self, key: str, running: Recommendation | None, *, brief: bool = False) -> Advice:
+        """Search one context and decide what to say there. After a ``brief`` look it waits for a
+        whole one.
 
         Raises:
             NothingFeasibleError: the constraints rule out everything in this context; of the
                 entry for the empty context: no configuration is sound.
         """
         state = self.state(key)
-        state.waiting_since = 0
+        state.waiting_since = max(self.sequence, 1) if brief else 0
         state.searched = self.sequence
         self.touch(key)
         if self.is_fallback(key):
@@ -162,6 +163,7 @@ class Tuner(StudyLearner):
             self.features,
             running,
             self.gains.overrated,
+            brief=brief,
         )
         self._count_verdicts(state, before)
         self.after_change.note(key, state, advice, self.sequence)
@@ -305,6 +307,19 @@ class Tuner(StudyLearner):
             **self.gains.dump(),
             "usability": self.usability.dump(),
             "plausibility": self.plausibility.dump(),
+            "training": self.training.dump(),
+        }
+
+    def dump_basis(self, key: str) -> dict[str, object]:
+        """What advice for a key is made from beside its contexts and the model, as part of what
+        :meth:`dump` gives. Its size does not grow with the number of contexts: it is kept with each
+        recommendation."""
+        return {
+            "sequence": self.sequence,
+            "vocabulary": self.features.dump(),
+            "fallback": self.fallback.dump(),
+            "bands": self.bands.dump(self.basis(key).keys()),
+            **self.gains.dump(),
             "training": self.training.dump(),
         }
 

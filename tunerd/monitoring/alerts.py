@@ -175,8 +175,6 @@ def _behind(
 
 
 def _moving(t: AlertTimings) -> tuple[AlertRule, ...]:
-    window = span(t.window)
-    rejected = f"{BY} (rate({of(d.RECORDS, outcome='rejected')}[{window}]))"
     return (
         AlertRule(
             "TunerdStalled",
@@ -220,57 +218,71 @@ def _moving(t: AlertTimings) -> tuple[AlertRule, ...]:
             "two cores. Many studies and contexts share one tuner; `tune.budget_s` and "
             "`tune.max_contexts` bound what it searches beside new jobs.",
         ),
-        AlertRule(
-            "TunerdRequestsUnanswered",
-            "warning",
-            f"{BY} ({of(d.UNANSWERED)})",
-            "> 0",
-            "{{ $labels.instance }}: {{ $value | humanize }} requests wait, and none is answered",
-            "Somebody asked what to launch in a context and has had no answer for minutes; two "
-            "seconds are what is meant. Requests are kept, and answered when that is possible.",
-            (
-                "[TunerdStalled](#tunerdstalled), [TunerdUnreachable](#tunerdunreachable) and "
-                "[TunerdStudySetAside](#tunerdstudysetaside), if one of them fires as well.",
-                "`tunerd status` says how many wait, by study. A new generation of a study with a "
-                "very long history is learned anew first; the log says `study loaded` when that is "
-                "done.",
-            ),
-            only_if=f"({BY} (increase({of(d.ANSWERED)}[{span(t.stalled)}])) or "
-            f"{BY} (0 * {of(d.UNANSWERED)})) == 0",
-            hold=t.stalled,
+        _requests_unanswered(t),
+        _rejects(t),
+        _no_jobs(t),
+    )
+
+
+def _requests_unanswered(t: AlertTimings) -> AlertRule:
+    return AlertRule(
+        "TunerdRequestsUnanswered",
+        "warning",
+        f"{BY} ({of(d.UNANSWERED)})",
+        "> 0",
+        "{{ $labels.instance }}: {{ $value | humanize }} requests wait, and none is answered",
+        "Somebody asked what to launch in a context and has had no answer for minutes; two "
+        "seconds are what is meant. Requests are kept, and answered when that is possible.",
+        (
+            "[TunerdStalled](#tunerdstalled), [TunerdUnreachable](#tunerdunreachable) and "
+            "[TunerdStudySetAside](#tunerdstudysetaside), if one of them fires as well.",
+            "`tunerd status` says how many wait, by study. A new generation of a study with a "
+            "very long history is learned anew first; the log says `study loaded` when that is "
+            "done.",
         ),
-        AlertRule(
-            "TunerdRejects",
-            "warning",
-            f"{rejected} / {BY} (rate({of(d.RECORDS)}[{window}]))",
-            f"> {MANY_REJECTED:g}",
-            "{{ $labels.instance }}: {{ $value | humanizePercentage }} of the records are rejected",
-            "Many records on the jobs topic are no usable job events. They are kept on the "
-            "rejected topic, each with its reason; good ones between them are learned.",
-            (
-                "The dashboard's “Which field makes records unusable?”",
-                "The rejected topic: the header `reason` says what is wrong with which field, and "
-                "what was expected. `study` means that no study is called that.",
-                "Whoever sends: `tunerd schema job` is the contract. Once mended, the rejected "
-                "values can be corrected and sent again; ids that are known are dropped.",
-            ),
-            only_if=f"{BY} (increase({of(d.RECORDS, outcome='rejected')}[{window}])) > 10",
-            hold=t.moment,
+        only_if=f"({BY} (increase({of(d.ANSWERED)}[{span(t.stalled)}])) or "
+        f"{BY} (0 * {of(d.UNANSWERED)})) == 0",
+        hold=t.stalled,
+    )
+
+
+def _rejects(t: AlertTimings) -> AlertRule:
+    window = span(t.window)
+    rejected = f"{BY} (rate({of(d.RECORDS, outcome='rejected')}[{window}]))"
+    return AlertRule(
+        "TunerdRejects",
+        "warning",
+        f"{rejected} / {BY} (rate({of(d.RECORDS)}[{window}]))",
+        f"> {MANY_REJECTED:g}",
+        "{{ $labels.instance }}: {{ $value | humanizePercentage }} of the records are rejected",
+        "Many records on the jobs topic are no usable job events. They are kept on the "
+        "rejected topic, each with its reason; good ones between them are learned.",
+        (
+            "The dashboard's “Which field makes records unusable?”",
+            "The rejected topic: the header `reason` says what is wrong with which field, and "
+            "what was expected. `study` means that no study is called that.",
+            "Whoever sends: `tunerd schema job` is the contract. Once mended, the rejected "
+            "values can be corrected and sent again; ids that are known are dropped.",
         ),
-        AlertRule(
-            "TunerdNoJobs",
-            "warning",
-            f"time() - {of(d.LAST_OBSERVATION)}",
-            f"> {t.day:g}",
-            "{{ $labels.study }}: no job came in for {{ $value | humanizeDuration }}",
-            "The study had jobs, and nobody sends them any more, or what they send is rejected or "
-            "goes to another study.",
-            (
-                "[TunerdRejects](#tunerdrejects), and whether the jobs topic grows.",
-                "The scheduler's hook or the trainer's reporter: is it installed on what runs now?",
-                "A study that is over: `tunerd end STUDY` withdraws its recommendations and ends "
-                "this alert.",
-            ),
+        only_if=f"{BY} (increase({of(d.RECORDS, outcome='rejected')}[{window}])) > 10",
+        hold=t.moment,
+    )
+
+
+def _no_jobs(t: AlertTimings) -> AlertRule:
+    return AlertRule(
+        "TunerdNoJobs",
+        "warning",
+        f"time() - {of(d.LAST_OBSERVATION)}",
+        f"> {t.day:g}",
+        "{{ $labels.study }}: no job came in for {{ $value | humanizeDuration }}",
+        "The study had jobs, and nobody sends them any more, or what they send is rejected or "
+        "goes to another study.",
+        (
+            "[TunerdRejects](#tunerdrejects), and whether the jobs topic grows.",
+            "The scheduler's hook or the trainer's reporter: is it installed on what runs now?",
+            "A study that is over: `tunerd end STUDY` withdraws its recommendations and ends "
+            "this alert.",
         ),
     )
 
@@ -329,17 +341,20 @@ def _tuner(t: AlertTimings) -> tuple[AlertRule, ...]:
                 "“Is it right?” on the dashboard: as long as predictions hold, nothing is lost.",
             ),
         ),
-        AlertRule(
-            "TunerdStudyPaused",
-            "info",
-            of(d.PAUSED),
-            "== 1",
-            "{{ $labels.study }}: paused for a day or longer",
-            "An operator paused this study. It learns and says nothing new; perhaps somebody "
-            "forgot.",
-            ("`tunerd commands STUDY` says who, when and why; `tunerd resume STUDY` goes on.",),
-            hold=t.day,
-        ),
+        _study_paused(t),
+    )
+
+
+def _study_paused(t: AlertTimings) -> AlertRule:
+    return AlertRule(
+        "TunerdStudyPaused",
+        "info",
+        of(d.PAUSED),
+        "== 1",
+        "{{ $labels.study }}: paused for a day or longer",
+        "An operator paused this study. It learns and says nothing new; perhaps somebody forgot.",
+        ("`tunerd commands STUDY` says who, when and why; `tunerd resume STUDY` goes on.",),
+        hold=t.day,
     )
 
 
@@ -393,22 +408,25 @@ def _outside(t: AlertTimings) -> tuple[AlertRule, ...]:
                 "user.",
             ),
         ),
-        AlertRule(
-            "TunerdMessagesLost",
-            "warning",
-            f"{BY} (increase({of(d.LOST)}[{span(t.hour)}]))",
-            "> 0",
-            "{{ $labels.instance }}: {{ $value | humanize }} messages were let go",
-            "The stream can never take a message, most often because it is larger than the broker "
-            "allows. It was let go so that the others are not held up.",
-            (
-                "The log's `message let go`, with the id and the broker's words.",
-                "The topic's `max.message.bytes`: a rejected record has up to 256 KiB and its "
-                "headers.",
-                "A recommendation that was let go comes with its context's next revision, at half "
-                "of `tune.valid_days` at the latest; `tunerd pause` and `tunerd resume` of the "
-                "study bring all of them at once.",
-            ),
+        _messages_lost(t),
+    )
+
+
+def _messages_lost(t: AlertTimings) -> AlertRule:
+    return AlertRule(
+        "TunerdMessagesLost",
+        "warning",
+        f"{BY} (increase({of(d.LOST)}[{span(t.hour)}]))",
+        "> 0",
+        "{{ $labels.instance }}: {{ $value | humanize }} messages were let go",
+        "The stream can never take a message, most often because it is larger than the broker "
+        "allows. It was let go so that the others are not held up.",
+        (
+            "The log's `message let go`, with the id and the broker's words.",
+            "The topic's `max.message.bytes`: a rejected record has up to 256 KiB and its headers.",
+            "A recommendation that was let go comes with its context's next revision, at half "
+            "of `tune.valid_days` at the latest; `tunerd pause` and `tunerd resume` of the "
+            "study bring all of them at once.",
         ),
     )
 
@@ -454,25 +472,29 @@ def _right(t: AlertTimings) -> tuple[AlertRule, ...]:
             only_if=enough,
             hold=t.window,
         ),
-        AlertRule(
-            "TunerdDrift",
-            "info",
-            f"{BY_STUDY} ({of(d.DRIFTING, kind=('speed', 'ranks', 'failures'))})",
-            "> 0",
-            "{{ $labels.study }}: jobs no longer are as they were",
-            "Jobs are slower or faster than the same jobs were, other configurations are the fast "
-            "ones, or more jobs fail. Of failures tunerd only tells. For the others, unless the "
-            "study says `act = false`, it makes a new model with the jobs since in front and "
-            "widens its bands until predictions hold again. Whether something is wrong with the "
-            "cluster, it cannot know.",
-            (
-                "`tunerd status STUDY` says what, where and since when; so does the event on the "
-                "drift topic, and the log line `drift`.",
-                "What changed at that time: a driver, an image, a network, another job's traffic? "
-                "If it was meant to, nothing is left to do.",
-                "If nothing changed and it comes again and again: the objective may be measured "
-                "differently by some who send it; or raise `[drift] quiet_jobs` in the study file.",
-            ),
+        _drift(),
+    )
+
+
+def _drift() -> AlertRule:
+    return AlertRule(
+        "TunerdDrift",
+        "info",
+        f"{BY_STUDY} ({of(d.DRIFTING, kind=('speed', 'ranks', 'failures'))})",
+        "> 0",
+        "{{ $labels.study }}: jobs no longer are as they were",
+        "Jobs are slower or faster than the same jobs were, other configurations are the fast "
+        "ones, or more jobs fail. Of failures tunerd only tells. For the others, unless the "
+        "study says `act = false`, it makes a new model with the jobs since in front and "
+        "widens its bands until predictions hold again. Whether something is wrong with the "
+        "cluster, it cannot know.",
+        (
+            "`tunerd status STUDY` says what, where and since when; so does the event on the "
+            "drift topic, and the log line `drift`.",
+            "What changed at that time: a driver, an image, a network, another job's traffic? "
+            "If it was meant to, nothing is left to do.",
+            "If nothing changed and it comes again and again: the objective may be measured "
+            "differently by some who send it; or raise `[drift] quiet_jobs` in the study file.",
         ),
     )
 

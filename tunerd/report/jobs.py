@@ -13,7 +13,11 @@ from typing import Literal
 import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.evidence.prequential import PrequentialRecord, TargetPrediction
+from tunerd.core.evidence.prequential import (
+    PrequentialOutcome,
+    PrequentialRecord,
+    TargetPrediction,
+)
 from tunerd.core.study import Study
 
 __all__ = [
@@ -166,14 +170,13 @@ def jobs_of(study: Study, judged: Sequence[PrequentialRecord]) -> JobArrays:
             "incumbent": targets([outcome.incumbent for outcome in outcomes]),
             "first": targets([outcome.first for outcome in outcomes]),
         },
-        first_better=np.array(
-            [
-                outcome.first is not None and outcome.first.kind in ("exploit", "confirm")
-                for outcome in outcomes
-            ],
-            dtype=bool,
-        ),
+        first_better=np.array(list(map(_first_is_better, outcomes)), dtype=bool),
     )
+
+
+def _first_is_better(outcome: PrequentialOutcome) -> bool:
+    """Whether the first candidate that a job could run was believed to be better."""
+    return outcome.first is not None and outcome.first.kind in ("exploit", "confirm")
 
 
 def relative_gain(study: Study, difference: float) -> float:

@@ -20,13 +20,16 @@ __all__ = ["basis_of", "keep_basis"]
 _encode = msgspec.json.Encoder().encode
 
 
-def basis_of(tuner: Tuner, key: str, followed: Recommendation | None) -> bytes:
+def basis_of(
+    tuner: Tuner, key: str, followed: Recommendation | None, *, brief: bool = False
+) -> bytes:
     """What the search of a context begins with; ``followed`` is what schedulers follow there. A
     fraction of a millisecond."""
     return _encode(
         {
             "states": {name: state.dump() for name, state in tuner.basis(key).items()},
             "running": None if followed is None else msgspec.Raw(to_bytes(followed)),
+            "brief": brief,
         }
     )
 
@@ -40,8 +43,6 @@ def keep_basis(
     begun: bytes,
 ) -> None:
     """Keep what ``message`` was made from; its search began with ``begun``."""
-    known = tuner.dump()
-    del known["window"]  # the largest part: how well predictions did decides nothing
     tx.save_derivation(
         ProvenanceRow(
             study=message.study,
@@ -55,7 +56,7 @@ def keep_basis(
                 **msgspec.json.decode(begun),
                 "orders": [order.dump() for order in tuner.orders.standing],
                 "chain": chain.dump(),
-                "tuner": known,
+                "tuner": tuner.dump_basis(message.context_key),
                 "build": build(),
             },
         )

@@ -24,7 +24,6 @@ from tunerd.core.model.history_weights import Regime
 from tunerd.core.model.training import PORTION_MOST, ModelTrainer, portions
 from tunerd.core.observation import Observation
 from tunerd.core.recommendation import MadeFrom, Recommendation
-from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
@@ -364,7 +363,7 @@ class _ReplayRun:
         return Tuner.restore(
             study,
             self.background,
-            {**basis, "window": PrequentialWindow().dump(), "training": training},
+            {**Tuner(study, self.background).dump(), **basis, "training": training},
             states,
             parts,
             todo,
@@ -395,6 +394,7 @@ class _ReplayRun:
             advice = tuner.advise(
                 kept.context_key,
                 None if running is None else from_bytes(msgspec.json.encode(running)),
+                brief=kept.basis.get("brief", False),
             )
         except NothingFeasibleError as error:
             self._say("search", False, f"Nothing is feasible there: {error}.")

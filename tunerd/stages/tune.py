@@ -32,6 +32,7 @@ from tunerd.stages.commands import CommandHandler
 from tunerd.stages.drift_events import tell_drift, told
 from tunerd.stages.loading import open_books
 from tunerd.stages.provenance import basis_of
+from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.study_status import following, outside, scores, standing, taken
@@ -58,6 +59,9 @@ ANSWER_S = 1.0
 has: half of what an answer may take."""
 SEARCH_S = 1.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
+BRIEF_ABOVE = 100
+"""Contexts that wait for a search above which one that has nothing yet gets a brief look first: so
+all of two thousand have something before the first is looked at whole."""
 OLDER_WAIT = 9.0
 """How long older contexts wait after a search of one of them that a new job had to wait for, in
 multiples of what it took: while jobs keep coming they take a tenth of the time. Where a job comes
@@ -323,11 +327,15 @@ class TuneStage:
             books.due = [due for due in books.due if due != key]
         return self.clock() - started
 
-    def _advise(self, key: str, books: StudySession, changes: StepPlan) -> None:
+    def _advise(
+        self, key: str, books: StudySession, changes: StepPlan, *, brief: bool = False
+    ) -> None:
         followed = books.recommended.followed(key)
-        changes.basis[key] = basis_of(books.tuner, key, followed)
+        brief = brief and followed is None and key != books.fallback_key
+        brief = brief and books.tuner.state(key).campaign is None  # its rounds are of a whole look
+        changes.basis[key] = basis_of(books.tuner, key, followed, brief=brief)
         try:
-            changes.searched[key] = books.tuner.advise(key, followed)
+            changes.searched[key] = books.tuner.advise(key, followed, brief=brief)
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
 
@@ -347,7 +355,8 @@ class TuneStage:
                 or self._somebody_asks()
             ):
                 break
-            self._advise(books.due.pop(0), books, changes)
+            key, brief = books.due.pop(0), len(books.due) >= BRIEF_ABOVE
+            self._advise(key, books, changes, brief=brief)
             if not urgent and self._has_news(row):
                 books.older_at = self.clock() + OLDER_WAIT * (self.clock() - began)
                 break
@@ -396,17 +405,8 @@ class TuneStage:
             ):
                 report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
             books.save(tx, changes, len(observations), now, detail)
-        for number in changes.results:
-            self._commands = [command for command in self._commands if command.id != number]
-        for line in report.lines:
-            tell = self.log.error if line.wrong else self.log.info
-            tell(line.event, study=row.name, **line.detail)
-        if report.answered:
-            self.listener.hear(
-                telemetry.RequestsAnswered(
-                    study=row.name, outcomes=dict(report.answered), seconds=tuple(report.waited_s)
-                )
-            )
+        self._commands = [given for given in self._commands if given.id not in changes.results]
+        self._tell(row.name, report)
         self._faults.pop(row.name, None)
         if books.ended:
             self.listener.hear(telemetry.StudyReleased(study=row.name))
@@ -432,6 +432,18 @@ class TuneStage:
                 introductions=taken(books.tuner.introduced),
             )
         )
+
+    def _tell(self, study: str, report: StepReport) -> None:
+        """Log what a step said, and count the requests that it answered."""
+        for line in report.lines:
+            tell = self.log.error if line.wrong else self.log.info
+            tell(line.event, study=study, **line.detail)
+        if report.answered:
+            self.listener.hear(
+                telemetry.RequestsAnswered(
+                    study=study, outcomes=dict(report.answered), seconds=tuple(report.waited_s)
+                )
+            )
 
     # -- loading ----------------------------------------------------------------------------
 

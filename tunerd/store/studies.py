@@ -107,16 +107,7 @@ class StudyWrites(StudyReads, StoreWrites):
             now: when.
             force: an operator asks for it: also publish content of an earlier generation.
         """
-        inserted = self._connection.execute(
-            self._database.insert(studies)
-            .values(name=study, generation=0, last_sequence=0, learned_sequence=0)
-            .on_conflict_do_nothing()
-        ).rowcount
-        current = 0
-        if not inserted:
-            current = self._connection.execute(
-                sa.select(studies.c.generation).where(studies.c.name == study).with_for_update()
-            ).scalar_one()
+        current = self._current_generation(study)
         same = self._connection.execute(
             sa.select(sa.func.max(generations.c.generation)).where(
                 generations.c.study == study, generations.c.content_hash == content_hash
@@ -150,6 +141,20 @@ class StudyWrites(StudyReads, StoreWrites):
             sa.update(studies).where(studies.c.name == study).values(generation=current + 1)
         )
         return GenerationOutcome(current + 1, "new")
+
+    def _current_generation(self, study: str) -> int:
+        """Of a study, whose row is locked; 0 where it was made for this."""
+        inserted = self._connection.execute(
+            self._database.insert(studies)
+            .values(name=study, generation=0, last_sequence=0, learned_sequence=0)
+            .on_conflict_do_nothing()
+        ).rowcount
+        if inserted:
+            return 0
+        current: int = self._connection.execute(
+            sa.select(studies.c.generation).where(studies.c.name == study).with_for_update()
+        ).scalar_one()
+        return current
 
     def mark_learned(self, study: str, sequence: int) -> None:
         """Say up to which observation a study has learned.

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from tunerd.core.arrays import Codes
 from tunerd.core.conformal import ConformalBands
 from tunerd.core.decisions import fallback
 from tunerd.core.decisions.context_search import ContextSearch
@@ -16,7 +17,7 @@ from tunerd.core.decisions.decide import decide
 from tunerd.core.decisions.limits import reachable
 from tunerd.core.decisions.overrides import OverrideSet
 from tunerd.core.decisions.space_cache import SpaceCache, why_not
-from tunerd.core.evidence.decision_inputs import ExcludedConfigs
+from tunerd.core.evidence.decision_inputs import ExcludedConfigs, MeasuredConfig
 from tunerd.core.evidence.rollout import ESTABLISHED
 from tunerd.core.features import FeatureMap
 from tunerd.core.model.model import StudyModel
@@ -24,6 +25,7 @@ from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Advice, Recommendation
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import ScoreFunction, SearchBudget
+from tunerd.core.searchers.random import RandomSearcher
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
@@ -34,6 +36,9 @@ MOSTLY_EVERYDAY = 0.5
 """Explore share up to which new configurations are introduced by a test."""
 SHORTLIST = 256
 """Best configurations of a search that a batch is chosen from."""
+BRIEF = 1_024
+"""Configurations that a brief look scores, drawn at random. Of the best of so many, chances are
+even that it is among the best 0.07 % of the space, and a context takes a third of the time."""
 START_RAN = 5
 """Where most jobs try something and nothing is known from elsewhere, configurations drawn at random
 come first, until so many of all that were tried ran …"""
@@ -55,6 +60,7 @@ class Advisor:
 
     def __post_init__(self) -> None:
         self._searcher = searcher_class(self.study.search.searcher)(self.study.search)
+        self._brief_searcher = RandomSearcher(self.study.search)
         self.impose(OverrideSet(self.study))
 
     def impose(self, orders: OverrideSet) -> None:
@@ -188,11 +194,14 @@ class Advisor:
         features: FeatureMap,
         running: Recommendation | None,
         overrated: float = 0.0,
+        *,
+        brief: bool = False,
     ) -> Advice:
         """Search one context and decide what to say there; begins the next campaign round, and
         draws the consequences of what is being introduced (``ContextState.introduction``).
 
-        The same arguments give the same advice.
+        The same arguments give the same advice. A ``brief`` look scores at most :data:`BRIEF`
+        configurations.
 
         Raises:
             NothingFeasibleError: the constraints rule out everything in this context.
@@ -213,22 +222,14 @@ class Advisor:
         if model is None or begins:
             prospects = survey.start(self.study.search.keep, rng)
         else:
-            keep = max(self.study.search.keep, SHORTLIST)
-            options, size = self.study.search, survey.space.size
-            budget, begin = SearchBudget(options.evaluations, keep), survey.known_good(running)
-            score: ScoreFunction = survey.acquisition
-            if size is not None and size <= options.listed:  # it is scored whole
-                budget = SearchBudget(size, keep)
-                score = partial(survey.acquisition_of_best, count=keep)
-            result = self._searcher.search(survey.space, score, rng, budget, begin)
-            batch = survey.batch(result.codes, running, rng, elsewhere=elsewhere)
+            best = self._search(survey, running, rng, brief=brief)
+            batch = survey.batch(best, running, rng, elsewhere=elsewhere)
             prospects = batch + survey.at_random()
         prospects = survey.again() + prospects
         allowed, barred = survey.rivals
         baseline, given_up = survey.baseline()
         wanted = survey.wanted(prospects, rng)
         self._settle(state, survey, sequence, profiling=profiling)
-        outside = survey.outside
         return decide(
             self.study,
             state.evidence,
@@ -236,17 +237,48 @@ class Advisor:
             prospects,
             baseline,
             wanted,
-            ExcludedConfigs(
-                (*(limit.named for limit in self.orders.limits(key)), *self.study.limits.of_steps),
-                barred,
-                given_up,
-                outside,
-                "" if outside is None else why_not(self.study, state.context, outside.trial.config),
-            ),
+            self._excluded(survey, barred, baseline_given_up=given_up),
             # Where most jobs are there to find something, the best estimate leads and no test.
             None if self._exploring else state.introduction,
             overrated,
         )
+
+    def _excluded(
+        self, survey: ContextSearch, barred: Sequence[MeasuredConfig], *, baseline_given_up: bool
+    ) -> ExcludedConfigs:
+        """What may not be recommended in a context, and why."""
+        limits = (limit.named for limit in self.orders.limits(survey.key))
+        outside, context = survey.outside, survey.state.context
+        return ExcludedConfigs(
+            (*limits, *self.study.limits.of_steps),
+            barred,
+            baseline_given_up,
+            outside,
+            "" if outside is None else why_not(self.study, context, outside.trial.config),
+        )
+
+    def _search(
+        self,
+        survey: ContextSearch,
+        running: Recommendation | None,
+        rng: np.random.Generator,
+        *,
+        brief: bool,
+    ) -> Codes:
+        """The configurations most worth trying, best first: (k, D)."""
+        options, size = self.study.search, survey.space.size
+        keep = max(options.keep, SHORTLIST)
+        searcher, evaluations = self._searcher, options.evaluations
+        score: ScoreFunction = survey.acquisition
+        listed = size is not None and size <= options.listed
+        if brief:
+            searcher, evaluations = self._brief_searcher, min(size or BRIEF, BRIEF)
+        elif listed:
+            evaluations = size or 0
+        if brief or listed:
+            score = partial(survey.acquisition_of_best, count=keep)
+        budget = SearchBudget(evaluations, keep)
+        return searcher.search(survey.space, score, rng, budget, survey.known_good(running)).codes
 
     @property
     def _exploring(self) -> bool:

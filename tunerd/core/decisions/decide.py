@@ -123,21 +123,7 @@ def decide(
     fresh = _fresh(study, evidence, prospects, incumbent)
     fresh = [p for p in fresh if p.candidate_id not in named]
     if careful:
-        room = MAX_SERVED + 1 - max(len(confirming), 1)
-        again = [p for p in fresh if p.again][: room - 1]
-        others = [p for p in fresh if not p.again]
-        chosen = again + _choose(others, room - len(again))
-        drawn = {p.candidate_id for p in chosen if p.at_random}
-        proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
-        proposed.sort(
-            key=lambda candidate: (
-                candidate.candidate_id in drawn,
-                candidate.kind is not Kind.EXPLOIT,
-            )
-        )
-        parts = {c.candidate_id: UNLIKELY for c in proposed if not _likely(c)}
-        parts |= {p.candidate_id: AGAIN for p in again} | dict.fromkeys(drawn, DRAWN)
-        candidates = _weighed([*confirming, *proposed], study.explore_share, parts)
+        candidates = _served_beside(study, confirming, fresh, incumbent, overrated)
     else:
         chosen = _choose(fresh, side_by_side(study) - len(confirming))
         proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
@@ -155,6 +141,26 @@ def decide(
         ),
         round=wanted.round if wanted else None,
     )
+
+
+def _served_beside(
+    study: Study,
+    confirming: Sequence[Candidate],
+    fresh: Sequence[SearchCandidate],
+    incumbent: MeasuredConfig | None,
+    overrated: float,
+) -> list[Candidate]:
+    """What is tried beside an established incumbent, with the share of jobs of each."""
+    room = MAX_SERVED + 1 - max(len(confirming), 1)
+    again = [p for p in fresh if p.again][: room - 1]
+    others = [p for p in fresh if not p.again]
+    chosen = again + _choose(others, room - len(again))
+    drawn = {p.candidate_id for p in chosen if p.at_random}
+    proposed = [_proposing(study, p, incumbent, overrated) for p in chosen]
+    proposed.sort(key=lambda c: (c.candidate_id in drawn, c.kind is not Kind.EXPLOIT))
+    parts = {c.candidate_id: UNLIKELY for c in proposed if not _likely(c)}
+    parts |= {p.candidate_id: AGAIN for p in again} | dict.fromkeys(drawn, DRAWN)
+    return _weighed([*confirming, *proposed], study.explore_share, parts)
 
 
 def _fresh(

@@ -164,6 +164,17 @@ class _NamedRecommendation(NamedTuple):
     candidates: Mapping[str, int]
     """Config id → rank."""
 
+    @property
+    def targets(self) -> list[tuple[str, Mapping[str, Value] | None, str | None]]:
+        """The incumbent and the first candidate: (name, configuration, config id)."""
+        recommendation = self.advised.recommendation
+        stays = recommendation.incumbent
+        first = next(iter(recommendation.candidates), None)
+        return [
+            ("incumbent", stays.config if stays else None, self.stay),
+            ("first", first.config, first.candidate_id) if first else ("first", None, None),
+        ]
+
 
 def judge(
     study: Study,
@@ -303,20 +314,7 @@ class _JobPredictions:
             offer, whose = offers[key], key if single else i
             if offer is None or job.observation.history or (whose, "first") in places:
                 continue
-            recommendation = offer.advised.recommendation
-            first = recommendation.candidates[0] if recommendation.candidates else None
-            for name, config, config_id in (
-                (
-                    "incumbent",
-                    recommendation.incumbent.config if recommendation.incumbent else None,
-                    offer.stay,
-                ),
-                (
-                    "first",
-                    first.config if first else None,
-                    first.candidate_id if first else None,
-                ),
-            ):
+            for name, config, config_id in offer.targets:
                 places[whose, name] = -1
                 if config is not None and config_id is not None:
                     places[whose, name] = len(rows) + len(wanted)

@@ -9,6 +9,7 @@ configurations drawn at random: then every parameter counts as changed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 
 import numpy as np
 
@@ -89,15 +90,8 @@ def explain_change(
         )
 
     def outcomes(made: BoolArray) -> FloatArray:
-        mixed = [
-            {
-                **before,
-                **{name: new.get(name) for name, taken in zip(names, row, strict=True) if taken},
-            }
-            for row in made.tolist()
-            for before in old
-        ]
-        predicted = outlook(mixed)
+        taken = [{name: new.get(name) for name in compress(names, row)} for row in made.tolist()]
+        predicted = outlook([before | changed for changed in taken for before in map(dict, old)])
         both = np.stack([predicted.mean, predicted.feasible], axis=1)
         means: FloatArray = both.reshape(len(made), len(old), 2).mean(axis=1)
         return means
@@ -107,8 +101,9 @@ def explain_change(
     in_percent = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
     most = max(MOST_ROWS // len(old), 2)
     shares, exact = shapley(outcomes, len(names), SEED, most) if names else (np.zeros((0, 2)), True)
-    changes = [
-        ShapleyContribution(
+
+    def change(name: str, share: float, runs: float) -> ShapleyContribution:
+        return ShapleyContribution(
             parameter=name,
             old=old[0].get(name) if len(old) == 1 else None,
             new=new.get(name),
@@ -116,8 +111,8 @@ def explain_change(
             gain=study.gain(reference + share, reference) if in_percent else None,
             feasible=runs,
         )
-        for name, (share, runs) in zip(names, shares.tolist(), strict=True)
-    ]
+
+    changes = [change(name, *both) for name, both in zip(names, shares.tolist(), strict=True)]
     return ChangeExplanation(
         changes=tuple(sorted(changes, key=lambda change: (-abs(change.score), change.parameter))),
         score=score - reference,
