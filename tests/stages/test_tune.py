@@ -372,12 +372,14 @@ def slow_searches(
     order: list[object] = []
     advise = Tuner.advise
 
-    def slow(tuner: Tuner, key: str, running: Recommendation | None) -> Advice:
+    def slow(
+        tuner: Tuner, key: str, running: Recommendation | None, *, brief: bool = False
+    ) -> Advice:
         if not tuner.is_fallback(key):
             order.append(tuner.contexts[key].context["n"])
         tuning.time.pass_(seconds=0.7)
         meanwhile()
-        return advise(tuner, key, running)
+        return advise(tuner, key, running, brief=brief)
 
     monkeypatch.setattr(Tuner, "advise", slow)
     return order
