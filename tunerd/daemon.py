@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from tunerd.errors import (
     StreamUnavailableError,
     ValidationProblem,
 )
+from tunerd.events import EventFormat
 from tunerd.files import make_folder
 from tunerd.gauges import GaugeSampler
 from tunerd.health import HealthMonitor
@@ -103,6 +104,7 @@ class _Daemon:
     systemd: SystemdNotifier = field(
         default_factory=lambda: SystemdNotifier.from_environ(os.environ)
     )
+    ingest: IngestStage | None = None
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
@@ -251,6 +253,8 @@ class _Daemon:
         reading = (settings.ingest, self.metrics, _now, time.monotonic)
         if "ingest" in self.stages:
             ingest = IngestStage(stream, store, settings.topics, group, *reading)
+            ingest.mappings = _mappings(settings)
+            self.ingest = ingest
             loops.append(ingest)
         if "requests" in self.stages:
             # A group of its own: a member of the jobs' group must not be fenced by this one.
@@ -389,7 +393,10 @@ class _Daemon:
     def _reload(self, store: Store) -> None:
         self.systemd.reloading()
         try:
-            publish_studies(load_settings(self.file, os.environ), store, self.log, explicit=True)
+            settings = load_settings(self.file, os.environ)
+            publish_studies(settings, store, self.log, explicit=True)
+            if self.ingest is not None:
+                self.ingest.mappings = _mappings(settings)
         except (MisconfiguredError, StoreUnavailableError) as error:
             self.log.error("studies not reloaded, the old ones stay", problem=str(error))
         self.systemd.ready()
@@ -485,6 +492,15 @@ def _had(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise CannotStartError(f"{what}: {error.strerror or error}") from error
+
+
+def _mappings(settings: Settings) -> Sequence[EventFormat]:
+    """Formats of records that a settings file describes."""
+    if settings.ingest.mappings is None:
+        return ()
+    from tunerd.events.mapping import load_mappings
+
+    return load_mappings(settings.ingest.mappings)
 
 
 def publish_studies(

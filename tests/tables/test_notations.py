@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunerd.core.study_file import parse_study
+from tunerd.events.quantities import NumberNotation, read_quantity
 from tunerd.tables.draft import draft
 from tunerd.tables.files import open_table
 from tunerd.tables.guess import guess
 from tunerd.tables.mapping import TableJobs, read_observations
 from tunerd.tables.notations import notations
 from tunerd.tables.profile import TableProfile, profile
-from tunerd.tables.quantities import NumberNotation, read_quantity
 
 
 def seen(

@@ -3,9 +3,8 @@
 A record from the jobs topic becomes an observation, half of one or a rejection in
 :func:`read_job`, one from the requests topic a request or a rejection in :func:`read_request`. An
 event may come wrapped in another format; each format is one file that recognises its records and
-unwraps them to the event of the contract, and one line in :data:`FORMATS`.
-
-Missing yet: a mapping of any other fields.
+unwraps them to the event of the contract, and one line in :data:`FORMATS`. Formats that a settings
+file describes (:mod:`tunerd.events.mapping`) are asked before these.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 
 from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
-from tunerd.events import cloudevents, slurm
+from tunerd.events import cloudevents, kubernetes, sacct, slurm
 from tunerd.events.half import HalfEvent, JobHalf, half_schema, is_half, read_half
 from tunerd.events.job import JobEvent, TimeLimits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
@@ -59,7 +58,10 @@ Headers = Sequence[tuple[str, bytes]]
 class EventFormat(Protocol):
     """A way to wrap an event. Neither method raises, whatever the record holds."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What `tunerd map` calls it."""
+        ...
 
     def recognises(self, content: dict[str, Any], headers: dict[str, bytes]) -> bool:
         """Whether this decoded record is in this format; header names are in lower case."""
@@ -76,6 +78,9 @@ FORMATS: tuple[EventFormat, ...] = (
     cloudevents.BinaryMode(),
     cloudevents.StructuredMode(),
     slurm.SlurmJobcomp(),
+    sacct.SacctJob(),
+    sacct.SacctRow(),
+    kubernetes.KubernetesState(),
 )
 """The first that recognises a record unwraps it; one that none does is the plain event."""
 
@@ -88,26 +93,30 @@ def read_job(
     now: datetime,
     limits: TimeLimits = DEFAULT_LIMITS,
     size: int | None = None,
+    mappings: Sequence[EventFormat] = (),
 ) -> Observation | JobHalf | Rejection:
     """What a record of the jobs topic says. Never raises, whatever the bytes are.
 
     `now` has a zone; `size` is the original one in bytes of a record that the stream cut short.
-    The study need not exist: see :func:`unknown_study`.
+    `mappings` are formats that are asked before :data:`FORMATS`. The study need not exist: see
+    :func:`unknown_study`.
     """
-    content = _content(value, headers, size, "a job event")
+    content = _content(value, headers, size, "a job event", mappings)
     if isinstance(content, Rejection):
         return content
     return (read_half if is_half(content) else read_content)(content, now, limits)
 
 
-def format_of(value: bytes, headers: Headers = ()) -> str | None:
-    """In which format a record is: one of :data:`FORMATS` by name, `event` for the plain one of the
-    contract, None for what is none of these."""
+def format_of(
+    value: bytes, headers: Headers = (), mappings: Sequence[EventFormat] = ()
+) -> str | None:
+    """In which format a record is: one of `mappings` or :data:`FORMATS` by name, `event` for the
+    plain one of the contract, None for what is none of these."""
     content = decode_object(value)
     if isinstance(content, Rejection):
         return None
     named = {name.lower(): text for name, text in headers}
-    names = (form.name for form in FORMATS if form.recognises(content, named))
+    names = (form.name for form in (*mappings, *FORMATS) if form.recognises(content, named))
     return next(names, "event" if "schema" in content else None)
 
 
@@ -124,7 +133,11 @@ def read_request(
 
 
 def _content(
-    value: bytes | None, headers: Headers, size: int | None, what: str
+    value: bytes | None,
+    headers: Headers,
+    size: int | None,
+    what: str,
+    mappings: Sequence[EventFormat] = (),
 ) -> dict[str, Any] | Rejection:
     """The event in a record, out of whatever it is wrapped in."""
     if value is None:
@@ -136,7 +149,7 @@ def _content(
     if isinstance(content, Rejection):
         return content
     named = {name.lower(): text for name, text in headers} if headers else {}
-    for form in FORMATS:
+    for form in (*mappings, *FORMATS):
         if form.recognises(content, named):
             return form.unwrap(content, named)
     return content

@@ -16,7 +16,7 @@ from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.rejection import Rejection
 from tunerd.events.values import describe
 
-__all__ = ["SlurmJobcomp", "hosts"]
+__all__ = ["SlurmJobcomp", "gpus_in", "hosts"]
 
 STATUSES: Mapping[str, str] = {
     "COMPLETED": "succeeded",
@@ -79,7 +79,7 @@ class SlurmJobcomp:
             "submitted_at": _utc(_text(content, "@submit")),
             "started_at": _utc(start),
             "finished_at": None if began else _utc(end),
-            "gpus": _gpus(_text(content, "tres_alloc") or ""),
+            "gpus": gpus_in(_text(content, "tres_alloc") or ""),
             "user": _text(content, "username"),
             "nodes": hosts(_text(content, "nodes") or "") or None,
             "labels": {
@@ -130,7 +130,7 @@ def _utc(time: str | None) -> str | None:
     return f"{time}Z"
 
 
-def _gpus(tres: str) -> int | None:
+def gpus_in(tres: str) -> int | None:
     """Of ``cpu=8,mem=64G,gres/gpu=8``; by type where there is no sum."""
     if (match := _GPUS.search(tres)) is not None:
         return int(match[1])

@@ -14,6 +14,7 @@ from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
+from tunerd.events.times import UNDATED
 from tunerd.report import discount, followers
 from tunerd.report import quality as q
 from tunerd.report.followers import beside_others, candidates_tried, first_candidates
@@ -44,7 +45,6 @@ from tunerd.report.model import (
     Verdict,
 )
 from tunerd.report.notes import notes
-from tunerd.tables.times import UNDATED
 
 __all__ = ["MOST_CONTEXTS", "compute"]
 

@@ -67,7 +67,7 @@ def load_settings(
 
     Raises:
         MisconfiguredError: with every mistake in the file, the variables, the files that hold
-            secrets, and (unless ``check_studies`` is off) the study files.
+            secrets, and (unless ``check_studies`` is off) the study files and the mappings.
     """
     problems: list[ValidationProblem] = []
     path, named = _settings_file(file, environ)
@@ -81,6 +81,7 @@ def load_settings(
     _read_secrets(settings, environ, problems)
     if check_studies:
         problems += _study_problems(settings, studies_named)
+        problems += _mapping_problems(settings)
     if problems:
         raise MisconfiguredError(problems)
     return settings
@@ -294,6 +295,18 @@ def _study_problems(settings: Settings, named: bool) -> tuple[ValidationProblem,
 
     try:
         load_studies(settings.studies)
+    except MisconfiguredError as error:
+        return error.problems
+    return ()
+
+
+def _mapping_problems(settings: Settings) -> tuple[ValidationProblem, ...]:
+    if settings.ingest.mappings is None:
+        return ()
+    from tunerd.events.mapping import load_mappings
+
+    try:
+        load_mappings(settings.ingest.mappings)
     except MisconfiguredError as error:
         return error.problems
     return ()

@@ -215,6 +215,9 @@ class IngestSettings(SettingsSection):
     halves_wait_days: Days = 7.0
     """An attempt of which something is missing is incomplete when no half of it came for so long;
     a later half still joins it."""
+    mappings: Path | None = None
+    """TOML file that says what records in formats of others mean (docs/events.md); none by
+    default. It is read at the start and by ``tunerd reload``."""
     max_waiting_attempts: Count = 1_000_000
     """Halves of further attempts are rejected while so many attempts wait for theirs."""
 

@@ -18,6 +18,7 @@ from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
 from tunerd.errors import LostPartitionError
 from tunerd.events import (
+    EventFormat,
     JobHalf,
     Rejection,
     TimeLimits,
@@ -86,6 +87,8 @@ class IngestStage:
     """Whether the store had another position than this reader left there: another instance went on,
     or the store went back. For whoever looks, and resets it."""
     name: str = "ingest"
+    mappings: Sequence[EventFormat] = ()
+    """Formats that a settings file describes."""
     _source: StreamSource | None = None
     _positions: dict[Place, StreamPosition] = field(default_factory=dict)
     """As the store has them, for the partitions that this instance reads."""
@@ -146,7 +149,7 @@ class IngestStage:
         self, record: StreamRecord, now: datetime, limits: TimeLimits
     ) -> Event | JobHalf | Rejection:
         """What a record says."""
-        return read_job(record.value, record.headers, now, limits, record.size)
+        return read_job(record.value, record.headers, now, limits, record.size, self.mappings)
 
     def take(
         self, tx: Transaction, study: str, events: Sequence[Any], now: datetime

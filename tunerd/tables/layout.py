@@ -10,8 +10,8 @@ from tunerd.core.study import MappingTable, Study
 from tunerd.core.study.context_key import ValueType
 from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, ValidationProblem
-from tunerd.tables.quantities import PLAIN, NumberNotation
-from tunerd.tables.times import read_time, time_zone, zone_problem
+from tunerd.events.quantities import PLAIN, NumberNotation
+from tunerd.events.times import read_time, time_zone, zone_problem
 from tunerd.tables.values import gist, is_nan, listed, status_in, typed, value_name
 
 __all__ = ["EventField", "StatusField", "TableLayout", "TimeField", "lay_out"]

@@ -23,11 +23,11 @@ from tunerd.core.toml import MOST_BYTES, load_toml
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events import Rejection, TimeLimits
 from tunerd.events.job import JOB_SCHEMA, read_content
+from tunerd.events.times import UNDATED
 from tunerd.events.values import describe, first_unstorable
 from tunerd.files import read_text
 from tunerd.tables.files import ReadOptions, TableFile, TableRow, UnreadableLine
 from tunerd.tables.layout import EventField, lay_out
-from tunerd.tables.times import UNDATED
 from tunerd.tables.values import is_nan, is_no_number
 
 __all__ = [

@@ -7,10 +7,10 @@ from typing import cast
 
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
+from tunerd.events.times import read_time
 from tunerd.tables.column_names import ColumnName
 from tunerd.tables.profile import ColumnProfile, TableProfile
 from tunerd.tables.roles import ColumnGuess, Role
-from tunerd.tables.times import read_time
 from tunerd.tables.values import gist, status_in
 from tunerd.tables.vocabulary import TIMES, USERS
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from tunerd.events.quantities import PLAIN, NumberNotation, read_duration, read_quantity, read_size
 from tunerd.tables.column_names import words
-from tunerd.tables.quantities import PLAIN, NumberNotation, read_duration, read_quantity, read_size
 from tunerd.tables.values import is_nothing
 from tunerd.tables.vocabulary import word_set
 

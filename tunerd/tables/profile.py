@@ -14,11 +14,11 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import INT64, clean_value
+from tunerd.events.quantities import NumberNotation, read_quantity
+from tunerd.events.times import read_time
 from tunerd.tables.exports import DetectedExport, ReadOptions
 from tunerd.tables.files import TableFile, TableRow
 from tunerd.tables.notations import AS_IT_STANDS, ColumnNotation, notations
-from tunerd.tables.quantities import NumberNotation, read_quantity
-from tunerd.tables.times import read_time
 from tunerd.tables.values import is_nothing, number_in, truth_in, value_name
 
 __all__ = ["ColumnProfile", "Kind", "TableProfile", "profile"]
@@ -67,7 +67,7 @@ class ColumnProfile:
     spelled: Mapping[str, Scalar] = field(default_factory=dict)
     """Its values by how the file spells them, when these are at most ``SPELLED``."""
     form: str = "auto"
-    """Of times, as :func:`tunerd.tables.times.read_time` wants it."""
+    """Of times, as :func:`tunerd.events.times.read_time` wants it."""
 
     def as_texts(self) -> "ColumnProfile":
         """The column as it is spelled, ``16G`` and ``01:00:00``: that is what can be launched.

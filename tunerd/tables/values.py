@@ -6,7 +6,7 @@ import re
 
 from tunerd.core.observation import END_STATUSES, Scalar, Status, Value
 from tunerd.core.study.context_key import ValueType, category_text, clean_value
-from tunerd.tables.quantities import PLAIN, NumberNotation, read_quantity
+from tunerd.events.quantities import PLAIN, NumberNotation, read_quantity
 
 __all__ = [
     "gist",

@@ -28,7 +28,7 @@ JobStatus = Literal[
 
 
 NumberFormat = Literal["number", "1.234,5", "1,234.5", "duration", "size"]
-"""How a column writes its numbers; :mod:`tunerd.tables.quantities` reads them."""
+"""How a column writes its numbers; :mod:`tunerd.events.quantities` reads them."""
 
 
 class ColumnTable(StudyFileTable):

@@ -6,12 +6,12 @@ by its columns and says what they are (``recognise``). It joins or drops rows th
 (``reshape``).
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tunerd.core.study.mapping import JobStatus
+from tunerd.events.foreign import in_words
 from tunerd.tables.rows import SkippedRows, TableRow, UnreadableLine
 
 __all__ = [
@@ -169,14 +169,6 @@ def is_numeric(values: Iterable[Any]) -> bool:
 def names(text: str) -> tuple[str, ...]:
     """The names in a text, with blanks between them."""
     return tuple(text.split())
-
-
-_RATE = re.compile(r"/(?:s|sec|second|min|h|hour|gpu|node|core|step|it|token|request)s?\b", re.I)
-
-
-def in_words(name: str) -> str:
-    """A name whose slashes are of sections, ``val/loss``, as words: those of rates stay."""
-    return name if _RATE.search(name) else name.replace("/", "_")
 
 
 _SEEDS = frozenset({"seed", "random_seed", "random_state", "rng_seed", "manual_seed"})

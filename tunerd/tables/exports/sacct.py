@@ -3,6 +3,7 @@
 import re
 
 from tunerd.core.observation import Value
+from tunerd.events.quantities import read_size
 from tunerd.tables.exports.base import (
     INPUT,
     ColumnHint,
@@ -14,7 +15,6 @@ from tunerd.tables.exports.base import (
     TableHead,
     names,
 )
-from tunerd.tables.quantities import read_size
 from tunerd.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]

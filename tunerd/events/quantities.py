@@ -9,8 +9,10 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from tunerd.core.study.mapping import NumberFormat
+if TYPE_CHECKING:  # its own package brings pydantic and numpy
+    from tunerd.core.study.mapping import NumberFormat
 
 __all__ = ["PLAIN", "NumberNotation", "read_duration", "read_quantity", "read_size", "without_unit"]
 
@@ -19,7 +21,7 @@ __all__ = ["PLAIN", "NumberNotation", "read_duration", "read_quantity", "read_si
 class NumberNotation:
     """How a column writes its numbers."""
 
-    format: NumberFormat = "number"
+    format: "NumberFormat" = "number"
     unit: str = ""
     """What stands behind each number, or before it, and is taken off."""
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables.test_mapping import mistakes, reader
+from tunerd.events.quantities import NumberNotation, read_duration, read_quantity, read_size
 from tunerd.tables.files import TableRow
-from tunerd.tables.quantities import NumberNotation, read_duration, read_quantity, read_size
 
 DURATIONS = {
     "2-01:24:56": 177_896,
