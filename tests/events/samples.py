@@ -8,6 +8,13 @@ Where their formats are defined:
   ``src/sacct/sacct.c``.
 - Kubernetes 1.27 to 1.34: ``JobStatus`` in ``staging/src/k8s.io/api/batch/v1/types.go``.
 - Kueue 0.9 to 0.14: ``WorkloadStatus`` in ``apis/kueue/v1beta1/workload_types.go``.
+- Ray 2.60: ``JobDetails`` in ``python/ray/dashboard/modules/job/pydantic_models.py``;
+  ``ExportSubmissionJobEventData`` in
+  ``src/ray/protobuf/export_api/export_submission_job_event.proto``;
+  ``JsonLoggerCallback`` in ``python/ray/tune/logger/json.py``.
+- MLflow 2 and 3: ``Run`` in ``mlflow/protos/service.proto``.
+- wandb 0.22: ``Run`` in ``wandb/apis/public/runs.py``; ``RUN_FRAGMENT`` there has those of
+  GraphQL.
 - CloudEvents 1.0.2: ``cloudevents/formats/json-format.md`` in cloudevents/spec.
 """
 
@@ -17,7 +24,22 @@ from typing import Any
 from tests.broken_events import good_event
 from tests.events.test_slurm import ENDED
 
-__all__ = ["JOB", "SACCT", "SACCT_21", "SACCT_ROW", "SAMPLES", "WORKLOAD", "changed", "condition"]
+__all__ = [
+    "JOB",
+    "MLFLOW",
+    "RAY_EXPORT",
+    "RAY_JOB",
+    "RAY_RESULT",
+    "SACCT",
+    "SACCT_21",
+    "SACCT_ROW",
+    "SAMPLES",
+    "WANDB",
+    "WANDB_GRAPHQL",
+    "WORKLOAD",
+    "changed",
+    "condition",
+]
 
 Record = dict[str, Any]
 
@@ -276,6 +298,151 @@ WORKLOAD: Record = {
     },
 }
 
+RAY_JOB: Record = {
+    "type": "SUBMISSION",
+    "job_id": "02000000",
+    "submission_id": "raysubmit_WvK1dvJnX9dEjjQZ",
+    "driver_info": {"id": "02000000", "node_ip_address": "10.0.0.4", "pid": "4711"},
+    "status": "SUCCEEDED",
+    "entrypoint": "python train.py",
+    "message": "Job finished successfully.",
+    "error_type": None,
+    "start_time": 1795161600000,
+    "end_time": 1795170600000,
+    "metadata": {
+        "tunerd.study": "llm",
+        "tunerd.context.gpu": "H100",
+        "tunerd.context.n_gpus": "16",
+        "tunerd.config": '{"tp": 8}',
+        "owner": "ada",
+    },
+    "runtime_env": {"env_vars": {"TOKEN": "secret"}},
+    "driver_agent_http_address": "http://10.0.0.4:52365",
+    "driver_node_id": "8f0c6f8b2f",
+    "driver_exit_code": 0,
+}
+
+RAY_EXPORT: Record = {
+    "event_id": "A7D15b2a19F6C0E2d1",
+    "timestamp": 1795170600,
+    "source_type": "EXPORT_SUBMISSION_JOB",
+    "event_data": {
+        "submission_job_id": "raysubmit_WvK1dvJnX9dEjjQZ",
+        "status": "SUCCEEDED",
+        "entrypoint": "python train.py",
+        "message": "Job finished successfully.",
+        "start_time": "1795161600000",  # as protobuf writes 64 bits
+        "end_time": "1795170600000",
+        "metadata": RAY_JOB["metadata"],
+        "runtime_env_json": '{"env_vars": {"TOKEN": "secret"}}',
+        "driver_exit_code": 0,
+    },
+}
+
+RAY_RESULT: Record = {
+    "tokens_per_second": 412.7,
+    "loss": 2.5,
+    "timestamp": 1795170600,
+    "checkpoint_dir_name": "checkpoint_000009",
+    "should_checkpoint": True,
+    "done": True,
+    "training_iteration": 10,
+    "trial_id": "4c8a5_00000",
+    "date": "2026-11-20_10-30-00",
+    "time_this_iter_s": 60.1,
+    "time_total_s": 601.5,
+    "pid": 4711,
+    "hostname": "gpu01",
+    "node_ip": "10.0.0.4",
+    "config": {
+        "train_loop_config": {
+            "tp": 8,
+            "gpu": "H100",
+            "tunerd": {"study": "llm", "context": ["gpu"], "job_id": "raysubmit_WvK1dvJnX9dEjjQZ"},
+        }
+    },
+    "time_since_restore": 601.5,
+    "iterations_since_restore": 10,
+}
+
+MLFLOW: Record = {
+    "info": {
+        "run_uuid": "5f1c2d3e4b5a69788796a5b4c3d2e1f0",
+        "experiment_id": "3",
+        "run_name": "bold-crane-7",
+        "user_id": "",
+        "status": "FINISHED",
+        "start_time": 1795161600000,
+        "end_time": 1795170600000,
+        "artifact_uri": "s3://secret/3/5f1c/artifacts",
+        "lifecycle_stage": "active",
+        "run_id": "5f1c2d3e4b5a69788796a5b4c3d2e1f0",
+    },
+    "data": {
+        "metrics": [
+            {"key": "train/tokens/s", "value": 412.7, "timestamp": 1795170000000, "step": 5000},
+            {"key": "loss", "value": "NaN", "timestamp": 1795170000000, "step": 5000},
+            {"key": "system/gpu_0_power_usage_watts", "value": 700, "timestamp": 1, "step": 90000},
+        ],
+        "params": [
+            {"key": "gpu", "value": "H100"},
+            {"key": "n_gpus", "value": "16"},
+            {"key": "tp", "value": "8"},
+            {"key": "fused", "value": "True"},
+            {"key": "sharding", "value": '["FULL_SHARD", "NO_SHARD"]'},
+            {"key": "precision", "value": "bf16"},
+        ],
+        "tags": [
+            {"key": "mlflow.user", "value": "ada"},
+            {"key": "mlflow.source.name", "value": "train.py"},
+            {"key": "tunerd.study", "value": "llm"},
+            {"key": "tunerd.context", "value": "gpu, n_gpus"},
+        ],
+    },
+    "inputs": {},
+}
+
+WANDB: Record = {
+    "id": "1a2b3c4d",
+    "name": "swift-river-12",
+    "state": "finished",
+    "config": {
+        "tp": 8,
+        "precision": "bf16",
+        "optimizer": {"name": "adamw", "betas": [0.9, 0.95]},
+        "gpu": "H100",
+        "tunerd": {"study": "llm", "context": ["gpu"]},
+        "_wandb": {"cli_version": "0.22.0"},
+    },
+    "summary": {
+        "tokens_per_second": 412.7,
+        "eval/loss": 2.5,
+        "_step": 5000,
+        "_runtime": 9000.5,
+        "_timestamp": 1795170600.0,
+        "_wandb": {"runtime": 9000},
+        "table": {"_type": "table-file"},
+    },
+    "created_at": "2026-11-20T08:00:00",
+    "heartbeat_at": "2026-11-20T10:31:00",
+    "user": {"username": "ada"},
+    "project": "llm",
+    "tags": ["pretraining"],
+}
+
+WANDB_GRAPHQL: Record = {
+    "id": "UnVuOnYxOjFhMmIzYzRkOmxsbTphZGE=",
+    "name": "1a2b3c4d",
+    "displayName": "swift-river-12",
+    "state": "crashed",
+    "config": '{"tp": {"value": 8, "desc": null}, "tunerd": {"value": {"study": "llm"}}}',
+    "summaryMetrics": '{"tokens_per_second": 400.5, "_timestamp": 1795170000.5}',
+    "createdAt": "2026-11-20T08:00:00Z",
+    "heartbeatAt": "2026-11-20T10:31:00Z",
+    "project": {"name": "llm"},
+    "user": {"username": "ada"},
+}
+
 
 SAMPLES: dict[str, list[Record]] = {
     "cloudevents-structured": [
@@ -285,5 +452,9 @@ SAMPLES: dict[str, list[Record]] = {
     "sacct-json": [SACCT, SACCT_21, {"meta": {"slurm": {}}, "jobs": [SACCT], "errors": []}],
     "sacct-row": [SACCT_ROW],
     "kubernetes": [JOB, WORKLOAD, {"type": "MODIFIED", "object": JOB}],
+    "ray-job": [RAY_JOB, RAY_EXPORT],
+    "ray-result": [RAY_RESULT],
+    "mlflow": [MLFLOW, {"runs": [MLFLOW]}, {"run": MLFLOW}],
+    "wandb": [WANDB, WANDB_GRAPHQL],
 }
 """By the format's name."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tunerd.core.observation import Observation
 from tunerd.core.request import AdviceRequest
-from tunerd.events import cloudevents, kubernetes, sacct, slurm
+from tunerd.events import cloudevents, kubernetes, mlflow, ray, sacct, slurm, wandb
 from tunerd.events.half import HalfEvent, JobHalf, half_schema, is_half, read_half
 from tunerd.events.job import JobEvent, TimeLimits, job_schema, read_content
 from tunerd.events.reasons import conflict, unknown_study
@@ -81,6 +81,10 @@ FORMATS: tuple[EventFormat, ...] = (
     sacct.SacctJob(),
     sacct.SacctRow(),
     kubernetes.KubernetesState(),
+    ray.RayJob(),
+    ray.RayResult(),
+    mlflow.MlflowRun(),
+    wandb.WandbRun(),
 )
 """The first that recognises a record unwraps it; one that none does is the plain event."""
 

@@ -240,6 +240,17 @@ class JobNotes:
             "candidate_id": self.candidate_id,
         }
 
+    def duration(self, started: str | None, finished: str | None) -> dict[str, Any]:
+        """The time that a job ran as a metric, where its notes say that this is what counts."""
+        if self.duration_metric is None or started is None or finished is None:
+            return {}
+        try:
+            ran = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
+        except (ValueError, TypeError):
+            return {}
+        seconds = ran.total_seconds()
+        return {"metrics": {self.duration_metric: seconds}, "measured_s": max(seconds, 0.0)}
+
 
 _NOTES = ("study", "job_id", "cluster", "recommendation_id", "candidate_id", "duration_metric")
 

@@ -11,7 +11,6 @@ trainer in the pod could not know the number. The run that ends the Job has the 
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from tunerd.events.foreign import JobNotes, at, half, mapping, read_notes, text, the_only, whole
@@ -95,7 +94,7 @@ def _job(obj: Mapping[str, Any], where: str, deleted: bool) -> dict[str, Any] | 
     }
     if (ended := true.get("Complete")) is not None:
         finished = text(status.get("completionTime")) or _since(ended)
-        known |= _duration(notes, started, finished)
+        known |= notes.duration(started, finished)
         return _completed(notes, job_id, known, "succeeded", finished, ended)
     if (ended := true.get("Failed")) is not None:
         late = ended.get("reason") == "DeadlineExceeded"
@@ -123,18 +122,6 @@ def _gpus(spec: Mapping[str, Any]) -> int | None:
                 each_pod += whole(count) or 0
     pods = whole(spec.get("parallelism"))
     return min(each_pod * (1 if pods is None else pods), 2**31 - 1) or None
-
-
-def _duration(notes: JobNotes, started: str | None, finished: str | None) -> dict[str, Any]:
-    """The time that it ran as a metric, where the Job says that this is what counts."""
-    if notes.duration_metric is None or started is None or finished is None:
-        return {}
-    try:
-        ran = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
-    except (ValueError, TypeError):
-        return {}
-    seconds = ran.total_seconds()
-    return {"metrics": {notes.duration_metric: seconds}, "measured_s": max(seconds, 0.0)}
 
 
 # -- Workload -------------------------------------------------------------------------------------
