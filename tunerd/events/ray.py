@@ -65,7 +65,8 @@ class RayJob:
         headers: Mapping[str, bytes],  # noqa: ARG002
     ) -> dict[str, Any] | Rejection:
         """Half an event: ``completed`` of a job that ended, ``started`` of any other."""
-        where, job = "", content
+        where = ""
+        job: Mapping[str, Any] = content
         if content.get("source_type") == EXPORTED:
             where, job = "event_data.", mapping(content.get("event_data"))
         status = job.get("status")
