@@ -71,6 +71,7 @@ HOST_EFFICIENCY = 0.25  # of PCIe's rate, scattered rows through unified memory
 HIDDEN_MISSES = 0.5  # share of a miss's time that the prefetching pipeline hides
 LOOKUP_EFFICIENCY = 0.4  # of HBM's rate, scattered rows
 TABLE_SKEW = 0.75  # load of the n-th largest table ~ n ** -TABLE_SKEW
+ROW_WISE_TABLES = 40  # where nobody tunes them: the hand sweep's choice
 ROW_WISE_TRAFFIC = 3.0  # traffic of a row-wise table, in units of the same table held whole
 
 
@@ -124,17 +125,26 @@ def layers_of(dense_params: float, count: int) -> DenseLayers:
 
 
 def measure(context: Mapping[str, Scalar], columns: Columns) -> CostEstimate:
-    """Costs of n configurations. Context: gpu, n_gpus, dense_params, global_batch (samples)."""
+    """Costs of n configurations.
+
+    Context: gpu, n_gpus, dense_params, global_batch (samples). With a parameter ``local_batch``
+    (samples of a GPU, as in the paper) there is no global batch. Without ``row_wise_tables`` a
+    person's choice of them stands.
+    """
     gpu = gpu_named(context.get("gpu"))
     n_gpus = number(context, "n_gpus")
-    samples = number(context, "global_batch") / n_gpus
+    samples: float | FloatArray
+    if "local_batch" in columns:
+        samples = np.asarray(columns["local_batch"], dtype=float)
+    else:
+        samples = number(context, "global_batch") / n_gpus
     # Row after row in memory, or sums over layers would round by the layout of what came in.
     strategy = np.ascontiguousarray(columns["sharding"])
     layers = layers_of(number(context, "dense_params"), strategy.shape[1])
     group = ProcessGroup(n_gpus, min(n_gpus, float(GPUS_PER_NODE)))
     full, replicated = strategy == "FULL_SHARD", strategy == "NO_SHARD"
     reserved = np.asarray(columns["hbm_reserved"], dtype=float)
-    row_wise = np.asarray(columns["row_wise_tables"], dtype=float)
+    row_wise = np.asarray(columns.get("row_wise_tables", np.full(len(reserved), ROW_WISE_TABLES)))
 
     memory = _dense_memory(layers, full, replicated, n_gpus, samples)
     lookup, exchange = _embeddings(
@@ -157,7 +167,7 @@ def measure(context: Mapping[str, Scalar], columns: Columns) -> CostEstimate:
 
 
 def _dense_memory(
-    layers: DenseLayers, full: Array, replicated: Array, n_gpus: float, samples: float
+    layers: DenseLayers, full: Array, replicated: Array, n_gpus: float, samples: float | FloatArray
 ) -> FloatArray:
     """Peak bytes of everything but embeddings, at the start of backward."""
     params = layers.params
@@ -175,7 +185,7 @@ def _embeddings(
     gpu: GpuSpec,
     group: ProcessGroup,
     dense_params: float,
-    samples: float,
+    samples: float | FloatArray,
     reserved: FloatArray,
     row_wise: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
@@ -204,12 +214,12 @@ def _timeline(
     layers: DenseLayers,
     full: Array,
     replicated: Array,
-    samples: float,
+    samples: float | FloatArray,
     lookup: FloatArray,
     exchange: FloatArray,
 ) -> FloatArray:
     """Seconds from the first lookup to the last gradient: two streams, layer by layer."""
-    rows = samples * layers.rows
+    rows = np.multiply.outer(samples, layers.rows)  # (layers,) or, where it is tuned, (n, layers)
     rate = gpu.bf16_flops * PEAK_FRACTION * rows / (rows + HALF_ROWS)
     forward = 2 * layers.params * rows / rate
     unit = PARAM_BYTES * layers.params / layers.units
@@ -217,7 +227,7 @@ def _timeline(
     gather = np.where(replicated, 0.0, shards)
     regather = np.where(full, shards, 0.0)
     reduce = np.where(replicated, layers.units * all_reduce(gpu, group, unit), shards)
-    last = len(forward) - 1
+    last = len(layers.params) - 1
 
     compute, network = lookup, lookup + exchange  # when each stream is free
     arrived, done = network, [compute, compute]
@@ -226,7 +236,7 @@ def _timeline(
         ready = np.where(replicated[:, i], compute, np.maximum(compute, network))
         if i == 1:  # the first layer reads dense features, all others the embeddings too
             ready = np.maximum(ready, arrived)
-        compute = ready + forward[i]
+        compute = ready + forward[..., i]
         done.append(compute)
 
     network = np.maximum(network, compute) + regather[:, last]
@@ -238,11 +248,11 @@ def _timeline(
                 full[:, i - 1], np.maximum(network, start) + regather[:, i - 1], network
             )
             gathered = network
-        compute = start + 2 * forward[i]
+        compute = start + 2 * forward[..., i]
         network = np.maximum(network, compute) + reduce[:, i]
         if i == 1:  # gradients of the embeddings go back
             network = network + exchange
     end = np.maximum(compute, network)
     busy = gather.sum(axis=1) + regather.sum(axis=1) + reduce.sum(axis=1) + 2 * exchange
-    overlapped = np.maximum(lookup + 3 * forward.sum() + busy - end, 0.0)
+    overlapped = np.maximum(lookup + 3 * forward.sum(axis=-1) + busy - end, 0.0)
     return np.asarray(end + CONTENTION * overlapped, dtype=float)

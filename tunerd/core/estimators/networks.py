@@ -46,6 +46,10 @@ class TrainingSchedule:
     steps: int
     seed: int
     rate: float
+    ranking: float = 1.0
+    """Weight of the margin ranking loss."""
+    squared: float = LEVEL_WEIGHT
+    """Weight of the squared error."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class RankingNetworks:
         optimizer = _AmsGrad((self.into, self.bias, self.out, self.shift))
         pairs = _PairSampler(group, masks, counts)
         for rate, momentum in _one_cycle(how):
-            gradients = _gradients(optimizer.parameters, inputs, targets, pairs.draw(rng), rng)
+            gradients = _gradients(optimizer.parameters, inputs, targets, pairs.draw(rng), rng, how)
             optimizer.step(gradients, rate, momentum)
         return RankingNetworks(*optimizer.parameters)
 
@@ -120,6 +124,7 @@ def _gradients(
     targets: Weights,
     both: IntArray,
     rng: np.random.Generator,
+    how: TrainingSchedule,
 ) -> list[Weights]:
     """Of the loss of rows and their partners, the second half of the batch: the margin ranking
     loss mean(max(0, |margin| - sign(margin) (f(first) - f(second)))), and a little squared error.
@@ -143,9 +148,9 @@ def _gradients(
     margin = goal[:, :batch] - goal[:, batch:]
     sign = np.sign(margin)
     missed = np.abs(margin) > sign * (scores[:, :batch] - scores[:, batch:])
-    push = sign * missed / np.float32(batch)
+    push = sign * missed * np.float32(how.ranking / batch)
     slope = np.concatenate([-push, push], axis=1)
-    slope += (scores - goal) * np.float32(LEVEL_WEIGHT / batch)
+    slope += (scores - goal) * np.float32(how.squared / batch)
     if few:
         slope = _summed(slope, both, len(inputs))
     by_score = slope[:, :, None]
