@@ -37,6 +37,8 @@ COMMANDS = {
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
     "attempts": ("attempts", "List jobs of which a half is missing."),
+    "rejected": ("rejected", "Say what was rejected, by reason."),
+    "replay-rejected": ("rejected", "Send rejected records again that would be accepted now."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
@@ -76,7 +78,9 @@ class _LazyGroup(click.Group):
         name = COMMANDS[cmd_name][0]
         module = importlib.import_module(f"tunerd.cli.{name}")
         # Python's own names, such as import, have an underscore, the module's too.
-        command: click.Command = getattr(module, name if name.endswith("_") else cmd_name)
+        command: click.Command = getattr(
+            module, name if name.endswith("_") else cmd_name.replace("-", "_")
+        )
         return command
 
     def resolve_command(

@@ -1,0 +1,136 @@
+"""``tunerd rejected`` and ``tunerd replay-rejected``: through a real ingest and publish."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import STUDY, Installation, Said
+from tests.stages.fakes import Heard, Time
+from tunerd.connections import stream_of
+from tunerd.settings import load_settings
+from tunerd.settings.studies import load_studies
+from tunerd.stages.ingest import IngestStage
+from tunerd.stages.publish import PublishStage
+
+Tunerd = Callable[..., Said]
+
+
+def event(number: int, study: str = "llm", speed: object = 10.0) -> dict[str, object]:
+    return {
+        "schema": "tunerd.job/1",
+        "event_id": f"e{number}",
+        "study": study,
+        "job_id": f"j{number}",
+        "status": "succeeded",
+        "finished_at": datetime.now(UTC).isoformat(),
+        "context": {"gpu": "H100", "n_gpus": 8},
+        "config": {"tp": 1, "pp": 1},
+        "metrics": {"speed": speed},
+    }
+
+
+@pytest.fixture
+def stream(installation: Installation) -> Path:
+    """Its folder, with one good event and six bad ones on the jobs topic."""
+    folder = installation.folder / "tunerd-data" / "stream"
+    folder.mkdir(parents=True)
+    records = [
+        json.dumps(event(1)),
+        *(json.dumps(event(n, study="vision")) for n in (2, 3, 4)),
+        json.dumps(event(5, speed="fast")),
+        '{"schema": "tunerd.job/1", "event_id": "\\u001b[2J"}',
+        "rubbish\x1b[31m",
+    ]
+    (folder / "tunerd.jobs.jsonl").write_text("".join(f"{one}\n" for one in records))
+    return folder
+
+
+def pump(installation: Installation) -> None:
+    """Ingest and publish until nothing is left, as the daemon does."""
+    settings, time, heard = load_settings(installation.file, {}), Time(), Heard()
+    time.at = datetime.now(UTC)
+    with installation.open_store() as store:
+        stream = stream_of(settings)
+        stream.ensure_topics()
+        ingest = IngestStage(
+            stream,
+            store,
+            settings.topics,
+            "group",
+            settings.ingest,
+            heard,
+            time.now,
+            time.clock,
+        )
+        while ingest.step():
+            pass
+        ingest.close()
+        publish = PublishStage(
+            stream,
+            store,
+            settings.publish,
+            settings.topics,
+            "tunerd",
+            heard,
+            time.now,
+            time.clock,
+        )
+        while publish.step():
+            pass
+        publish.close()
+
+
+def test_reasons_are_counted_with_an_example(
+    tunerd: Tunerd, installation: Installation, stream: Path
+) -> None:
+    del stream
+    pump(installation)
+    said = tunerd("rejected", "--settings", installation.file)
+    assert said.code == 0, said.err
+    assert "\x1b" not in said.out
+    first = said.out.splitlines()[0].split()
+    assert first[0] == "3"
+    assert "study" in said.out
+    assert "fast" in said.out
+    assert "6 records rejected for 4 kinds of reason." in said.out
+    found = tunerd("rejected", "--reason", "STUDY", "--json", "--settings", installation.file).json
+    assert found["records"] == 3
+    assert "/tunerd.jobs/" in found["reasons"][0]["latest"]["id"]
+
+
+def test_what_would_be_accepted_now_is_sent_again_once(
+    tunerd: Tunerd, installation: Installation, stream: Path
+) -> None:
+    pump(installation)
+    jobs = stream / "tunerd.jobs.jsonl"
+    before = jobs.read_text()
+    said = tunerd("replay-rejected", "--settings", installation.file)
+    assert "0 records sent again, 6 stay rejected." in said.out
+    assert jobs.read_text() == before
+
+    file = installation.study_file.with_name("vision.toml")
+    file.write_text(STUDY.replace('"llm"', '"vision"'))
+    study = next(one for one in load_studies(file.parent) if one.name == "vision")
+    with installation.open_store() as store:
+        now = datetime.now(UTC)
+        store.publish_generation(study.name, study.content_hash, study.text, "test", now)
+    dry = tunerd("replay-rejected", "--dry-run", "--json", "--settings", installation.file).json
+    assert (dry["accepted_now"], dry["sent"]) == (3, 0)
+    assert jobs.read_text() == before
+    for _ in range(2):  # twice does no harm
+        said = tunerd("replay-rejected", "--settings", installation.file)
+        assert "3 records sent again, 3 stay rejected." in said.out
+        pump(installation)
+    with installation.open_store() as store:
+        assert [one.job_id for one in store.observations("vision")] == ["j2", "j3", "j4"]
+    assert tunerd("rejected", "--json", "--settings", installation.file).json["records"] == 6
+
+
+def test_nothing_was_rejected(tunerd: Tunerd, installation: Installation) -> None:
+    said = tunerd("rejected", "--settings", installation.file)
+    assert (said.code, said.out) == (0, "0 records rejected for 0 kinds of reason.\n")
+    said = tunerd("replay-rejected", "--settings", installation.file)
+    assert said.out == "0 records sent again, 0 stay rejected.\n"

@@ -1,0 +1,193 @@
+"""``tunerd rejected`` and ``tunerd replay-rejected``: what was turned down, and sent again."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tunerd.cli.options import (
+    json_option,
+    open_the_store,
+    read_settings,
+    settings_option,
+    tell_json,
+)
+from tunerd.events.printable import printable
+from tunerd.report.formatting import plural
+
+if TYPE_CHECKING:
+    from tunerd.settings import Settings
+    from tunerd.streams.base import StreamRecord
+
+__all__ = ["rejected", "replay_rejected"]
+
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
+"""What differs between reasons of one kind: what a record says, and numbers."""
+EXAMPLE_CHARACTERS = 160
+AT_ONCE = 500
+"""Records sent with one call."""
+LISTED = 20
+
+
+@dataclass
+class ReasonGroup:
+    """Records that were rejected for the same kind of reason."""
+
+    reason: str
+    """Of the latest of them."""
+    count: int = 0
+    latest: "StreamRecord | None" = None
+
+
+@click.command()
+@settings_option
+@click.option("--reason", metavar="TEXT", help="Only reasons with this text in them.")
+@json_option
+def rejected(file: Path | None, reason: str | None, as_json: bool) -> None:
+    """Say what was rejected, by reason, with the latest example of each.
+
+    Reads the rejected topic. A record that was mended at its source, or whose study was, can be
+    sent again: `tunerd replay-rejected`.
+    """
+    settings = read_settings(file)
+    groups: dict[str, ReasonGroup] = {}
+    for record in _records(settings, reason):
+        why = _header(record, "reason")
+        group = groups.setdefault(QUOTED.sub("…", why), ReasonGroup(why))
+        group.reason, group.latest = why, record
+        group.count += 1
+    ordered = sorted(groups.values(), key=lambda group: -group.count)
+    total = sum(group.count for group in ordered)
+    if as_json:
+        reasons = [_group(group) for group in ordered]
+        tell_json({"schema": "tunerd.rejected/1", "records": total, "reasons": reasons})
+        return
+    for group in ordered[:LISTED]:
+        assert group.latest is not None
+        click.echo(f"{group.count:>7,}  {printable(group.reason)}")
+        click.echo(f"         {_header(group.latest, 'id')}: {_example(group.latest)}")
+    more = len(ordered) - LISTED
+    click.echo(
+        f"{plural(total, 'record')} rejected for {plural(len(ordered), 'kind')} of reason"
+        + (f"; {more} kinds are not shown (--json has all)" if more > 0 else "")
+        + "."
+    )
+
+
+@click.command("replay-rejected")
+@settings_option
+@click.option("--reason", metavar="TEXT", help="Only reasons with this text in them.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be accepted now.")
+@json_option
+def replay_rejected(file: Path | None, reason: str | None, dry_run: bool, as_json: bool) -> None:
+    """Send rejected records to the jobs topic again, those that would be accepted now.
+
+    For when a study was added or mended. What would be rejected again stays where it is, and what
+    was sent before is dropped as a duplicate, so that doing it twice does no harm. Records that
+    were cut short, and those whose id another event has, are never sent.
+    """
+    from tunerd.connections import stream_of
+    from tunerd.streams.base import StreamMessage
+
+    settings = read_settings(file)
+    with open_the_store(settings, upgrade=False) as store:
+        studies = frozenset(row.name for row in store.studies())
+    kept: Counter[str] = Counter()
+    done: set[str] = set()
+    messages = []
+    for record in _records(settings, reason):
+        position = _header(record, "id")
+        if position in done:
+            continue  # sent twice after a crash
+        done.add(position)
+        if (why := _why_not_again(record, settings, studies)) is not None:
+            kept[why] += 1
+        else:
+            assert record.value is not None
+            value = record.value.replace(b"\n", b" ").replace(b"\r", b" ")  # no JSON text has these
+            messages.append(StreamMessage(settings.topics.jobs, None, value))
+    if messages and not dry_run:
+        with closing(stream_of(settings).sink()) as sink:
+            for begin in range(0, len(messages), AT_ONCE):
+                sink.send(messages[begin : begin + AT_ONCE])
+    if as_json:
+        tell_json(
+            {
+                "schema": "tunerd.replay-rejected/1",
+                "accepted_now": len(messages),
+                "sent": 0 if dry_run else len(messages),
+                "kept": dict(kept.most_common()),
+            }
+        )
+        return
+    for why, count in kept.most_common(LISTED):
+        click.echo(f"{count:>7,} stay: {printable(why)}")
+    verb = "would be sent again" if dry_run else "sent again"
+    click.echo(f"{plural(len(messages), 'record')} {verb}, {kept.total():,} stay rejected.")
+
+
+def _records(settings: "Settings", reason: str | None) -> "Iterator[StreamRecord]":
+    """What the rejected topic holds, oldest first."""
+    from tunerd.connections import stream_of
+    from tunerd.streams.base import EVER
+
+    with closing(stream_of(settings).sink()) as sink:
+        for record in sink.sent_since([settings.topics.rejected], EVER):
+            if reason is None or reason.casefold() in _header(record, "reason").casefold():
+                yield record
+
+
+def _why_not_again(
+    record: "StreamRecord", settings: "Settings", studies: frozenset[str]
+) -> str | None:
+    """Why a record would be rejected again; None where it would be accepted."""
+    from tunerd.events import Rejection, read_job
+    from tunerd.events.job import TimeLimits
+
+    if _header(record, "topic") != settings.topics.jobs:
+        return "topic: it did not come from the jobs topic"
+    if "was accepted before with other content" in _header(record, "reason"):
+        return "event_id: another event has this id"
+    if not record.value or _header(record, "size") != str(len(record.value)):
+        return "value: it is not kept whole"
+    limits = TimeLimits(
+        timedelta(hours=settings.ingest.max_future_hours),
+        timedelta(days=settings.ingest.max_age_days),
+    )
+    read = read_job(record.value, (), datetime.now(UTC), limits)
+    if isinstance(read, Rejection):
+        return QUOTED.sub("…", read.reason)
+    if read.study is not None and read.study not in studies:
+        return f"study: there is no study {read.study!r}"
+    return None
+
+
+def _header(record: "StreamRecord", name: str) -> str:
+    return next(
+        (value.decode(errors="replace") for key, value in record.headers if key == name), ""
+    )
+
+
+def _group(group: ReasonGroup) -> dict[str, Any]:
+    assert group.latest is not None
+    return {
+        "reason": group.reason,
+        "count": group.count,
+        "latest": {
+            "id": _header(group.latest, "id"),
+            "example": _example(group.latest),
+        },
+    }
+
+
+def _example(record: "StreamRecord") -> str:
+    """The beginning of what was sent; what others wrote must not write to the terminal."""
+    text = (record.value or b"").decode(errors="replace")
+    cut = "…" if len(text) > EXAMPLE_CHARACTERS else ""
+    return printable(" ".join(text[:EXAMPLE_CHARACTERS].split())) + cut
