@@ -212,7 +212,7 @@ def test_shells_complete_commands_options_and_studies(
             tunerd()
         return [one.partition(",")[2] for one in capsys.readouterr().out.splitlines()]
 
-    assert completed("tunerd rep") == ["report"]
+    assert completed("tunerd rep") == ["replay-rejected", "report"]
     assert completed("tunerd report --ht") == ["--html"]
     assert completed("tunerd report l") == ["llm"]
     assert completed("tunerd status ") == ["llm"]
