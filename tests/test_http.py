@@ -122,8 +122,7 @@ def test_a_fault_of_ours_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = HttpServer("127.0.0.1", 0, broken)
     try:
         assert ask(server, "//[")[0] == 404
-        with pytest.raises(http.client.RemoteDisconnected):
-            ask(server, "/metrics")
+        assert ask(server, "/metrics")[0] == 500
     finally:
         server.close()
     assert "ZeroDivisionError" in caplog.text
@@ -192,6 +191,6 @@ def test_ipv6() -> None:
         assert server.url == f"http://[::1]:{server.port}"
         with socket.create_connection(("::1", server.port), timeout=5) as client:
             client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.0 200")
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
     finally:
         server.close()

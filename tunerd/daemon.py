@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from tunerd import logs, telemetry
 from tunerd.connections import store_of, stream_of
 from tunerd.errors import (
@@ -46,6 +48,7 @@ from tunerd.streams.base import Stream
 from tunerd.systemd import SystemdNotifier
 from tunerd.topic_watch import TopicWatch
 from tunerd.tuner_process import TunerProcess
+from tunerd.ui import LazyPages
 
 __all__ = ["STAGES", "run"]
 
@@ -144,7 +147,7 @@ class _Daemon:
                     raise MisconfiguredError([ValidationProblem("store.url", problem)])
             for stage in self.stages:
                 self.metrics.hear(telemetry.StageStarting(stage=stage))  # type: ignore[arg-type]
-            server = self._serve(open_until_end)
+            server = self._serve(store, open_until_end)
             tuner = self._start_tuner(open_until_end)
             self._start_loops(open_until_end, store, stream, tuner)
             self.log.info(
@@ -211,10 +214,27 @@ class _Daemon:
 
     # -- starting ---------------------------------------------------------------------------
 
-    def _serve(self, open_until_end: ExitStack) -> HttpServer | None:
+    def _pages(self, store: Store, open_until_end: ExitStack) -> ASGIApp | None:
+        """The pages, which are imported when the first is asked for."""
+        http = self.settings.http
+        if not http.pages:
+            return None
+        pages = LazyPages(
+            store,
+            metrics=self.metrics.render,
+            problems=lambda: [*self.health.problems(), *self.health.remarks()],
+            arguments=() if self.file is None else (f"--settings={self.file}",),
+            host=http.host,
+            names=[name.strip() for name in http.names.split(",") if name.strip()],
+        )
+        open_until_end.callback(pages.close)
+        return pages
+
+    def _serve(self, store: Store, open_until_end: ExitStack) -> HttpServer | None:
         http = self.settings.http
         if not http.enabled:
             return None
+        pages = self._pages(store, open_until_end)
         with _had(f"http.host {http.host}, http.port {http.port}"):
             server = HttpServer(
                 http.host,
@@ -223,6 +243,7 @@ class _Daemon:
                 ready=self.health.problems,
                 alive=self.health.hung,
                 remarks=self.health.remarks,
+                pages=pages,
             )
         open_until_end.callback(server.close)
         return server

@@ -117,6 +117,8 @@ class DemoRun:
     rate: float = 4.0
     """Jobs that end per second of real time; slow enough for the tuner to answer most."""
     bootstrap: str | None = None
+    port: int = 0
+    """Of the daemon's HTTP, with its pages; 0 for any that is free."""
 
     def __post_init__(self) -> None:
         self.study: Study = parse_study(shipped_study(self.study_name), f"{self.study_name}.toml")
@@ -158,15 +160,21 @@ class DemoRun:
         (self.folder / "result.json").write_text(json.dumps(result.dump(), indent=2) + "\n")
         return result
 
+    @property
+    def url(self) -> str:
+        """Where its page is, while it runs."""
+        return f"http://127.0.0.1:{self.port}/"
+
     # -- what it runs -----------------------------------------------------------------------
 
     def _write_files(self) -> None:
         studies = self.folder / "studies"
         studies.mkdir(parents=True)
         (studies / f"{self.study_name}.toml").write_text(self.study.text)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        if not self.port:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = int(free.getsockname()[1])
         stream = 'kind = "jsonl"\nfolder = "stream"'
         if self.bootstrap is not None:
             stream = f'kind = "kafka"\n\n[stream.kafka]\nbootstrap_servers = "{self.bootstrap}"'

@@ -19,6 +19,7 @@ __all__ = [
     "StoreUnavailableError",
     "StreamUnavailableError",
     "TunerdError",
+    "UnknownStudyError",
     "ValidationProblem",
 ]
 
@@ -53,6 +54,10 @@ class NothingFeasibleError(TunerdError):
 
     The text names the constraint and the context.
     """
+
+
+class UnknownStudyError(TunerdError):
+    """Raised when the store has no such study; names those that it has. Exit code 2."""
 
 
 class AlreadyRunningError(TunerdError):

@@ -1,40 +1,53 @@
-"""Metrics and health over HTTP for machines: ``/metrics``, ``/livez``, ``/readyz``, nothing else.
+"""What the daemon says over HTTP: ``/metrics``, ``/livez``, ``/readyz``, and beside them the pages.
 
-Read-only, on loopback unless told otherwise, without authentication. Knows neither Prometheus nor
-the stages: it is given functions to ask.
+On loopback unless told otherwise, without authentication. Knows neither Prometheus nor the stages:
+it is given functions to ask, and the pages as an application of their own.
 """
 
-import contextlib
+import asyncio
 import json
 import logging
 import socket
-import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tunerd import __version__
 
-__all__ = ["HttpServer"]
+__all__ = ["EVENTS", "HttpServer"]
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 5.0
-"""A client that sends or reads nothing for so long is dropped."""
+TIMEOUT_S = 5
+"""A connection on which nothing is asked for so long is closed."""
 LONGEST_S = 10.0
-"""So is one that takes longer in all, however busy it looks: a byte now and then holds no place."""
-MOST_CLIENTS = 32
-"""Connections beyond these are closed at once: no client, however slow, can take all threads."""
+"""A request that takes longer in all, however busy it looks, loses its connection: a byte now and
+then holds no place."""
+MOST_CLIENTS = 64
+"""Connections beyond these are closed at once: no client, however slow, can take all places. A
+browser opens up to seven."""
+MOST_HEADERS = 64 * 1024
+"""Bytes of a request's line and headers."""
+EVENTS = "/events"
+"""Path under which answers go on and on …"""
+LONGEST_EVENTS_S = 60.0
+"""… and how long one of these lasts at most. Browsers then ask anew by themselves."""
+QUEUE = 64
+"""With the usual 5, a burst waits for retransmissions."""
 
 Ask = Callable[[], Sequence[str]]
 """Gives sentences that say what is wrong; none when all is well. Must answer at once."""
-Answer = tuple[HTTPStatus, bytes, str]
-Route = Callable[[str], Answer]
-"""From an Accept header to status, body and content type."""
 
 
 def _nothing() -> Sequence[str]:
@@ -42,10 +55,11 @@ def _nothing() -> Sequence[str]:
 
 
 class HttpServer:
-    """Answers in threads of its own from construction until :meth:`close`.
+    """Answers in a thread of its own from construction until :meth:`close`.
 
     ``metrics`` gets an Accept header and gives a body and its content type; ``ready`` and
     ``alive`` give what is wrong, ``remarks`` what somebody must see although the daemon is ready.
+    ``pages`` answers everything else.
     Raises OSError when the address cannot be had.
     """
 
@@ -53,41 +67,89 @@ class HttpServer:
         self,
         host: str,
         port: int,
-        metrics: Callable[[str], tuple[bytes, str]],
+        metrics: Callable[[str], tuple[bytes, str]] | None = None,
         ready: Ask = _nothing,
         alive: Ask = _nothing,
         remarks: Ask = _nothing,
+        pages: ASGIApp | None = None,
     ) -> None:
-        routes: dict[str, Route] = {
-            "/metrics": lambda accept: (HTTPStatus.OK, *metrics(accept)),
-            "/readyz": lambda _: _health(ready, remarks),
-            "/livez": lambda _: _health(alive, _nothing),
-        }
-        self._server = _ThreadedServer(host, port, routes)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="http"
+        self._socket = _listening(host, port)
+        routes: list[BaseRoute] = []
+        if metrics is not None:
+            routes = [
+                Route("/metrics", partial(_metrics, metrics)),
+                Route("/readyz", partial(_health, ready, remarks)),
+                Route("/livez", partial(_health, alive, _nothing)),
+            ]
+        if pages is not None:
+            routes.append(Mount("/", app=pages))
+        handlers: dict[Any, Any] = {HTTPException: _refusal, Exception: _fault}
+        app = Starlette(routes=routes, exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        config = Config(
+            app,
+            http=_Connection,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # requests are not worth a line; faults of ours are ours to log
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=[
+                ("Server", f"tunerd/{__version__}"),
+                ("X-Content-Type-Options", "nosniff"),
+            ],
+            backlog=QUEUE,
+            timeout_keep_alive=TIMEOUT_S,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=MOST_HEADERS,
         )
+        self._server = Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="http", daemon=True
+        )
+        self._address: Any = self._socket.getsockname()
         self._thread.start()
 
     @property
     def port(self) -> int:
         """The port that is listened on (the one found free, when 0 was asked for)."""
-        return int(self._server.server_address[1])
+        return int(self._address[1])
 
     @property
     def url(self) -> str:
         """Where it is."""
-        host = str(self._server.server_address[0])
+        host = str(self._address[0])
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def close(self) -> None:
-        """Stop listening. Nobody waits for requests that still run."""
-        self._server.shutdown()
+        """Stop listening. Requests that still run have a second."""
+        self._server.should_exit = True
         self._thread.join()
-        self._server.server_close()
 
 
-def _health(ask: Ask, remarks: Ask) -> Answer:
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(QUEUE)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+async def _metrics(ask: Callable[[str], tuple[bytes, str]], request: Request) -> Response:
+    accept = request.headers.get("Accept", "")
+    body, content_type = await asyncio.to_thread(ask, accept)
+    return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+
+async def _health(ask: Ask, remarks: Ask, _: Request) -> Response:
     document: dict[str, Any]
     try:
         problems = list(ask())
@@ -98,104 +160,59 @@ def _health(ask: Ask, remarks: Ask) -> Answer:
         document = {"ok": False, "problems": [f"cannot tell: {type(error).__name__}"]}
     status = HTTPStatus.OK if document["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
     body = json.dumps(document, ensure_ascii=False) + "\n"
-    return status, body.encode(errors="replace"), "application/json"
+    return Response(
+        body.encode(errors="replace"),
+        status,
+        headers={"Content-Type": "application/json", "Cache-Control": "no-store"},
+    )
 
 
-class _ThreadedServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64  # with the usual 5, a burst waits for retransmissions
-
-    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
-        self.routes = routes
-        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
-        self._since: dict[socket.socket, float] = {}
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _RequestHandler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        self._since[request] = time.monotonic()
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread to be had
-            self._end(request)
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._end(request)
-
-    def service_actions(self) -> None:
-        """Called several times a second."""
-        for request, since in list(self._since.items()):
-            if time.monotonic() - since > LONGEST_S:
-                with contextlib.suppress(OSError):  # it has just ended
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def _end(self, request: Any) -> None:
-        del self._since[request]
-        self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A client that went away is nothing that an operator cares about; the rest is ours."""
-        if not isinstance(sys.exception(), OSError):
-            log.exception("HTTP request failed")
+async def _refusal(_: Request, error: HTTPException) -> Response:
+    sentences = {
+        HTTPStatus.NOT_FOUND: "There are /metrics, /livez and /readyz.",
+        HTTPStatus.METHOD_NOT_ALLOWED: "Only GET and HEAD: nothing changes over HTTP.",
+    }
+    text = sentences.get(HTTPStatus(error.status_code), error.detail)
+    return PlainTextResponse(text + "\n", error.status_code, error.headers)
 
 
-class _RequestHandler(BaseHTTPRequestHandler):
-    timeout = TIMEOUT_S
-    server: _ThreadedServer
+async def _fault(_: Request, error: Exception) -> Response:
+    """A client that went away is nothing that an operator cares about; the rest is ours."""
+    if not isinstance(error, OSError):
+        log.error("HTTP request failed", exc_info=error)
+    return PlainTextResponse("This failed; the log says why.\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def do_GET(self) -> None:
-        try:
-            route = self.server.routes.get(urlsplit(self.path).path)
-        except ValueError:  # "//[" is no URL
-            route = None
-        if route is None:
-            self._say(HTTPStatus.NOT_FOUND, "There are /metrics, /livez and /readyz.")
+
+class _Connection(H11Protocol):
+    """One client, in its time. uvicorn itself waits for ever for a request to become whole, and for
+    an answer to be read."""
+
+    _last: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= MOST_CLIENTS:
+            transport.abort()
+        super().connection_made(transport)
+        self._wait(LONGEST_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._last is not None:
+            self._last.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._wait(LONGEST_S)
+        super().on_response_complete()
+
+    def _wait(self, seconds: float) -> None:
+        if self._last is not None:
+            self._last.cancel()
+        self._last = self.loop.call_later(seconds, self._end, seconds)
+
+    def _end(self, waited_s: float) -> None:
+        running = self.cycle is not None and not self.cycle.response_complete
+        goes_on = running and self.scope["path"] == EVENTS and not self.flow.write_paused
+        if goes_on and waited_s < LONGEST_EVENTS_S:
+            self._wait(LONGEST_EVENTS_S)
         else:
-            self._answer(*route(self.headers.get("Accept", "")))
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_POST(self) -> None:
-        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD: nothing changes over HTTP.")
-
-    def do_PUT(self) -> None:
-        self.do_POST()
-
-    def do_PATCH(self) -> None:
-        self.do_POST()
-
-    def do_DELETE(self) -> None:
-        self.do_POST()
-
-    def do_OPTIONS(self) -> None:
-        self.do_POST()
-
-    def _say(self, status: HTTPStatus, text: str) -> None:
-        self._answer(status, text.encode() + b"\n", "text/plain; charset=utf-8")
-
-    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
-        self.send_response(status)
-        if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def version_string(self) -> str:
-        return f"tunerd/{__version__}"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Requests are not worth a line."""
+            self.transport.abort()

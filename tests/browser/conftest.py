@@ -12,6 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Error, sync_playwright
 
 from tests.needs import without
+from tests.ui.conftest import empty, empty_site, hostile, hostile_site, site, world
+
+__all__ = ["browser", "empty", "empty_site", "hostile", "hostile_site", "site", "world"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunerd.cli.explanation import (
+from tunerd.queries.explanation import (
     CandidateExplanation,
     ExplainedModel,
     FeatureImportance,

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from tests.cli.explained import of_one, overall
 from tunerd.cli.explain_plot import drawn
-from tunerd.cli.explanation import StudyExplanation
+from tunerd.queries.explanation import StudyExplanation
 
 
 def test_the_legend_has_the_colours_of_the_bars() -> None:

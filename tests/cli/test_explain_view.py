@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tests.cli.explained import of_one, overall
 from tunerd.cli.explain_view import show
-from tunerd.cli.explanation import PrequentialAccuracy, StudyExplanation
+from tunerd.queries.explanation import PrequentialAccuracy, StudyExplanation
 
 
 def shown(made: StudyExplanation) -> str:

@@ -137,6 +137,7 @@ def test_nothing_from_outside_gets_into_the_markup() -> None:
     assert "script" not in checked.tags
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)" in text
+    assert not {"\x1b", "\u202e"} & set(text)
     out = StringIO()
     show(report, Console(file=out, width=80))
     assert "<script>" in out.getvalue()

@@ -9,13 +9,13 @@ from tests.stages.test_generations import CONTEXT_RENAMED, Changes
 from tests.stages.tuning import NAME, Tuning, job, random_jobs, study, true_speed
 from tunerd import telemetry
 from tunerd.cli.approve import waiting
-from tunerd.cli.explanation import standing
 from tunerd.core.decisions.ledger import ledger
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Candidate, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
+from tunerd.queries.explanation import standing
 from tunerd.report.gather import gather
 from tunerd.stages.replay import derive
 from tunerd.stages.tune import TuneStage

@@ -53,7 +53,7 @@ def test_it_is_told_once_however_often_the_tuner_dies(tuning: Tuning) -> None:
 
 
 def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
-    from tunerd.cli.status import _drift
+    from tunerd.queries.study_status import drifts
 
     tune = tuning.start()
     for jobs in (slowed(CHANGE), slowed(CHANGE + 40)[CHANGE:]):
@@ -61,7 +61,7 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
         tuning.run(tune)
     saved, generation = tuning.store.study_state("toy"), tuning.store.generation("toy")
     assert saved is not None
-    (told,) = _drift(generation, saved.state)
+    (told,) = drifts(generation, saved.state)
     assert told["context_keys"] == [tuning.key(8)]
     assert "worse in toy|n=8" in told["message"]
     json.dumps(told, default=str)
@@ -71,7 +71,7 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
     assert first.moved is not None
     later = replace(first, since=400, noticed=409, moved=-first.moved)  # back to what it was
     active["drift"] = first.again(later).dump()
-    (again,) = _drift(generation, saved.state)
+    (again,) = drifts(generation, saved.state)
     assert (again["drift_id"], again["since"]["sequence"]) == (told["drift_id"], 400)
     assert "better in toy|n=8, since job 400, " in again["message"]
     assert "; it changed again, seen with job 409. Asked again in toy|n=8: " in again["message"]

@@ -17,7 +17,12 @@ import click
 
 import tunerd.threads  # noqa: F401 - before numpy
 from tunerd import __version__
-from tunerd.errors import AlreadyRunningError, MisconfiguredError, TunerdError
+from tunerd.errors import (
+    AlreadyRunningError,
+    MisconfiguredError,
+    TunerdError,
+    UnknownStudyError,
+)
 
 __all__ = ["CRASHED", "MISCONFIGURED", "STOPPED", "main", "run"]
 
@@ -39,6 +44,7 @@ COMMANDS = {
     "attempts": ("attempts", "List jobs of which a half is missing."),
     "rejected": ("rejected", "Say what was rejected, by reason."),
     "replay-rejected": ("rejected", "Send rejected records again that would be accepted now."),
+    "ui": ("ui", "Show what a store knows as pages in a browser."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
@@ -138,6 +144,9 @@ def run(arguments: Sequence[str]) -> int:
         from tunerd.cli.options import tell_problems
 
         tell_problems(error.problems)
+        return MISCONFIGURED
+    except UnknownStudyError as error:
+        click.UsageError(str(error)).show()
         return MISCONFIGURED
     except AlreadyRunningError as error:
         click.echo(f"tunerd: {error}", err=True)

@@ -15,9 +15,9 @@ from tunerd.cli.options import (
 from tunerd.cli.progress import progress
 
 if TYPE_CHECKING:
-    from tunerd.cli.explanation import SelectedRecommendation, StudyExplanation
-    from tunerd.cli.saved_model import SavedStudyModel
     from tunerd.core.explain.importance import Method
+    from tunerd.queries.explanation import SelectedRecommendation, StudyExplanation
+    from tunerd.queries.saved_model import SavedStudyModel
     from tunerd.store import Store
 
 __all__ = ["explain"]
@@ -79,8 +79,8 @@ def explain(
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise click.UsageError(f"--plot: {plot.name} should end in .png, .svg or .pdf")
     settings = read_settings(file)
-    from tunerd.cli.explanation import explain_one, explain_study
-    from tunerd.cli.saved_model import read_learned
+    from tunerd.queries.explanation import explain_one, explain_study
+    from tunerd.queries.saved_model import read_learned
 
     with open_the_store(settings, upgrade=False) as store:
         learned = read_learned(store, study)
@@ -113,7 +113,7 @@ def _told(
         click.UsageError: there is none; names those that there are.
     """
     from tunerd.cli.contexts import parse_context
-    from tunerd.cli.explanation import earlier, standing
+    from tunerd.queries.explanation import earlier, standing
 
     there = standing(store, learned.study)
     if wanted is not None:

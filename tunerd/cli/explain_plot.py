@@ -6,14 +6,14 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tunerd.cli.explain_view import AGAINST, change_text, gain_text
-from tunerd.cli.explanation import (
+from tunerd.events.printable import printable
+from tunerd.queries.explanation import (
     CandidateExplanation,
     GlobalExplanation,
     ParameterContribution,
     RecommendationExplanation,
     StudyExplanation,
 )
-from tunerd.events.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.cli.explanation import (
+from tunerd.events.printable import printable
+from tunerd.queries.explanation import (
     CandidateExplanation,
     GlobalExplanation,
     ParameterContribution,
@@ -18,7 +19,6 @@ from tunerd.cli.explanation import (
     RecommendationExplanation,
     StudyExplanation,
 )
-from tunerd.events.printable import printable
 from tunerd.report.formatting import context_label, percent, plural, value_text
 from tunerd.report.formatting import gain_text as predicted_gain
 

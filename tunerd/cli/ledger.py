@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -19,8 +19,7 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.core.decisions.ledger import Ledger, LedgerAccount, LedgerContext
-    from tunerd.core.evidence.rollout import RolloutResult
+    from tunerd.core.decisions.ledger import Ledger, LedgerContext
     from tunerd.core.study import Study
 
 __all__ = ["ledger"]
@@ -61,6 +60,7 @@ def ledger(
     from tunerd.cli.report import instant
     from tunerd.core.decisions import ledger as core
     from tunerd.errors import MisconfiguredError, ValidationProblem
+    from tunerd.queries.accounts import ledger_accounts
     from tunerd.report.gather import incomparable_until
 
     now = datetime.now(UTC)
@@ -88,93 +88,10 @@ def ledger(
     if len(keys) < len(states):
         states = {key: state for key, state in states.items() if key in keys}
     if as_json:
-        document = _for_programs(parsed, made, states, begin, len(meant) - len(alike))
+        document = ledger_accounts(parsed, made, states, begin, len(meant) - len(alike))
         tell_json(document)
     else:
         _show(parsed, made, states, begin, len(meant) - len(alike))
-
-
-def _for_programs(
-    study: "Study",
-    made: "Ledger",
-    states: Mapping[str, "LedgerContext"],
-    since: datetime,
-    incomparable: int,
-) -> dict[str, Any]:
-    return {
-        "schema": "tunerd.ledger/1",
-        "study": study.name,
-        "since": since.isoformat(),
-        "jobs_of_another_objective": incomparable,
-        "total": _account(made.study),
-        "contexts": [
-            {
-                "context_key": key,
-                "incumbent": states[key].introduction.incumbent if key in states else None,
-                "ahead": _ahead(study, states.get(key)),
-                **_account(verdict),
-            }
-            for key, verdict in sorted(made.contexts.items())
-        ],
-        "recommendations": [
-            {"recommendation_id": name, **_account(verdict)}
-            for name, verdict in made.recommendations.items()
-        ],
-        "introductions": [
-            {
-                "context_key": key,
-                "candidate_id": verdict.candidate_id,
-                "outcome": verdict.outcome,
-                "at": verdict.at or None,
-                "sequence": verdict.sequence,
-                "runs": verdict.runs,
-                "gain": _percent(study, verdict.gain),
-                "cost": verdict.cost,
-            }
-            for key, verdict in _introductions(states, since)
-        ],
-    }
-
-
-def _account(one: "LedgerAccount") -> dict[str, Any]:
-    return {
-        "jobs": one.jobs,
-        "following": dict(sorted(one.following.items())),
-        "tried": dict(sorted(one.tried.items())),
-        "tried_did_not_run": one.did_not_run,
-        "predicted_gain": one.promised if one.promises else None,
-        "realised_gain": one.realised if one.promises else None,
-        "overrated": one.overrated,
-        "compared_jobs": one.promises,
-        "gpu_hours": one.gpu_hours,
-        "gpu_hours_saved": one.saved,
-        "gpu_hours_spent_on_trying": one.spent,
-    }
-
-
-def _introductions(
-    states: Mapping[str, "LedgerContext"], since: datetime
-) -> "list[tuple[str, RolloutResult]]":
-    """Those that ended since then, the latest first."""
-    verdicts = [
-        (key, verdict)
-        for key, state in states.items()
-        for verdict in state.introduction.verdicts
-        if not verdict.at or datetime.fromisoformat(verdict.at) >= since
-    ]
-    return sorted(verdicts, key=lambda item: (-item[1].sequence, item[0]))
-
-
-def _ahead(study: "Study", state: "LedgerContext | None") -> float | None:
-    """The incumbent's lead over the first one as a share; None where there is no incumbent."""
-    if state is None or state.introduction.incumbent is None:
-        return None
-    return _percent(study, state.introduction.ahead)
-
-
-def _percent(study: "Study", lead: float) -> float | None:
-    """A difference of scores as a share; nobody can say on a linear scale."""
-    return study.gain(lead, 0.0) if study.objective.scale == "log" else None
 
 
 def _show(
@@ -184,6 +101,7 @@ def _show(
     since: datetime,
     incomparable: int,
 ) -> None:
+    from tunerd.queries.accounts import incumbent_lead, introductions, lead_share
     from tunerd.report.formatting import plural
 
     total = made.study
@@ -208,22 +126,18 @@ def _show(
         click.echo("GPU-hours: unknown, jobs come without started_at or gpus.")
     click.echo("")
     ranked = sorted(made.contexts.items(), key=lambda item: (-item[1].jobs, item[0]))
-    for key, ranked_verdict in ranked[:SHOWN]:
-        ahead = _ahead(study, states.get(key))
+    for key, account in ranked[:SHOWN]:
+        ahead = incumbent_lead(study, states.get(key))
         lead = "" if ahead is None else f", incumbent {ahead:+.1%} on the first one here"
-        hours = (
-            f", {ranked_verdict.saved - ranked_verdict.spent:+,.0f} GPU-hours"
-            if ranked_verdict.gpu_hours
-            else ""
-        )
-        click.echo(f"{key}: {plural(ranked_verdict.jobs, 'job')}{lead}{hours}")
+        hours = f", {account.saved - account.spent:+,.0f} GPU-hours" if account.gpu_hours else ""
+        click.echo(f"{key}: {plural(account.jobs, 'job')}{lead}{hours}")
     if len(ranked) > SHOWN:
         click.echo(f"… and {len(ranked) - SHOWN:,} contexts more (--json has all)")
-    introductions = _introductions(states, since)
-    if introductions:
+    ended = introductions(states, since)
+    if ended:
         click.echo("\nIntroductions, the latest first")
-    for key, verdict in introductions[:SHOWN]:
-        gain = _percent(study, verdict.gain)
+    for key, verdict in ended[:SHOWN]:
+        gain = lead_share(study, verdict.gain)
         shown = "" if gain is None else f" {gain:+.1%}"
         click.echo(
             f"  {verdict.at[:16]:16} {verdict.outcome:10}{shown:>8} in {verdict.runs:>2} runs"

@@ -42,8 +42,6 @@ __all__ = [
 
 MOST_FILES = 1_000
 """Of a folder, among which the one is looked for that a mistyped name means."""
-MOST_NAMED = 20
-"""Studies that are named to who mistyped one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -193,12 +191,7 @@ def stored_study(store: "Store", name: str) -> "Study":
 
 def unknown_study(store: "Store", name: str) -> click.UsageError:
     """What to raise when the store has no study of this name."""
-    from tunerd.core.expressions import suggestion
-
-    known = [row.name for row in store.studies()]
-    some = ", ".join(known[:MOST_NAMED]) + (", …" if len(known) > MOST_NAMED else "")
-    hint = suggestion(name, known)
-    return click.UsageError(f"the store knows no study {name}; it knows: {some or 'none'}{hint}")
+    return click.UsageError(str(store.unknown_study(name)))
 
 
 def next_step(settings: "Settings", study: str) -> str:

@@ -60,9 +60,20 @@ NOTHING = 1
     metavar="SECONDS",
     help="Longest wait for the daemon's answer.",
 )
+@click.option(
+    "--here",
+    is_flag=True,
+    help="Compute the answer here, even where a daemon runs: nobody publishes it, and nothing is "
+    "kept.",
+)
 @json_option
 def recommend(
-    file: Path | None, study: str, context: tuple[str, ...], wait: float, as_json: bool
+    file: Path | None,
+    study: str,
+    context: tuple[str, ...],
+    wait: float,
+    here: bool,
+    as_json: bool,
 ) -> int:
     """Say what to launch in a context of STUDY, whether or not a job ever ran there.
 
@@ -76,7 +87,7 @@ def recommend(
         from tunerd.cli.contexts import parse_context
 
         values = parse_context(parsed, context)
-        if store.held():
+        if store.held() and not here:
             answer = _ask(store, parsed, values, wait)
         else:
             answer = _compute(settings, store, parsed, values)
@@ -170,7 +181,7 @@ def _compute(
     key = study.context_key(context)
     outcome = "computed" if value else "nothing"
     answer = _told(study, context, key, outcome, reason, value)
-    answer["notes"].append("no daemon runs: computed here from the store; nobody publishes it")
+    answer["notes"].append("computed here from the store; nobody publishes it")
     return answer
 
 

@@ -61,14 +61,11 @@ def report(
     now = datetime.now(UTC)
     begin = now - _span(days or DAYS, now) if since is None else instant(since, now)
     from tunerd.report.compute import compute
-    from tunerd.report.gather import UnknownStudyError, gather
+    from tunerd.report.gather import gather
 
     settings = read_settings(file)
     with open_the_store(settings, upgrade=False) as store:
-        try:
-            material = gather(store, study, begin, now, past=history)
-        except UnknownStudyError as error:
-            raise click.UsageError(str(error)) from None
+        material = gather(store, study, begin, now, past=history)
     made = compute(material, now)
     if html is not None:
         from tunerd.report.page import page

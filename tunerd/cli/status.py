@@ -1,8 +1,6 @@
 """``tunerd status``: what the daemon does and has found, from its store and its HTTP port."""
 
 import json
-import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,17 +20,13 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.cli.daemon_probe import MetricSamples
-    from tunerd.core.decisions.drift_consequences import DriftConsequences
     from tunerd.settings import Settings
-    from tunerd.store import RecommendationRow, Store, StudyGeneration, StudyOverview
+    from tunerd.store import RecommendationRow, Store
 
 __all__ = ["status"]
 
 MOST_CONTEXTS = 20
 """Contexts that are shown of a study, those with the latest jobs, unless all are asked for."""
-MANY_CONTEXTS = 100
-"""From so many on, contexts that hardly ever have two jobs are told."""
 
 
 @click.command()
@@ -66,6 +60,7 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
     from tunerd.cli.attempts import attempts_in_short
     from tunerd.cli.daemon_probe import probe
     from tunerd.cli.study_files import study_files
+    from tunerd.queries.study_status import study_status
 
     overviews = store.overview()
     if study is not None:
@@ -92,7 +87,8 @@ def _report(settings: "Settings", store: "Store", study: str | None) -> dict[str
             for kind, depth in store.outbox_depths().items()
         },
         "studies": [
-            _study(store, overview, metrics) | {"file": files.beside(store, overview.study.name)}
+            study_status(store, overview, metrics)
+            | {"file": files.beside(store, overview.study.name)}
             for overview in overviews
         ],
         "study_files": files.told({row.name for row in store.studies()}),
@@ -109,16 +105,14 @@ def _recommendations(
     """What stands in a study's contexts: in all of them or, of more than ``most``, in those with
     the latest jobs; and how many are left out. For a program messages stay the text that they are:
     read and written again, those of 50,000 contexts take half a minute."""
+    from tunerd.queries.study_status import recommendation_summary
+
     last_jobs = store.last_jobs(study)
     if most is None:
         rows: Iterable[RecommendationRow | None] = store.recommendations(study)
         left_out = 0
     else:
-        keys = [
-            recommendation.context_key
-            for recommendation in store.standing_rows(study)
-            if recommendation.standing(mode)
-        ]
+        keys = [row.context_key for row in store.standing_rows(study) if row.standing(mode)]
         shown = keys if len(keys) <= most else _latest(keys, last_jobs, most)
         rows = [store.recommendation(study, key) for key in shown]
         left_out = len(keys) - len(shown)
@@ -128,9 +122,10 @@ def _recommendations(
     standing = ((row, row.standing(mode)) for row in rows if row is not None)
     return {
         "recommendations": [
-            _recommendation(row, state, read) | {"last_job_at": last_jobs.get(row.context_key)}
-            for row, state in standing
-            if state
+            recommendation_summary(row, states, read)
+            | {"last_job_at": last_jobs.get(row.context_key)}
+            for row, states in standing
+            if states
         ],
         "left_out": left_out,
     }
@@ -143,251 +138,3 @@ def _latest(keys: Sequence[str], last_jobs: Mapping[str, datetime], most: int) -
     never = datetime.min.replace(tzinfo=UTC)
     contexts.sort(key=lambda key: last_jobs.get(key, never), reverse=True)
     return general + contexts[: most - len(general)]
-
-
-def _study(store: "Store", overview: "StudyOverview", metrics: "MetricSamples") -> dict[str, Any]:
-    row, last = overview.study, overview.last_step
-    name = row.name
-    generation = store.generation(name)
-    saved = store.study_state(name)
-    state: dict[str, Any] = saved.state if saved else {}
-    mode = _mode(generation.text) if generation else None
-    states = _states(store, name, mode)
-    return {
-        "name": name,
-        "mode": mode,
-        "generation": row.generation,
-        "content_hash": generation.content_hash if generation else None,
-        "observations": row.last_sequence,
-        "learned": row.learned_sequence,
-        "contexts": overview.contexts,
-        "hardly_ever_the_same": _hardly_ever_the_same(store, overview),
-        "steps": last.step if last else 0,
-        "last_step_at": last.finished_at if last else None,
-        "recommendations": states,
-        "pending_commands": overview.pending_commands,
-        "unanswered_requests": store.requests_waiting().get(name, 0),
-        "ended": state.get("ended", False),
-        "orders": _orders(store, generation, state.get("orders", [])),
-        "waiting_for_approval": states.get("pending", 0) if mode == "approve" else 0,
-        "drift": _drift(generation, state),
-        "given_up": _given_up(generation, state),
-        "pinned_model": _pinned(store, name, state),
-        "scores": _scores(store, name, metrics),
-        "unusable": _unusable(generation, state),
-        "outside": metrics.by("tunerd_outside_jobs_total", "parameter", study=name),
-        "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
-        "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
-        "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
-    }
-
-
-def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str]:
-    """Context features that have another value in nearly every job, as a job's id would, where
-    that leaves hardly a context with two jobs."""
-    learned = overview.study.learned_sequence
-    if overview.contexts < MANY_CONTEXTS or 2 * overview.contexts < learned:
-        return []
-    kinds: dict[str, set[str]] = {}
-    keys = store.last_jobs(overview.study.name)
-    for key in keys:
-        for part in key.split("|")[1:]:
-            name, _, value = part.partition("=")
-            kinds.setdefault(name, set()).add(value)
-    return [name for name, values in kinds.items() if 2 * len(values) > len(keys)]
-
-
-def _orders(
-    store: "Store", generation: "StudyGeneration | None", standing: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Pauses and limits that stand, with who gave them."""
-    if not standing or generation is None:
-        return []
-    from tunerd.core.decisions.overrides import Override, OverrideSet
-    from tunerd.core.study_file import parse_study
-
-    orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
-    listed = []
-    for order in orders.standing:
-        command = store.command(order.number)
-        listed.append(
-            order.dump()
-            | {
-                "words": order.what + order.where,
-                "who": command.who if command else None,
-                "at": command.at if command else None,
-                "does_not_fit": orders.problem(order),
-            }
-        )
-    return listed
-
-
-def _drift(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
-    """What no longer is as it was, and is not over."""
-    active = state.get("tuner", {}).get("watch", {}).get("active", [])
-    if not active or generation is None:
-        return []
-    from tunerd.core.decisions.drift_consequences import DriftConsequences
-    from tunerd.core.drift.alarms import Drift, DriftUpdate, Phase
-    from tunerd.core.study_file import parse_study
-    from tunerd.events.drift import drift_event
-
-    study = parse_study(generation.text)
-    after = DriftConsequences(
-        asked=_after_change(state).asked
-    )  # what was given up has its own lines
-    drifts = []
-    for active_drift in active:
-        try:
-            drift = Drift.load(active_drift["drift"])
-        except (LookupError, TypeError):
-            continue  # kept otherwise by another version; this one's daemon watches anew
-        phase: Phase = "grew" if drift.times > 1 else "began"
-        event = drift_event(
-            study, DriftUpdate(phase, drift, drift.noticed, drift.noticed_at), after
-        )
-        drifts.append(
-            {
-                "drift_id": drift.drift_id,
-                "kind": event.kind,
-                "context_keys": list(event.context_keys),
-                "feature": event.feature,
-                "parameter": event.parameter,
-                "value": event.value,
-                "size": event.size,
-                "since": {"sequence": drift.since, "finished_at": drift.since_at},
-                "noticed": {"sequence": drift.noticed, "finished_at": drift.noticed_at},
-                "jobs_since": active_drift["jobs"],
-                "message": event.message,
-                "asked_again": [
-                    {"context_key": asked.context_key, "configs": list(asked.configs)}
-                    for asked in event.asked_again
-                ],
-            }
-        )
-    return drifts
-
-
-def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:
-    """How many jobs came without a usable objective; None before there was a job."""
-    from tunerd.core.usability import ObjectiveUsability
-
-    if generation is None or "usability" not in state.get("tuner", {}):
-        return None
-    objective = tomllib.loads(generation.text)["objective"]
-    usability = ObjectiveUsability.load(state["tuner"]["usability"])
-    return {
-        "metric": objective["metric"],
-        "jobs": usability.jobs,
-        "missing": usability.missing,
-        "impossible": usability.impossible,
-        "example": usability.example,
-        "implausible": usability.implausible,
-        "held_back": usability.held_back,
-        "latest_jobs": len(usability.latest),
-        "latest_unusable": usability.latest.count(False),
-        "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
-    }
-
-
-def _after_change(state: dict[str, Any]) -> "DriftConsequences":
-    """What changes of speed led to; nothing where another version saved it."""
-    from tunerd.core.decisions.context_state import UNREADABLE
-    from tunerd.core.decisions.drift_consequences import DriftConsequences
-
-    try:
-        return DriftConsequences.load(state["tuner"]["after_change"])
-    except UNREADABLE:
-        return DriftConsequences()
-
-
-def _given_up(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Incumbents that a change made slow and that gave way, the latest first."""
-    after = _after_change(state)
-    if generation is None or not after.given_up:
-        return []
-    from tunerd.core.study_file import parse_study
-
-    study = parse_study(generation.text)
-    return [
-        {
-            "context_key": replaced.context_key,
-            "config": replaced.config,
-            "before": study.metric_value(replaced.before),
-            "now": study.metric_value(replaced.now),
-            "sequence": replaced.sequence,
-            "at": replaced.at or None,
-            "message": replaced.words(study),
-        }
-        for replaced in reversed(after.given_up)
-    ]
-
-
-def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:
-    """The version that an operator went back to, while it stands."""
-    from tunerd.store import serving
-
-    if not state.get("tuner", {}).get("training", {}).get("pinned"):
-        return None
-    serves = serving(store.models(study))
-    return None if serves is None else serves.version
-
-
-def _scores(store: "Store", study: str, metrics: "MetricSamples") -> dict[str, float | None] | None:
-    """How well the last jobs were predicted: from the daemon, else from the last steps."""
-
-    def of(name: str) -> float | None:
-        return metrics.of(f"tunerd_prediction_{name}", study=study)
-
-    observations = of("window_observations")
-    if observations is not None:
-        return {
-            "observations": int(observations),
-            "kendall": of("kendall_tau"),
-            "spearman": of("spearman"),
-            "pearson": of("pearson"),
-            "mape": of("mape_ratio"),
-            "coverage": of("coverage_ratio"),
-            "noise": metrics.of("tunerd_job_noise_ratio", study=study),
-        }
-    from tunerd.cli.saved_model import kept_scores
-
-    return kept_scores(store, study)
-
-
-def _mode(text: str) -> str:
-    mode: str = tomllib.loads(text).get("mode", "observe")
-    return mode
-
-
-def _recommendation(
-    row: "RecommendationRow",
-    standing: Sequence[tuple[str, str]],
-    read: Callable[[str], Mapping[str, Any]],
-) -> dict[str, Any]:
-    """A recommendation in short. What is proposed while something else is published, or was, is
-    told under ``proposal``."""
-    *proposed, (state, text) = standing
-    value = read(text)
-    return {
-        "context_key": row.context_key,
-        "state": state,
-        "revision": row.revision,
-        "recommendation_id": value.get("recommendation_id", row.recommendation_id),
-        "issued_at": row.issued_at,
-        "valid_until": row.valid_until,
-        "reason": value.get("reason"),
-        "made_from": value.get("made_from"),
-        "round": value.get("round"),
-        "candidates": value.get("candidates", []),
-        "incumbent": value.get("incumbent"),
-        "proposal": read(proposed[0][1]) if proposed else None,
-        "proposal_state": proposed[0][0] if proposed else None,
-    }
-
-
-def _states(store: "Store", study: str, mode: str | None) -> dict[str, int]:
-    """How many contexts have something in a state: what is active may have a proposal beside it."""
-    rows = store.standing_rows(study)
-    states = Counter(state for row in rows for state in row.standing(mode))
-    return dict(sorted(states.items()))

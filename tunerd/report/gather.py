@@ -9,7 +9,6 @@ from tunerd.core.decisions.context_state import UNREADABLE
 from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.space_cache import in_space_text, why_outside
 from tunerd.core.evidence.prequential import PrequentialRecord
-from tunerd.core.expressions import suggestion
 from tunerd.core.observation import effective
 from tunerd.core.recommendation import Recommendation
 from tunerd.core.study import Study
@@ -21,7 +20,6 @@ from tunerd.store import RecommendationRow, Store
 __all__ = [
     "CurrentRecommendation",
     "ReportInputs",
-    "UnknownStudyError",
     "gather",
     "incomparable_until",
 ]
@@ -31,10 +29,6 @@ MOST = 100_000
 MOST_HISTORY = 20_000
 MOST_PLACED = 5_000
 """The latest jobs of which it is said whether they lie in the space."""
-
-
-class UnknownStudyError(TunerdError):
-    """Raised when the store has no such study; names those that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +73,7 @@ def gather(
     """
     row, generation = store.study(name), store.generation(name)
     if row is None or generation is None:
-        known = [row.name for row in store.studies()]
-        there = ", ".join(known) or "none"
-        hint = suggestion(name, known)
-        raise UnknownStudyError(f"the store knows no study {name}; it knows: {there}{hint}")
+        raise store.unknown_study(name)
     live = store.predictions(name, since=since, until=until, most=MOST)
     total = len(live)
     if total == MOST:

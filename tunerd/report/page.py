@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from tunerd.events.printable import printable_value
 from tunerd.report import plots
 from tunerd.report.formatting import (
     STATES,
@@ -49,6 +50,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=printable_value,
     )
     environment.globals |= {
         "states": STATES,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from tunerd.events.printable import printable_value
+
 __all__ = ["PlotAxis", "linear_axis", "log_axis", "picture", "tag"]
 
 MARGIN = 0.04
@@ -26,7 +28,7 @@ def tag(name: str, *children: str | Markup, **attributes: object) -> Markup:
         for key, value in attributes.items()
         if value is not None
     )
-    inside = Markup("").join(escape(child) for child in children)
+    inside = Markup("").join(escape(printable_value(child)) for child in children)
     return Markup("<{0}{1}>{2}</{0}>").format(name, attribute_text, inside)
 
 

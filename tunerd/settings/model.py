@@ -188,7 +188,7 @@ class StoreSettings(SettingsSection):
 
 
 class HttpSettings(SettingsSection):
-    """Metrics and health for machines: ``/metrics``, ``/livez``, ``/readyz``. Read-only."""
+    """Metrics and health for machines, and pages for people. Read-only."""
 
     enabled: bool = True
     """Whether to listen at all."""
@@ -196,6 +196,12 @@ class HttpSettings(SettingsSection):
     """Address to listen on; there is no authentication, so think before you open it."""
     port: Port = 9464
     """Port to listen on; 0 takes any free one and logs it."""
+    pages: bool = True
+    """Whether it serves the pages and their API. They show jobs, users and configurations to
+    whoever can reach the port."""
+    names: str = ""
+    """Further host names under which the pages may be asked, separated by commas. On loopback
+    they answer to ``localhost`` and ``127.0.0.1`` alone, so that no stranger's page reads them."""
     stalled_after_s: Seconds = 120.0
     """``/readyz`` fails once a stage that has work made no progress for so many seconds."""
 

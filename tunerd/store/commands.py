@@ -44,6 +44,17 @@ class CommandReads(StoreReads):
         with self._reading() as connection:
             return list(map(_command, connection.execute(statement)))
 
+    def latest_commands(self, study: str, limit: int) -> list[OperatorCommand]:
+        """The latest commands, carried out or not, newest first."""
+        statement = (
+            sa.select(commands)
+            .where(commands.c.study == study)
+            .order_by(commands.c.id.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(map(_command, connection.execute(statement)))
+
     def command(self, number: int) -> OperatorCommand | None:
         """One command; None where there is none of this number."""
         statement = sa.select(commands).where(commands.c.id == number)

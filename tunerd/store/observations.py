@@ -6,7 +6,7 @@ twice as long, and ingest is what a backlog of a million events waits for (`benc
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -162,6 +162,49 @@ class ObservationReads(StoreReads):
             else corrected(job, before)
             for job in jobs
         ]
+
+    def latest_sequences(
+        self,
+        study: str,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        look_back: int = 20_000,
+        equal: Mapping[str, str] | None = None,
+    ) -> list[int]:
+        """Sequences of a study's latest observations, the latest first.
+
+        Args:
+            study: name.
+            before: only those below this sequence.
+            limit: so many at most.
+            look_back: so many of the latest are looked at.
+            equal: only those whose ``username``, ``status``, ``job_id``, ``candidate_id`` or
+                ``recommendation_id`` is this.
+        """
+        table = observations.c
+        latest = sa.select(studies.c.last_sequence).where(studies.c.name == study)
+        end = (latest.scalar_subquery() + 1) if before is None else sa.literal(before)
+        statement = (
+            sa.select(table.sequence)
+            .where(table.study == study, table.sequence < end, table.sequence >= end - look_back)
+            .where(*(table[name] == value for name, value in (equal or {}).items()))
+            .order_by(table.sequence.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(connection.execute(statement).scalars())
+
+    def usernames(self, study: str, first: int, last: int) -> dict[int, str]:
+        """Whose the observations from one sequence to another are, where that is known."""
+        table = observations.c
+        statement = sa.select(table.sequence, table.username).where(
+            table.study == study,
+            table.sequence.between(first, last),
+            table.username.is_not(None),
+        )
+        with self._reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(statement)}
 
     def corrected_sequences(self, study: str) -> set[int]:
         """Sequences of the observations that others took the place of. Reads all of history."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -63,28 +62,30 @@ class OverviewReads(StudyReads, TunerStateReads):
 
     def overview(self) -> list[StudyOverview]:
         """All studies by name. Reads no history: costs the same however long that is."""
-        contexts = dict(self._count(context_states))
-        pending = dict(self._count(commands, where=commands.c.finished_at.is_(None)))
-        overviews = []
-        for row in self.studies():
-            last = self.steps(row.name, limit=1)
-            overviews.append(
-                StudyOverview(
-                    study=row,
-                    contexts=contexts.get(row.name, 0),
-                    pending_commands=pending.get(row.name, 0),
-                    last_step=last[0] if last else None,
-                )
-            )
-        return overviews
+        return [self._overview(row) for row in self.studies()]
 
-    def _count(
-        self,
-        table: sa.Table,
-        where: sa.ColumnElement[bool] | None = None,
-    ) -> list[Any]:
-        statement = sa.select(table.c.study, sa.func.count()).group_by(table.c.study)
-        if where is not None:
-            statement = statement.where(where)
+    def overview_of(self, study: str) -> StudyOverview:
+        """One study.
+
+        Raises:
+            UnknownStudyError: there is none of this name.
+        """
+        row = self.study(study)
+        if row is None:
+            raise self.unknown_study(study)
+        return self._overview(row)
+
+    def _overview(self, row: StudyRow) -> StudyOverview:
+        last = self.steps(row.name, limit=1)
+        return StudyOverview(
+            study=row,
+            contexts=self._count(context_states, row.name),
+            pending_commands=self._count(commands, row.name, commands.c.finished_at.is_(None)),
+            last_step=last[0] if last else None,
+        )
+
+    def _count(self, table: sa.Table, study: str, *where: sa.ColumnElement[bool]) -> int:
+        statement = sa.select(sa.func.count()).select_from(table)
         with self._reading() as connection:
-            return [tuple(row) for row in connection.execute(statement)]
+            found = connection.execute(statement.where(table.c.study == study, *where))
+            return int(found.scalar_one())

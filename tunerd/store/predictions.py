@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -50,10 +51,28 @@ class PredictionReads(StoreReads):
         last = table.sequence if history else table.finished_at
         with self._reading() as connection:
             rows = connection.execute(statement.order_by(last.desc()).limit(most)).all()
-        records = [
-            PrequentialRecord(row[0], row[1], bool(row[2]), row[3], _decode(row[4])) for row in rows
-        ]
-        return sorted(records, key=lambda judged: judged.sequence)
+        return sorted(map(_record, rows), key=lambda judged: judged.sequence)
+
+    def predictions_after(self, study: str, after: int, limit: int) -> list[PrequentialRecord]:
+        """The first ``limit`` judged jobs above sequence ``after``, live and imported, in order."""
+        table = predictions.c
+        statement = (
+            sa.select(*(table[name] for name in _COLUMNS))
+            .where(table.study == study, table.sequence > after)
+            .order_by(table.sequence)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(map(_record, connection.execute(statement)))
+
+    def predictions_at(self, study: str, sequences: Sequence[int]) -> dict[int, PrequentialRecord]:
+        """Those of these jobs that were judged, by sequence; a thousand at most."""
+        table = predictions.c
+        statement = sa.select(*(table[name] for name in _COLUMNS)).where(
+            table.study == study, table.sequence.in_(list(sequences))
+        )
+        with self._reading() as connection:
+            return {row[0]: _record(row) for row in connection.execute(statement)}
 
     def count_predictions(
         self,
@@ -71,6 +90,10 @@ class PredictionReads(StoreReads):
         )
         with self._reading() as connection:
             return int(connection.execute(statement).scalar_one())
+
+
+def _record(row: Any) -> PrequentialRecord:
+    return PrequentialRecord(row[0], row[1], bool(row[2]), row[3], _decode(row[4]))
 
 
 def _window(

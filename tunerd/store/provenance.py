@@ -48,6 +48,17 @@ class ProvenanceReads(StoreReads):
             row = connection.execute(statement).first()
             return None if row is None else _derivation(row)
 
+    def said_in(self, study: str, context_key: str, limit: int = 20) -> list[ProvenanceRow]:
+        """The latest of one context, newest first; as far back as they are kept."""
+        statement = (
+            sa.select(derivations)
+            .where(derivations.c.study == study, derivations.c.context_key == context_key)
+            .order_by(derivations.c.said_at.desc(), derivations.c.sequence.desc())
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return list(map(_derivation, connection.execute(statement)))
+
     def derivable(self, study: str | None = None, limit: int = 20) -> list[tuple[str, str, str]]:
         """The latest (study, recommendation id, context key), newest first."""
         table = derivations.c

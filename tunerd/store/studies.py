@@ -13,10 +13,15 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from tunerd.core.expressions import suggestion
+from tunerd.errors import UnknownStudyError
 from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.tables import generations, studies
 
 __all__ = ["GenerationOutcome", "StudyGeneration", "StudyReads", "StudyRow", "StudyWrites"]
+
+MOST_NAMED = 20
+"""Studies that are named to who mistyped one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,15 @@ class StudyReads(StoreReads):
         with self._reading() as connection:
             row = connection.execute(sa.select(studies).where(studies.c.name == name)).one_or_none()
             return None if row is None else _study(row)
+
+    def unknown_study(self, name: str) -> UnknownStudyError:
+        """What to raise where there is no study of this name."""
+        known = [row.name for row in self.studies()]
+        some = ", ".join(known[:MOST_NAMED]) + (", …" if len(known) > MOST_NAMED else "")
+        hint = suggestion(name, known)
+        return UnknownStudyError(
+            f"the store knows no study {name}; it knows: {some or 'none'}{hint}"
+        )
 
     def generation(self, study: str, number: int | None = None) -> StudyGeneration | None:
         """A generation of a study, the current one by default; None where there is none."""

@@ -138,9 +138,29 @@ class TunerStateReads(StoreReads):
                     rows_read.append(ContextRow(row[0], state, row[2], row[3]))
         return rows_read
 
-    def context_parts(self, study: str, kind: type[T]) -> dict[str, T]:
+    def context_state(self, study: str, context_key: str) -> ContextRow | None:
+        """What was saved last of one context; None where there is none.
+
+        Raises:
+            DamagedError: it cannot be read any more.
+        """
+        table = context_states.c
+        statement = sa.select(
+            table.context_key, table.state, table.last_job_at, table.searched_sequence
+        ).where(table.study == study, table.context_id == context_id(context_key))
+        with self._reading() as connection:
+            row = connection.execute(statement).one_or_none()
+        if row is None:
+            return None
+        state = from_json(row[1], f"the state of context {row[0]!r}")
+        return ContextRow(row[0], state, row[2], row[3])
+
+    def context_parts(
+        self, study: str, kind: type[T], keys: Collection[str] | None = None
+    ) -> dict[str, T]:
         """Parts of what was saved of each context, by key: those that a msgspec struct names. The
-        rest is skipped, which takes a tenth of the time of reading it.
+        rest is skipped, which takes a tenth of the time of reading it. ``keys`` says of which
+        contexts, all by default; a thousand at most.
 
         Raises:
             DamagedError: a state is no JSON any more.
@@ -148,6 +168,8 @@ class TunerStateReads(StoreReads):
         """
         table, decode = context_states.c, msgspec.json.Decoder(kind).decode
         statement = sa.select(table.context_key, table.state).where(table.study == study)
+        if keys is not None:
+            statement = statement.where(table.context_id.in_([context_id(key) for key in keys]))
         parts = {}
         with self._reading() as connection:
             # By parts: a row at a time takes twice as long, all at once a gigabyte.

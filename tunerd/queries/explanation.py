@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import Meta
 
 from tunerd import __version__
-from tunerd.cli.saved_model import SavedStudyModel, kept_scores, load_model
 from tunerd.core.explain import explain_change, explain_overall
 from tunerd.core.explain.importance import ImportanceScore, Method, Progress
 from tunerd.core.model.model import StudyModel
@@ -22,6 +21,7 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
+from tunerd.queries.saved_model import SavedStudyModel, kept_scores, load_model
 from tunerd.store import CorruptCheckpointError, Store
 
 __all__ = [

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tunerd.cli.options import unknown_study
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.replay import sequences_at
 from tunerd.core.study import Study
@@ -49,12 +48,12 @@ def read_learned(store: "Store", name: str) -> SavedStudyModel:
     """Read a study's last checkpoint.
 
     Raises:
-        click.UsageError: there is no such study.
+        UnknownStudyError: there is no such study.
         NoModelError: it has no model yet, or one of another version of tunerd.
     """
     row, saved = store.study(name), store.study_state(name)
     if row is None:
-        raise unknown_study(store, name)
+        raise store.unknown_study(name)
     state = saved.state if saved else {}
     generation = store.generation(name, state.get("generation"))
     if generation is None or state.get("model") is None:

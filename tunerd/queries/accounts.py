@@ -1,0 +1,97 @@
+"""The ledger as data: what following recommendations was worth."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tunerd.core.decisions.ledger import Ledger, LedgerAccount, LedgerContext
+    from tunerd.core.evidence.rollout import RolloutResult
+    from tunerd.core.study import Study
+
+__all__ = ["account", "incumbent_lead", "introductions", "lead_share", "ledger_accounts"]
+
+
+def ledger_accounts(
+    study: "Study",
+    made: "Ledger",
+    states: Mapping[str, "LedgerContext"],
+    since: datetime,
+    incomparable: int,
+) -> dict[str, Any]:
+    """The ledger of a study as ``tunerd ledger --json`` says it."""
+    return {
+        "schema": "tunerd.ledger/1",
+        "study": study.name,
+        "since": since.isoformat(),
+        "jobs_of_another_objective": incomparable,
+        "total": account(made.study),
+        "contexts": [
+            {
+                "context_key": key,
+                "incumbent": states[key].introduction.incumbent if key in states else None,
+                "ahead": incumbent_lead(study, states.get(key)),
+                **account(one),
+            }
+            for key, one in sorted(made.contexts.items())
+        ],
+        "recommendations": [
+            {"recommendation_id": name, **account(one)}
+            for name, one in made.recommendations.items()
+        ],
+        "introductions": [
+            {
+                "context_key": key,
+                "candidate_id": one.candidate_id,
+                "outcome": one.outcome,
+                "at": one.at or None,
+                "sequence": one.sequence,
+                "runs": one.runs,
+                "gain": lead_share(study, one.gain),
+                "cost": one.cost,
+            }
+            for key, one in introductions(states, since)
+        ],
+    }
+
+
+def account(one: "LedgerAccount") -> dict[str, Any]:
+    """The sums of some jobs."""
+    return {
+        "jobs": one.jobs,
+        "following": dict(sorted(one.following.items())),
+        "tried": dict(sorted(one.tried.items())),
+        "tried_did_not_run": one.did_not_run,
+        "predicted_gain": one.promised if one.promises else None,
+        "realised_gain": one.realised if one.promises else None,
+        "overrated": one.overrated,
+        "compared_jobs": one.promises,
+        "gpu_hours": one.gpu_hours,
+        "gpu_hours_saved": one.saved,
+        "gpu_hours_spent_on_trying": one.spent,
+    }
+
+
+def introductions(
+    states: Mapping[str, "LedgerContext"], since: datetime
+) -> "list[tuple[str, RolloutResult]]":
+    """Those that ended since then, the latest first."""
+    found = [
+        (key, one)
+        for key, state in states.items()
+        for one in state.introduction.verdicts
+        if not one.at or datetime.fromisoformat(one.at) >= since
+    ]
+    return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
+
+
+def incumbent_lead(study: "Study", state: "LedgerContext | None") -> float | None:
+    """The incumbent's lead over the first one as a share; None where there is no incumbent."""
+    if state is None or state.introduction.incumbent is None:
+        return None
+    return lead_share(study, state.introduction.ahead)
+
+
+def lead_share(study: "Study", lead: float) -> float | None:
+    """A difference of scores as a share; nobody can say on a linear scale."""
+    return study.gain(lead, 0.0) if study.objective.scale == "log" else None

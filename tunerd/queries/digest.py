@@ -1,0 +1,423 @@
+"""Running sums of what a study's jobs came to, for those who look often.
+
+A page must answer at once, however long history is: jobs are read once, as they are learned, and
+what is kept of them is bounded. :class:`StudyDigests` keeps the digests of a store up to date while
+somebody looks.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tunerd.core.decisions.ledger import LedgerAccount, ledger
+from tunerd.core.evidence.gain_calibration import gained
+from tunerd.core.evidence.prequential import PrequentialRecord
+from tunerd.core.observation import Scalar
+from tunerd.core.study import Study
+from tunerd.core.study_file import parse_study
+from tunerd.errors import CorruptDataError, TunerdError
+from tunerd.queries.accounts import lead_share
+from tunerd.queries.metric_samples import MetricSamples
+from tunerd.queries.study_status import study_status
+from tunerd.report.gather import incomparable_until
+from tunerd.store import Store
+from tunerd.store.overview import StudyProgress
+
+__all__ = ["ContextLine", "JobBlock", "StudyDigest", "StudyDigests"]
+
+log = logging.getLogger(__name__)
+
+PORTION = 2_000
+"""Jobs read at a time."""
+BLOCKS = 20
+"""Parts of a study's jobs that are summed up one by one; twice as many are merged in pairs."""
+LEAST = 5
+"""Jobs of a part at least."""
+LATEST = 24
+"""Latest scores that are kept of a context."""
+DAYS = 400
+OLD_S = 3_600.0
+"""After so long sums are made anew: jobs were corrected and forgotten meanwhile."""
+LOOK_S = 0.5
+"""How often it is seen whether there is news, while somebody looks."""
+IDLE_S = 60.0
+"""Nobody has looked for so long: nothing is read until somebody does."""
+STATUS_S = 5.0
+"""How often the rest is looked at where no job came: orders, proposals, drifts."""
+
+
+@dataclass(slots=True)
+class JobBlock:
+    """Sums over consecutive live jobs."""
+
+    first_at: datetime
+    last_at: datetime
+    jobs: int = 0
+    measured: int = 0
+    """Jobs with a gain."""
+    gain: float = 0.0
+    """Sum of how far their configurations are ahead of what was launched first, as shares."""
+    squares: float = 0.0
+    judged: int = 0
+    held: int = 0
+    """Judged jobs within their band."""
+    error: float = 0.0
+    """Sum of absolute errors of predictions, in scores."""
+    failed: int = 0
+
+    def add(self, study: Study, one: PrequentialRecord) -> None:
+        """Count a job."""
+        outcome = one.outcome
+        self.last_at = max(self.last_at, one.finished_at)
+        self.first_at = min(self.first_at, one.finished_at)
+        self.jobs += 1
+        self.failed += outcome.ran is False
+        if outcome.score is None:
+            return
+        if outcome.entry is not None and outcome.ran is not False:
+            gain = gained(study, outcome.score, outcome.score - outcome.entry.ahead)
+            if gain is not None and math.isfinite(gain):
+                self.measured += 1
+                self.gain += gain
+                self.squares += gain * gain
+        if outcome.predicted is not None and outcome.low is not None and outcome.high is not None:
+            self.judged += 1
+            self.held += outcome.low <= outcome.score <= outcome.high
+            self.error += abs(outcome.score - outcome.predicted)
+
+    def merge(self, other: "JobBlock") -> None:
+        """Take in the block after it."""
+        self.last_at = max(self.last_at, other.last_at)
+        self.first_at = min(self.first_at, other.first_at)
+        for name in ("jobs", "measured", "gain", "squares", "judged", "held", "error", "failed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def mean_gain(self) -> tuple[float, float, float] | None:
+        """Mean gain of a job, and its 90 % interval; None without any."""
+        if not self.measured:
+            return None
+        mean = self.gain / self.measured
+        variance = max(self.squares / self.measured - mean * mean, 0.0)
+        half = 1.645 * math.sqrt(variance / self.measured)
+        return mean, mean - half, mean + half
+
+
+@dataclass(slots=True)
+class ContextLine:
+    """One context in a line."""
+
+    key: str
+    context: Mapping[str, Scalar] = field(default_factory=dict)
+    jobs: int = 0
+    last_job_at: datetime | None = None
+    gain: float | None = None
+    """Of the incumbent over what was launched there first, as a share."""
+    incumbent: str | None = None
+    """Its candidate id."""
+    states: list[str] = field(default_factory=list)
+    latest: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Scores of the latest jobs."""
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "context_key": self.key,
+            "context": dict(self.context),
+            "states": self.states,
+            "jobs": self.jobs,
+            "last_job_at": self.last_job_at,
+            "gain": self.gain,
+            "incumbent": self.incumbent,
+        }
+
+
+class _Rollout(msgspec.Struct, frozen=True, gc=False):
+    incumbent: str | None
+    ahead: float
+
+
+class _Evidence(msgspec.Struct, frozen=True, gc=False):
+    jobs: int
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    context: dict[str, Any]
+    introduction: _Rollout
+    evidence: _Evidence
+
+
+class StudyDigest:
+    """What is kept in memory of one study. Built and refreshed by one thread, read by others."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        generation = store.generation(name)
+        if generation is None:
+            raise store.unknown_study(name)
+        self.name = name
+        self.study: Study = parse_study(generation.text, name)
+        self.generation = generation.generation
+        self.began = time.monotonic()
+        self.sequence = 0
+        self.blocks: list[JobBlock] = []
+        self.size = LEAST
+        self.days: dict[str, LedgerAccount] = {}
+        self.contexts: dict[str, ContextLine] = {}
+        self.statuses: Counter[str] = Counter()
+        self.following: Counter[str] = Counter()
+        self.points: deque[PrequentialRecord] = deque(maxlen=400)
+        """Latest judged live jobs."""
+        self.status: dict[str, Any] = {}
+        self.version = 0
+        self._comparable_after = incomparable_until(store, self.study)
+        self._dirty: set[str] = set()
+        self._all = True
+        self._looked_at: tuple[object, float] = (None, 0.0)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has come to the present once."""
+        return self.version > 0
+
+    def refresh(self, store: Store, progress: StudyProgress, metrics: MetricSamples) -> bool:
+        """Take in what is new; says whether anything was. Stops after a portion of jobs: call again
+        while :attr:`sequence` is behind."""
+        changed = False
+        if self.sequence < progress.learned_sequence:
+            rows = store.predictions_after(self.name, self.sequence, PORTION)
+            for one in rows:
+                self._add(one)
+            self._account(rows)
+            last = rows[-1].sequence if rows else 0
+            self.sequence = last if len(rows) == PORTION else max(last, progress.learned_sequence)
+            changed = True
+        if self.sequence < progress.learned_sequence:
+            return changed
+        now, seen = time.monotonic(), (progress.last_sequence, progress.learned_sequence)
+        if changed or seen != self._looked_at[0] or now - self._looked_at[1] > STATUS_S:
+            changed |= self._look(store, metrics)
+            self._looked_at = (seen, now)
+        return changed
+
+    def _add(self, one: PrequentialRecord) -> None:
+        line = self.contexts.get(one.context_key)
+        if line is None:
+            line = self.contexts[one.context_key] = ContextLine(one.context_key)
+        self._dirty.add(one.context_key)
+        self.statuses[one.outcome.status.value] += 1
+        if one.outcome.score is not None and one.sequence > self._comparable_after:
+            line.latest.append(one.outcome.score)
+        if one.history or one.sequence <= self._comparable_after:
+            return
+        if one.outcome.following is not None:
+            self.following[one.outcome.following] += 1
+        if one.outcome.predicted is not None and one.outcome.score is not None:
+            self.points.append(one)
+        if not self.blocks or self.blocks[-1].jobs >= self.size:
+            self.blocks.append(JobBlock(one.finished_at, one.finished_at))
+        self.blocks[-1].add(self.study, one)
+        if len(self.blocks) > 2 * BLOCKS:
+            self._merge()
+
+    def _merge(self) -> None:
+        last = self.blocks.pop() if len(self.blocks) % 2 else None
+        for first, second in zip(self.blocks[::2], self.blocks[1::2], strict=True):
+            first.merge(second)
+        self.blocks = self.blocks[::2] + ([last] if last is not None else [])
+        self.size *= 2
+
+    def _account(self, rows: list[PrequentialRecord]) -> None:
+        by_day: dict[str, list[PrequentialRecord]] = {}
+        for one in rows:
+            if not one.history and one.sequence > self._comparable_after:
+                by_day.setdefault(one.finished_at.date().isoformat(), []).append(one)
+        for day, jobs in by_day.items():
+            made = ledger(self.study, jobs, recommendations=False).study
+            _join(self.days.setdefault(day, LedgerAccount()), made)
+        for day in sorted(self.days)[:-DAYS]:
+            del self.days[day]
+
+    def _look(self, store: Store, metrics: MetricSamples) -> bool:
+        """What no job tells. Says whether something changed."""
+        overview = store.overview_of(self.name)
+        status = study_status(store, overview, metrics)
+        changed = self._look_at_contexts(store, status["mode"])
+        changed |= status != self.status
+        self.status = status
+        return changed or not self.ready
+
+    def _look_at_contexts(self, store: Store, mode: str | None) -> bool:
+        changed = False
+        keys = None if self._all else list(self._dirty)
+        for start in range(0, 1 if keys is None else len(keys), 500):
+            portion = None if keys is None else keys[start : start + 500]
+            try:
+                parts = store.context_parts(self.name, _State, portion)
+            except (msgspec.ValidationError, CorruptDataError):
+                parts = {}  # of another version, or damaged: the daemon says so
+            for key, one in parts.items():
+                line = self.contexts.setdefault(key, ContextLine(key))
+                line.context = one.context
+                line.jobs = one.evidence.jobs
+                line.incumbent = one.introduction.incumbent
+                line.gain = (
+                    lead_share(self.study, one.introduction.ahead) if line.incumbent else None
+                )
+                changed = True
+        self._dirty.clear()
+        self._all = False
+        for key, at in store.last_jobs(self.name).items():
+            line = self.contexts.setdefault(key, ContextLine(key))
+            line.last_job_at = at
+        standing = {row.context_key: row.standing(mode) for row in store.standing_rows(self.name)}
+        for key in standing.keys() - self.contexts.keys():
+            self.contexts[key] = ContextLine(key)
+        for key, line in self.contexts.items():
+            states = standing.get(key, [])
+            if states != line.states:
+                line.states, changed = states, True
+        return changed
+
+    def account(self, days: int | None, now: datetime) -> LedgerAccount:
+        """Sums over the live jobs of the last days, of all where None."""
+        begin = "" if days is None else (now - timedelta(days=days)).date().isoformat()
+        total = LedgerAccount()
+        for day, one in self.days.copy().items():
+            if day >= begin:
+                _join(total, one)
+        return total
+
+
+def _join(total: LedgerAccount, one: LedgerAccount) -> None:
+    promises = total.promises + one.promises
+    for name in ("promised", "realised"):
+        if promises:
+            sums = getattr(total, name) * total.promises + getattr(one, name) * one.promises
+            setattr(total, name, sums / promises)
+    total.promises = promises
+    for name in ("jobs", "did_not_run", "gpu_hours", "saved", "spent"):
+        setattr(total, name, getattr(total, name) + getattr(one, name))
+    for mine, other in ((total.following, one.following), (total.tried, one.tried)):
+        for key, count in other.items():
+            mine[key] = mine.get(key, 0) + count
+
+
+class StudyDigests:
+    """Digests of all studies of a store, kept up to date by a thread while somebody looks."""
+
+    def __init__(self, store: Store, metrics: Callable[[], MetricSamples]) -> None:
+        self.store = store
+        self.version = 0
+        self._metrics = metrics
+        self._digests: dict[str, StudyDigest] = {}
+        self._wanted_at = -math.inf
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def all(self, wait_s: float = 0.2) -> list[StudyDigest]:
+        """Those that are ready, by name; waits a moment for the first look."""
+        self.wanted()
+        names = [row.name for row in self.store.studies()]
+        self._wait(lambda: all(self._is_ready(name) for name in names), wait_s)
+        return [self._digests[name] for name in names if self._is_ready(name)]
+
+    def of(self, name: str, wait_s: float = 0.2) -> StudyDigest | None:
+        """One of them; None while it is not ready.
+
+        Raises:
+            UnknownStudyError: the store has no such study.
+        """
+        self.wanted()
+        if self.store.study(name) is None:
+            raise self.store.unknown_study(name)
+        self._wait(lambda: self._is_ready(name), wait_s)
+        return self._digests[name] if self._is_ready(name) else None
+
+    def wait(self, version: int, wait_s: float) -> int:
+        """Wait until the version is another one than this, at most so long; returns it."""
+        self.wanted()
+        self._wait(lambda: self.version != version, wait_s)
+        return self.version
+
+    def _is_ready(self, name: str) -> bool:
+        found = self._digests.get(name)
+        return found is not None and found.ready
+
+    def _wait(self, done: Callable[[], bool], wait_s: float) -> None:
+        with self._news:
+            self._news.wait_for(lambda: done() or self._closed, wait_s)
+
+    def wanted(self) -> None:
+        """Somebody looks."""
+        with self._news:
+            self._wanted_at = time.monotonic()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="digests", daemon=True)
+                self._thread.start()
+            self._news.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(
+                    lambda: self._closed or time.monotonic() - self._wanted_at < IDLE_S
+                )
+                if self._closed:
+                    return
+            try:
+                self._look()
+            except TunerdError as error:  # the store is away: pages say so themselves
+                log.debug("not looked: %s", error)
+            except Exception:
+                log.exception("looking at studies for the pages failed")
+            time.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        metrics = self._metrics()
+        there = self.store.progress()
+        # The shortest first: they are ready at once.
+        for progress in sorted(there, key=lambda one: one.learned_sequence):
+            if self._closed:
+                return
+            self._look_at(progress, metrics)
+        gone = self._digests.keys() - {one.name for one in there}
+        for name in gone:
+            del self._digests[name]
+
+    def _look_at(self, progress: StudyProgress, metrics: MetricSamples) -> None:
+        digest = self._digests.get(progress.name)
+        if digest is None or self._is_old(digest):
+            digest = StudyDigest(self.store, progress.name)
+        while digest.refresh(self.store, progress, metrics):
+            if digest.sequence < progress.learned_sequence:
+                time.sleep(0)  # others want the interpreter too
+                continue
+            digest.version += 1
+            with self._news:
+                self._digests[progress.name] = digest
+                self.version += 1
+                self._news.notify_all()
+            return
+
+    def _is_old(self, digest: StudyDigest) -> bool:
+        if time.monotonic() - digest.began > OLD_S:
+            return True
+        row = self.store.study(digest.name)
+        return row is not None and row.generation != digest.generation

@@ -1,0 +1,315 @@
+"""What a page shows of jobs and of the ledger, as data: the same goes out as JSON."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tunerd.core.decisions.ledger import LedgerAccount, ledger, realised
+from tunerd.core.evidence.prequential import PrequentialRecord, TargetPrediction
+from tunerd.core.observation import Observation
+from tunerd.core.recommendation import Recommendation
+from tunerd.core.study import Study
+from tunerd.errors import TunerdError
+from tunerd.events import from_bytes
+from tunerd.queries.accounts import account
+from tunerd.report.gather import incomparable_until
+from tunerd.store import Store
+
+__all__ = [
+    "JobDetail",
+    "JobList",
+    "JobRow",
+    "LedgerRow",
+    "LedgerWindow",
+    "PredictedTarget",
+    "job_detail",
+    "job_list",
+    "jobs_at",
+    "ledger_window",
+]
+
+MOST_JUDGED = 20_000
+"""Jobs of a window that a ledger looks at, the latest ones: a third of a second."""
+MOST_ROWS = 200
+"""Contexts, and users, of a ledger."""
+NOBODY = "(not named)"
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a line."""
+
+    sequence: int
+    job_id: str
+    finished_at: datetime
+    status: str
+    user: str | None
+    context_key: str
+    value: Annotated[float | None, Meta(description="The objective, in its unit")]
+    predicted: Annotated[float | None, Meta(description="Before the job was learned")]
+    low: Annotated[float | None, Meta(description="Lower end of its 80 % band")]
+    high: float | None
+    following: Annotated[str | None, Meta(description="followed, changed, ignored or unasked")]
+    ran_as: Annotated[str | None, Meta(description="incumbent, first or candidate")]
+    ran: Annotated[bool | None, Meta(description="What it says of whether its configuration runs")]
+    imported: bool
+    gpu_hours: float | None
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest jobs of a study."""
+
+    schema: Literal["tunerd.jobs/1"] = "tunerd.jobs/1"
+    study: str
+    jobs: list[JobRow]
+    next_before: Annotated[
+        int | None, Meta(description="`before` of the next page; null on the last")
+    ]
+
+
+class PredictedTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """What was expected, at the moment of a job, of what was recommended."""
+
+    kind: str
+    candidate_id: str
+    value: float
+    feasible: float
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A job."""
+
+    schema: Literal["tunerd.job-detail/1"] = "tunerd.job-detail/1"
+    study: str
+    metric: str
+    unit: str
+    row: JobRow
+    source: str
+    event_id: str
+    attempt: int
+    learned: bool
+    context: dict[str, Any]
+    config: dict[str, Any]
+    metrics: dict[str, float]
+    measured_s: float | None
+    gpus: int | None
+    extra: dict[str, Any]
+    recommendation_id: Annotated[str | None, Meta(description="That the job carried")]
+    candidate_id: Annotated[str | None, Meta(description="That the job carried")]
+    config_id: Annotated[str | None, Meta(description="Candidate id of what it ran")]
+    probability_to_run: float | None
+    tried: Annotated[int | None, Meta(description="Earlier jobs of this configuration here")]
+    advised: Annotated[
+        list[PredictedTarget], Meta(description="What was recommended when it came, as predicted")
+    ]
+    advised_config: Annotated[
+        dict[str, Any] | None, Meta(description="The incumbent's configuration at that time")
+    ]
+    reason: Annotated[str | None, Meta(description="Of the recommendation that stood")]
+    realised_gain: Annotated[
+        float | None, Meta(description="Over the incumbent of its time, as a share")
+    ]
+    taught: Annotated[list[str], Meta(description="What it taught, in words")]
+
+
+def job_list(
+    store: Store, study: Study, *, before: int | None, limit: int, equal: Mapping[str, str]
+) -> JobList:
+    """The latest jobs below a sequence, with these values."""
+    sequences = store.latest_sequences(study.name, before=before, limit=limit, equal=equal)
+    more = sequences[-1] if len(sequences) == limit and sequences[-1] > 1 else None
+    return JobList(study=study.name, jobs=jobs_at(store, study, sequences), next_before=more)
+
+
+def jobs_at(store: Store, study: Study, sequences: Sequence[int]) -> list[JobRow]:
+    """These jobs, in this order."""
+    judged = store.predictions_at(study.name, sequences)
+    found = store.observations_at(study.name, sequences)
+    return [_row(study, one, judged.get(one.sequence)) for one in found]
+
+
+def _row(study: Study, one: Observation, judged: PrequentialRecord | None) -> JobRow:
+    score = study.score(one.metrics)
+    outcome = judged.outcome if judged else None
+
+    def metric(value: float | None) -> float | None:
+        return None if value is None else study.metric_value(value)
+
+    ends = [outcome.low, outcome.high] if outcome else [None, None]
+    low, high = (
+        metric(end) for end in (ends if study.objective.goal == "maximize" else ends[::-1])
+    )
+    return JobRow(
+        sequence=one.sequence,
+        job_id=one.job_id,
+        finished_at=one.finished_at,
+        status=one.status.value,
+        user=one.user,
+        context_key=judged.context_key if judged else study.context_key(one.context),
+        value=metric(score),
+        predicted=metric(outcome.predicted) if outcome else None,
+        low=low,
+        high=high,
+        following=outcome.following if outcome else None,
+        ran_as=outcome.ran_as if outcome else None,
+        ran=outcome.ran if outcome else None,
+        imported=one.history,
+        gpu_hours=outcome.gpu_hours if outcome else None,
+    )
+
+
+def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
+    """A job; None where there is none of this sequence."""
+    try:
+        (one,) = store.observations_at(study.name, [sequence])
+    except LookupError:
+        return None
+    judged = store.predictions_at(study.name, [sequence]).get(sequence)
+    outcome = judged.outcome if judged else None
+    stood = _message(store, outcome.recommendation_id if outcome else None)
+    incumbent = stood.incumbent if stood else None
+    return JobDetail(
+        study=study.name,
+        metric=study.objective.metric,
+        unit=study.objective.unit,
+        row=_row(study, one, judged),
+        source=one.source,
+        event_id=one.event_id,
+        attempt=one.attempt,
+        learned=judged is not None,
+        context=dict(one.context),
+        config=dict(one.config),
+        metrics=dict(one.metrics),
+        measured_s=one.measured_s,
+        gpus=one.gpus,
+        extra=dict(one.extra),
+        recommendation_id=one.recommendation_id,
+        candidate_id=one.candidate_id,
+        config_id=outcome.config_id if outcome else None,
+        probability_to_run=outcome.feasible if outcome else None,
+        tried=outcome.tried if outcome else None,
+        advised=[
+            _target(study, target)
+            for target in ((outcome.incumbent, outcome.first) if outcome else ())
+            if target is not None
+        ],
+        advised_config=dict(incumbent.config) if incumbent else None,
+        reason=stood.reason if stood else None,
+        realised_gain=realised(study, judged) if judged else None,
+        taught=_taught(judged),
+    )
+
+
+def _message(store: Store, recommendation_id: str | None) -> Recommendation | None:
+    """A recommendation as it was first said; None where that is not kept."""
+    kept = store.derivation(recommendation_id) if recommendation_id else None
+    try:
+        return None if kept is None else from_bytes(msgspec.json.encode(kept.message))
+    except (TunerdError, ValueError):
+        return None
+
+
+def _target(study: Study, one: TargetPrediction) -> PredictedTarget:
+    return PredictedTarget(
+        kind=one.kind,
+        candidate_id=one.config_id,
+        value=study.metric_value(one.score),
+        feasible=one.feasible,
+    )
+
+
+def _taught(judged: PrequentialRecord | None) -> list[str]:
+    if judged is None:
+        return ["It is not learned yet."]
+    outcome = judged.outcome
+    told = []
+    if outcome.score is None:
+        told.append("It brought no usable objective, so it says nothing about speed.")
+    elif outcome.tried:
+        told.append(f"It is run {outcome.tried + 1} of this configuration in its context.")
+    else:
+        told.append("It is the first run of this configuration in its context.")
+    if outcome.ran is not None:
+        told.append(
+            "It says that its configuration runs."
+            if outcome.ran
+            else "It says that its configuration does not run."
+        )
+    if outcome.score is not None and outcome.low is not None and outcome.high is not None:
+        if outcome.low <= outcome.score <= outcome.high:
+            told.append("It came out within the band that was predicted.")
+        else:
+            side = "better" if outcome.score > outcome.high else "worse"
+            told.append(f"It came out {side} than the band that was predicted.")
+    return told
+
+
+# -- ledger ---------------------------------------------------------------------------------
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of one context, or one user."""
+
+    name: str
+    account: dict[str, Any]
+    net_gpu_hours: Annotated[float, Meta(description="Saved less spent on trying")]
+
+
+class LedgerWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """What following was worth in the last days."""
+
+    schema: Literal["tunerd.ledger-window/1"] = "tunerd.ledger-window/1"
+    study: str
+    days: int
+    since: datetime
+    total: dict[str, Any]
+    contexts: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
+    users: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
+    left_out: Annotated[int, Meta(description="Earlier jobs of this time that were not looked at")]
+
+
+def ledger_window(store: Store, study: Study, days: int, now: datetime) -> LedgerWindow:
+    """The ledger of a study's latest jobs in the last days."""
+    since = now - timedelta(days=days)
+    judged = store.predictions(study.name, since=since, most=MOST_JUDGED)
+    left_out = 0
+    if len(judged) == MOST_JUDGED:
+        left_out = store.count_predictions(study.name, since=since) - len(judged)
+    after = incomparable_until(store, study)
+    judged = [one for one in judged if one.sequence > after]
+    names: dict[int, str] = {}
+    if judged:
+        names = store.usernames(study.name, judged[0].sequence, judged[-1].sequence)
+    made = ledger(study, judged, recommendations=False)
+    return LedgerWindow(
+        study=study.name,
+        days=days,
+        since=since,
+        total=account(made.study),
+        contexts=_rows(made.contexts.items()),
+        users=_rows(_by(study, judged, lambda one: names.get(one.sequence) or NOBODY).items()),
+        left_out=left_out,
+    )
+
+
+def _by(
+    study: Study, judged: Sequence[PrequentialRecord], name: Callable[[PrequentialRecord], str]
+) -> dict[str, LedgerAccount]:
+    parts: defaultdict[str, list[PrequentialRecord]] = defaultdict(list)
+    for one in judged:
+        parts[name(one)].append(one)
+    return {key: ledger(study, jobs, recommendations=False).study for key, jobs in parts.items()}
+
+
+def _rows(accounts: Any) -> list[LedgerRow]:
+    rows = [
+        LedgerRow(name=name, account=account(one), net_gpu_hours=one.saved - one.spent)
+        for name, one in accounts
+    ]
+    rows.sort(key=lambda row: (row.net_gpu_hours, -row.account["jobs"], row.name))
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return rows[: MOST_ROWS // 2] + rows[-MOST_ROWS // 2 :]

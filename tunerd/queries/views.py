@@ -1,0 +1,551 @@
+"""What a page shows of studies and contexts, as data: the same goes out as JSON."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tunerd.core.decisions.context_state import UNREADABLE, ContextState
+from tunerd.core.evidence.config_stats import ConfigStats, Z
+from tunerd.core.observation import Scalar, Value
+from tunerd.core.recommendation import candidate_id
+from tunerd.core.study import Study
+from tunerd.errors import CorruptDataError
+from tunerd.queries.accounts import account, lead_share
+from tunerd.queries.digest import ContextLine, JobBlock, StudyDigest
+from tunerd.queries.study_status import recommendation_summary
+from tunerd.report.formatting import context_label, plural
+from tunerd.store import Store
+
+__all__ = [
+    "AttentionNote",
+    "ContextDetail",
+    "ContextList",
+    "ContextRowView",
+    "GainBlock",
+    "MeasuredRow",
+    "SaidRow",
+    "StudyDetail",
+    "StudyLine",
+    "StudyList",
+    "attention",
+    "context_detail",
+    "context_list",
+    "context_path",
+    "study_detail",
+    "study_line",
+    "study_list",
+]
+
+WEEK, MONTH = 7, 30
+MOST_CONFIGS = 40
+"""Configurations that are shown of a context, the best ones."""
+MOST_SAID = 20
+MOST_GENERATIONS = 20
+WAITS = timedelta(hours=1)
+"""What waits for a person for less than that is no news."""
+BEHIND = 200
+"""Jobs that are not learned yet from which on a study is behind."""
+LEVELS = {"act": 0, "look": 1, "know": 2}
+
+
+class AttentionNote(msgspec.Struct, frozen=True):
+    """Something that somebody should see."""
+
+    level: Annotated[
+        Literal["act", "look", "know"],
+        Meta(description="act: waits for a person or costs; look: has changed; know: good to know"),
+    ]
+    text: str
+
+
+class StudyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One study in a line."""
+
+    name: str
+    mode: str | None
+    jobs: int
+    learned: int
+    contexts: int
+    gain: Annotated[
+        float | None,
+        Meta(
+            description="Of the latest jobs over what was launched first in their contexts, mean; "
+            "0.04 is 4 % better."
+        ),
+    ]
+    followed: Annotated[
+        float | None, Meta(description="Share of the last week's jobs that followed, of those told")
+    ]
+    net_gpu_hours: Annotated[
+        float | None,
+        Meta(description="Saved by following less spent on trying in the last 7 days"),
+    ]
+    kendall: float | None
+    drifts: int
+    waiting: Annotated[int, Meta(description="Recommendations that wait for approval")]
+    last_job_at: datetime | None
+    attention: list[AttentionNote]
+
+
+class StudyList(msgspec.Struct, frozen=True, kw_only=True):
+    """All studies, those first that need attention most."""
+
+    schema: Literal["tunerd.studies/1"] = "tunerd.studies/1"
+    studies: list[StudyLine]
+    being_read: Annotated[int, Meta(description="Studies whose jobs are still being read")]
+
+
+class GainBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive live jobs."""
+
+    first_at: datetime
+    last_at: datetime
+    jobs: int
+    failed: int
+    gain: float | None
+    low: float | None
+    high: float | None
+    in_band: Annotated[float | None, Meta(description="Share of jobs within their 80 % band")]
+
+
+class StudyDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A study."""
+
+    schema: Literal["tunerd.study/1"] = "tunerd.study/1"
+    line: StudyLine
+    objective: dict[str, str]
+    gains: list[GainBlock]
+    week: Annotated[dict[str, Any], Meta(description="The ledger of the last 7 days")]
+    month: Annotated[dict[str, Any], Meta(description="The ledger of the last 30 days")]
+    statuses: Annotated[dict[str, int], Meta(description="Jobs by how they ended")]
+    following: Annotated[dict[str, int], Meta(description="Live jobs by what they did")]
+    models: Annotated[list[dict[str, Any]], Meta(description="Versions, newest first")]
+    generations: list[dict[str, Any]]
+    commands: Annotated[list[dict[str, Any]], Meta(description="The latest, newest first")]
+    status: Annotated[dict[str, Any], Meta(description="As `tunerd status --json` has it")]
+
+
+class ContextRowView(msgspec.Struct, frozen=True, kw_only=True):
+    """One context in a line."""
+
+    context_key: str
+    context: dict[str, Any]
+    label: str
+    states: list[str]
+    jobs: int
+    last_job_at: datetime | None
+    gain: Annotated[
+        float | None, Meta(description="Of the incumbent over what was launched there first")
+    ]
+    incumbent: str | None
+    latest: Annotated[list[float], Meta(description="Objective of the latest jobs, oldest first")]
+
+
+class ContextList(msgspec.Struct, frozen=True, kw_only=True):
+    """Contexts of a study, a page of them."""
+
+    schema: Literal["tunerd.contexts/1"] = "tunerd.contexts/1"
+    study: str
+    contexts: list[ContextRowView]
+    total: Annotated[int, Meta(description="Contexts that the search finds")]
+    page: int
+    pages: int
+
+
+class MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs of one configuration showed in a context."""
+
+    candidate_id: str
+    config: dict[str, Any]
+    runs: int
+    mean: float | None
+    low: Annotated[float | None, Meta(description="Lower end of an 80 % band of the mean")]
+    high: float | None
+    ran: int
+    failures: int
+    unasked: int
+    latest: Annotated[list[float], Meta(description="Objective of the latest runs, oldest first")]
+    sequences: Annotated[list[int], Meta(description="Their jobs")]
+    role: Annotated[str, Meta(description="incumbent, baseline, exploit, explore, confirm or ''")]
+
+
+class SaidRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A recommendation that was made."""
+
+    recommendation_id: str
+    said_at: datetime
+    sequence: int
+    reason: str
+    candidates: list[dict[str, Any]]
+    outcomes: Annotated[
+        dict[str, str], Meta(description="What became of its candidates, by candidate id")
+    ]
+
+
+class ContextDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A context."""
+
+    schema: Literal["tunerd.context/1"] = "tunerd.context/1"
+    study: str
+    unit: str
+    metric: str
+    goal: str
+    context_key: str
+    context: dict[str, Any]
+    label: str
+    jobs: int
+    gain: float | None
+    last_job_at: datetime | None
+    recommendations: Annotated[
+        list[dict[str, Any]], Meta(description="What stands, as `tunerd status NAME --json` has it")
+    ]
+    configs: list[MeasuredRow]
+    configs_total: int
+    verdicts: Annotated[list[dict[str, Any]], Meta(description="Introductions that ended")]
+    campaign: dict[str, Any] | None
+    said: list[SaidRow]
+
+
+def context_path(key: str) -> str:
+    """What stands for a context in a URL: its key without the study."""
+    return key.partition("|")[2] or "-"
+
+
+def study_line(digest: StudyDigest, now: datetime) -> StudyLine:
+    """A study in a line."""
+    status = digest.status
+    week = digest.account(WEEK, now)
+    told = sum(count for name, count in week.following.items() if name != "unasked")
+    scores = status.get("scores") or {}
+    last = [line.last_job_at for line in digest.contexts.copy().values() if line.last_job_at]
+    return StudyLine(
+        name=digest.name,
+        mode=status["mode"],
+        jobs=status["observations"],
+        learned=status["learned"],
+        contexts=status["contexts"],
+        gain=_latest_gain(digest),
+        followed=week.following.get("followed", 0) / told if told else None,
+        net_gpu_hours=week.saved - week.spent if week.gpu_hours else None,
+        kendall=scores.get("kendall"),
+        drifts=len(status["drift"]),
+        waiting=status["waiting_for_approval"],
+        last_job_at=max(last, default=None),
+        attention=attention(digest, now),
+    )
+
+
+def _latest_gain(digest: StudyDigest) -> float | None:
+    """Of the last fifth of the live jobs."""
+    blocks = digest.blocks[-max(1, len(digest.blocks) // 5) :]
+    measured = sum(block.measured for block in blocks)
+    return sum(block.gain for block in blocks) / measured if measured else None
+
+
+def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
+    """What somebody should see of a study, the most urgent first."""
+    status = digest.status
+    found: list[tuple[Literal["act", "look", "know"], str]] = []
+    if status["set_aside"]:
+        found.append(("act", "set aside: it is not tuned any more; the log says why"))
+    if waiting := status["waiting_for_approval"]:
+        verb = "waits" if waiting == 1 else "wait"
+        found.append(("act", f"{plural(waiting, 'recommendation')} {verb} for approval"))
+    week = digest.account(WEEK, now)
+    net = week.saved - week.spent
+    if week.gpu_hours and net < -0.01 * week.gpu_hours:
+        found.append(
+            ("act", f"trying cost {-net:,.0f} GPU-hours more than following saved this week")
+        )
+    unusable = status["unusable"]
+    if (
+        unusable
+        and unusable["latest_jobs"]
+        and 2 * unusable["latest_unusable"] > unusable["latest_jobs"]
+    ):
+        found.append(("act", f"most jobs come without a usable {unusable['metric']}"))
+    found += [("look", one["message"]) for one in status["drift"]]
+    if status["given_up"]:
+        count = len(status["given_up"])
+        found.append(("look", f"{plural(count, 'incumbent')} gave way after a change"))
+    behind = status["observations"] - status["learned"]
+    if behind > BEHIND:
+        found.append(("look", f"{plural(behind, 'job')} are not learned yet"))
+    if status["pending_commands"]:
+        found.append(("look", f"{plural(status['pending_commands'], 'command')} not carried out"))
+    if names := status["hardly_ever_the_same"]:
+        found.append(("look", f"hardly two jobs have the same {', '.join(names)}"))
+    told = sum(count for name, count in week.following.items() if name != "unasked")
+    if told >= 20 and not week.following.get("followed"):
+        found.append(("look", "no job followed this week"))
+    found += [("know", order["words"]) for order in status["orders"]]
+    if status["pinned_model"] is not None:
+        found.append(("know", f"kept to model version {status['pinned_model']}"))
+    if status["ended"]:
+        found.append(("know", "ended"))
+    found.sort(key=lambda one: LEVELS[one[0]])
+    return [AttentionNote(level, text) for level, text in found]
+
+
+def study_list(digests: Sequence[StudyDigest], total: int, now: datetime) -> StudyList:
+    """All studies, those first that need attention most."""
+    lines = [study_line(digest, now) for digest in digests]
+
+    def urgency(line: StudyLine) -> tuple[int, float, str]:
+        levels = [LEVELS[note.level] for note in line.attention]
+        first = min(levels, default=len(LEVELS))
+        return first, -levels.count(first) if levels else 0, line.name
+
+    return StudyList(studies=sorted(lines, key=urgency), being_read=total - len(lines))
+
+
+def study_detail(store: Store, digest: StudyDigest, now: datetime) -> StudyDetail:
+    """A study."""
+    objective = digest.study.objective
+    current = digest.generation
+    numbers = range(current, max(current - MOST_GENERATIONS, 0), -1)
+    generations = [store.generation(digest.name, number) for number in numbers]
+    commands = store.latest_commands(digest.name, MOST_SAID)
+    return StudyDetail(
+        line=study_line(digest, now),
+        objective={"metric": objective.metric, "goal": objective.goal, "unit": objective.unit},
+        gains=[_block(one) for one in digest.blocks.copy()],
+        week=account(digest.account(WEEK, now)),
+        month=account(digest.account(MONTH, now)),
+        statuses=dict(digest.statuses.most_common()),
+        following=dict(digest.following.most_common()),
+        models=[
+            {
+                "version": one.version,
+                "why": one.why,
+                "took_over": one.took_over,
+                "decided_at": one.decided_at,
+                "decided_sequence": one.decided_sequence,
+                "generation": one.generation,
+            }
+            for one in store.models(digest.name)
+        ],
+        generations=[
+            {"generation": g.generation, "published_at": g.published_at, "by": g.published_by}
+            for g in generations
+            if g is not None
+        ],
+        commands=[
+            {
+                "id": one.id,
+                "command": one.command,
+                "arguments": dict(one.arguments),
+                "who": one.who,
+                "at": one.at,
+                "why": one.why,
+                "result": one.result,
+            }
+            for one in commands
+        ],
+        status=digest.status,
+    )
+
+
+def _block(one: JobBlock) -> GainBlock:
+    mean, low, high = one.mean_gain or (None, None, None)
+    return GainBlock(
+        first_at=one.first_at,
+        last_at=one.last_at,
+        jobs=one.jobs,
+        failed=one.failed,
+        gain=mean,
+        low=low,
+        high=high,
+        in_band=one.held / one.judged if one.judged else None,
+    )
+
+
+# -- contexts -------------------------------------------------------------------------------
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+SORTS: Mapping[str, Callable[[ContextLine], Any]] = {
+    "last": lambda one: one.last_job_at or _NEVER,
+    "jobs": lambda one: one.jobs,
+    "gain": lambda one: -1e9 if one.gain is None else one.gain,
+    "state": lambda one: one.states[0] if one.states else "",
+    "context": lambda one: one.key,
+}
+
+
+def context_list(
+    digest: StudyDigest, *, search: str, sort: str, page: int, limit: int
+) -> ContextList:
+    """Contexts whose key or state holds every word that is searched for."""
+    words = search.lower().split()
+    found = []
+    for line in digest.contexts.copy().values():
+        text = f"{context_label(line.key, line.context)} {line.key} {' '.join(line.states)}".lower()
+        text = text.replace("\u00a0", " ")
+        if all(word in text for word in words):
+            found.append(line)
+    key, falling = sort.removeprefix("-"), sort.startswith("-")
+    found.sort(key=lambda one: one.key)
+    found.sort(key=SORTS[key], reverse=falling)
+    pages = max(1, -(-len(found) // limit))
+    page = min(page, pages)
+    return ContextList(
+        study=digest.name,
+        contexts=[
+            context_row(digest.study, line) for line in found[(page - 1) * limit : page * limit]
+        ],
+        total=len(found),
+        page=page,
+        pages=pages,
+    )
+
+
+def context_row(study: Study, line: ContextLine) -> ContextRowView:
+    """A context in a line."""
+    return ContextRowView(
+        context_key=line.key,
+        context=dict(line.context),
+        label=context_label(line.key, _ordered(study, line.context)),
+        states=line.states,
+        jobs=line.jobs,
+        last_job_at=line.last_job_at,
+        gain=line.gain,
+        incumbent=line.incumbent,
+        latest=[study.metric_value(score) for score in line.latest.copy()],
+    )
+
+
+def _ordered(study: Study, context: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {one.name: context[one.name] for one in study.context if one.name in context}
+
+
+def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None:
+    """A context; None where the study knows none of this key."""
+    try:
+        saved = store.context_state(study.name, key)
+        state = ContextState.load_other(saved.state)[0] if saved else None
+    except (CorruptDataError, *UNREADABLE):
+        saved, state = None, None
+    row = store.recommendation(study.name, key)
+    if state is None and row is None:
+        return None
+    messages: list[dict[str, Any]] = []
+    if row is not None and (standing := row.standing(study.mode)):
+        messages.append(recommendation_summary(row, standing, json.loads))
+    context = _ordered(study, state.context) if state else {}
+    measured = _measured(study, key, state, messages) if state else []
+    introduction = state.introduction if state else None
+    ahead = introduction.leads.ahead if introduction and introduction.incumbent else None
+    verdicts = introduction.verdicts if introduction else []
+    campaign = state.campaign if state else None
+    outcomes = {one.candidate_id: one.outcome for one in verdicts}
+    return ContextDetail(
+        study=study.name,
+        unit=study.objective.unit,
+        metric=study.objective.metric,
+        goal=study.objective.goal,
+        context_key=key,
+        context=dict(context),
+        label=context_label(key, context),
+        jobs=state.evidence.jobs if state else 0,
+        gain=None if ahead is None else lead_share(study, ahead),
+        last_job_at=saved.last_job_at if saved else None,
+        recommendations=messages,
+        configs=measured[:MOST_CONFIGS],
+        configs_total=len(measured),
+        verdicts=[
+            {
+                "candidate_id": one.candidate_id,
+                "outcome": one.outcome,
+                "at": one.at or None,
+                "sequence": one.sequence,
+                "runs": one.runs,
+                "gain": lead_share(study, one.gain),
+            }
+            for one in reversed(verdicts)
+        ],
+        campaign=None
+        if campaign is None
+        else {
+            "round": campaign.round,
+            "rounds": campaign.rounds,
+            "missing": campaign.missing,
+            "configurations": campaign.configurations,
+            "finished": campaign.finished,
+        },
+        said=[
+            SaidRow(
+                recommendation_id=one.recommendation_id,
+                said_at=one.said_at,
+                sequence=one.sequence,
+                reason=str(one.message.get("reason") or ""),
+                candidates=list(one.message.get("candidates") or []),
+                outcomes={
+                    str(c["candidate_id"]): outcomes[c["candidate_id"]]
+                    for c in one.message.get("candidates") or []
+                    if c["candidate_id"] in outcomes
+                },
+            )
+            for one in store.said_in(study.name, key, MOST_SAID)
+        ],
+    )
+
+
+def _measured(
+    study: Study, key: str, state: ContextState, messages: Sequence[Mapping[str, Any]]
+) -> list[MeasuredRow]:
+    """Configurations that ran, the best first; those that never gave anything last."""
+    roles = _roles(study, key, state, messages)
+    scale = 1.0
+    if study.objective.scale != "log":
+        means = [abs(one.mean) for one in state.evidence.trials.values() if one.runs]
+        scale = sorted(means)[len(means) // 2] if means else 1.0
+    noise = state.evidence.noise(scale)
+    found = sorted(
+        state.evidence.trials.items(),
+        key=lambda item: (not item[1].runs, -item[1].mean, -item[1].last_sequence),
+    )
+    return [_measured_row(study, name, one, noise, roles.get(name, "")) for name, one in found]
+
+
+def _roles(
+    study: Study, key: str, state: ContextState, messages: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    roles: dict[str, str] = {}
+    baseline = study.baseline(state.context)
+    if baseline is not None:
+        whole: Mapping[str, Value] = state.evidence.usual(baseline) or baseline
+        roles[candidate_id(study.name, key, whole)] = "baseline"
+    for message in messages:
+        for one in (message.get("proposal") or message).get("candidates") or []:
+            roles[one["candidate_id"]] = one["kind"]
+    if state.introduction.incumbent:
+        roles[state.introduction.incumbent] = "incumbent"
+    return roles
+
+
+def _measured_row(
+    study: Study, name: str, one: ConfigStats, noise: float, role: str
+) -> MeasuredRow:
+    mean = low = high = None
+    if one.runs:
+        half = Z * noise / max(one.sureness, 1e-9) ** 0.5
+        mean = study.metric_value(one.mean)
+        low, high = sorted(study.metric_value(one.mean + side) for side in (-half, half))
+    return MeasuredRow(
+        candidate_id=name,
+        config=dict(one.config),
+        runs=one.runs,
+        mean=mean,
+        low=low,
+        high=high,
+        ran=one.ran,
+        failures=one.failures,
+        unasked=one.unasked,
+        latest=[study.metric_value(score) for score, _, _ in one.latest],
+        sequences=[sequence for _, _, sequence in one.latest],
+        role=role,
+    )
