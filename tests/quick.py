@@ -14,7 +14,7 @@ import pytest
 __all__ = ["SLOW_FOLDERS", "no_processes", "reason"]
 
 SLOW_FOLDERS = frozenset(
-    {"benchmarks", "browser", "docs", "exec", "integration", "servers", "trainers"}
+    {"benchmarks", "browser", "docs", "exec", "integration", "servers", "slurm", "trainers"}
 )
 """Folders below ``tests`` in which nearly everything starts processes."""
 _SERVERS = frozenset(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 import tunerd.client
 from tunerd.client import (
     MOST_WANTED,
+    SORTED_LINE,
     Choice,
     JobReporter,
     RecommendationFile,
@@ -668,6 +670,26 @@ class TestFile:
             assert choice is not None
             assert (choice.match, choice.kind) == (match, kind)
         assert file.choose("other|gpu=L40", "1", now=NOW) is None
+
+    def test_a_changed_fallback_is_noticed(self, tmp_path: Path) -> None:
+        path, empty = tmp_path / "r.jsonl", replace(INCUMBENT, config={"tp": 8})
+        file = RecommendationFile(path)
+        self.saved(path, message(key="llm", incumbent=INCUMBENT))
+        assert self.config(file) == {"tp": 4}
+        self.saved(path, message(key="llm", revision=2, incumbent=empty))
+        assert self.config(file) == {"tp": 8}
+        self.saved(path, message(key="other"))
+        assert file.choose(KEY, "1", now=NOW) is None
+
+    @pytest.mark.parametrize("key", ["\\ud800", "a\\udfff|b=1"])
+    def test_half_a_surrogate_pair_in_a_key_is_no_key(self, tmp_path: Path, key: str) -> None:
+        path = tmp_path / "r.jsonl"
+        known = holding(message(1.0))
+        known.take("x", message(1.0) | {"context_key": json.loads(f'"{key}"')})
+        assert known.skipped == 1
+        assert known.save(path) == 1
+        path.write_text(SORTED_LINE.decode() + f'{{"key":"{key}","value":{{}}}}\n')
+        assert RecommendationFile(path).choose(KEY, "1", now=NOW) is None
 
     def test_a_changed_file_is_noticed(self, tmp_path: Path) -> None:
         path = tmp_path / "r.jsonl"

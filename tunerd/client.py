@@ -344,7 +344,7 @@ def _is_recommendation(message: Any) -> bool:
     candidates, incumbent = message.get("candidates"), message.get("incumbent")
     return (
         isinstance(message.get("revision"), int)
-        and isinstance(message.get("context_key"), str)
+        and _is_unicode(message.get("context_key"))
         and isinstance(message.get("recommendation_id"), str)
         and _time(message.get("valid_until")) is not None
         and isinstance(candidates, list)
@@ -352,6 +352,11 @@ def _is_recommendation(message: Any) -> bool:
         and (incumbent is None or _has_config(incumbent))
         and isinstance(message.get("baseline"), dict | None)
     )
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether it is a text without halves of surrogate pairs, which UTF-8 does not have."""
+    return isinstance(value, str) and (value.isascii() or not re.search("[\ud800-\udfff]", value))
 
 
 def _has_config(value: Any) -> bool:
@@ -449,7 +454,9 @@ class RecommendationFile:
             end = os.fstat(file.fileno()).st_size
             for key in keys:
                 self._known.take(key, _bisect(file, key.encode(), len(SORTED_LINE), end))
-                if self._known.find(key, now) is not None:
+                message = self._known.find(key, now)
+                # A fallback that was read before may have changed: it is read again.
+                if message is not None and message["context_key"] == key:
                     break
         return self._known
 
@@ -492,9 +499,9 @@ def _key_of(line: bytes) -> bytes | None:
         return None
     try:
         key, _ = _DECODER.raw_decode(line.decode(), len('{"key":'))
-    except ValueError:
+        return key.encode() if isinstance(key, str) else None
+    except (ValueError, RecursionError):  # half a surrogate pair, too
         return None
-    return key.encode() if isinstance(key, str) else None
 
 
 _DECODER = json.JSONDecoder()
@@ -1129,7 +1136,7 @@ def _clean(value: Any, kind: str) -> bool | int | float | str | None:
 
 def _category(value: Any) -> str | None:
     if isinstance(value, str):
-        return value if value.isascii() or not re.search("[\ud800-\udfff]", value) else None
+        return value if _is_unicode(value) else None
     if isinstance(value, float) and math.isfinite(value):
         # Six digits, as in keys of floats, would make one of two builds 20231001 and 20231002.
         whole = value.is_integer() and abs(value) < 2.0**53
@@ -1154,7 +1161,8 @@ def _float(value: Any) -> float | None:
     if not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
+        # `float` itself takes fewer characters for space than `strip`.
+        number = float(value.strip() if isinstance(value, str) else value)
     except OverflowError:
         return None
     return number + 0.0 if math.isfinite(number) else None

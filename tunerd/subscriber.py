@@ -24,7 +24,7 @@ LOOK_EVERY_S = 0.2
 CHECK_EVERY_S = 10.0
 """A broker that went away is noticed so late; what was read before stays in the file."""
 CATCH_UP_S = 30.0
-RETRY_FIRST_S, RETRY_LAST_S = 1.0, 30.0
+RETRY_FIRST_S, RETRY_LAST_S = 1.0, 10.0
 SAVE_REST = 9
 """Saving takes a tenth of the time at most: ten thousand contexts are 20 MB."""
 SETTLE_S = 1.0
@@ -260,18 +260,18 @@ def _line(file: IO[bytes]) -> bytes:
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _issued(message: dict[str, Any]) -> datetime:
     try:
-        found = datetime.fromisoformat(message["issued_at"])
+        issued = datetime.fromisoformat(message["issued_at"])
     except (KeyError, TypeError, ValueError):
         return _NEVER
-    return found if found.tzinfo else _NEVER
+    return issued if issued.tzinfo else _NEVER
 
 
 _NEVER = datetime.min.replace(tzinfo=UTC)

@@ -83,15 +83,15 @@ def _once(subscriber: "FileSubscriber", forwarder: "EventForwarder | None") -> i
 def _forever(
     subscriber: "FileSubscriber", forwarder: "EventForwarder | None", systemd: "SystemdNotifier"
 ) -> NoReturn:
-    said = ""
+    last_status = ""
     systemd.ready("begins")
     while True:
         subscriber.step()
         idle = forwarder is None or forwarder.step()
         systemd.alive()
         where = "the stream is away" if subscriber.away else "fresh"
-        if (status := f"{subscriber.contexts:,} contexts, {where}") != said:
-            said = status
+        if (status := f"{subscriber.contexts:,} contexts, {where}") != last_status:
+            last_status = status
             systemd.status(status)
         if idle:
             time.sleep(LOOK_EVERY_S)
@@ -113,9 +113,9 @@ def _destination(file: Path | None) -> Any:
 
 def _check_folders(path: Path, spool: Path | None) -> None:
     problems = [
-        ValidationProblem(option, f"{one.parent} is no folder")
-        for option, one in (("--file", path), ("--spool", spool))
-        if one is not None and not one.parent.is_dir()
+        ValidationProblem(option, f"{file.parent} is no folder")
+        for option, file in (("--file", path), ("--spool", spool))
+        if file is not None and not file.parent.is_dir()
     ]
     if problems:
         raise MisconfiguredError(problems)

@@ -48,8 +48,8 @@ _KUBERNETES = re.compile(
     r"TUNERD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
-# What `tunerd exec` tells the program that it runs, which may call tunerd in turn.
-_TO_PROGRAMS = re.compile(r"TUNERD_(CONFIG|CONFIG_FILE|METRICS|PARAM_\w+)")
+# What `tunerd exec` and Slurm's plugin tell a program that they start, which may call tunerd.
+_TO_PROGRAMS = re.compile(r"TUNERD_(CONFIG|CONFIG_FILE|METRICS|PARAM_\w+|SLURM_\w+)")
 
 Tree = dict[str, Any]
 
