@@ -64,6 +64,7 @@ COMMANDS = {
     "models": ("models", "List the versions of a study's model; go back to one."),
     "commands": ("commands", "Show who asked for what, why, and what came of it."),
     "end": ("end", "End a study: withdraw everything and say nothing more."),
+    "store": ("store", "Move studies between stores: export and load."),
     "recover": ("recover", "After restoring a backup: take up what was published since."),
     "cluster": ("cluster", "Run a simulated cluster that sends events and follows advice."),
     "map": ("map_", "Show what a sample of records would become."),

@@ -139,6 +139,18 @@ class Database:
             yield connection
 
     @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A connection that reads all of one moment, however long it takes.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or read.
+        """
+        with self.reading() as connection:
+            if not self.is_sqlite:  # there a transaction is of one moment as it is
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction: committed at the end of the block, rolled back when it raises.
 

@@ -9,6 +9,7 @@ name, recommendations.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Self
 
 from tunerd.store.attempts import AttemptReads, AttemptWrites
@@ -27,6 +28,7 @@ from tunerd.store.recommendations import RecommendationReads, RecommendationWrit
 from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.schema import check_schema, upgrade_schema
 from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
+from tunerd.store.transfer import Show, export_store, load_store
 from tunerd.store.tuner_state import TunerStateReads, TunerStateWrites
 
 __all__ = ["Store", "Transaction", "open_store"]
@@ -134,6 +136,16 @@ class Store(
         """See :meth:`Transaction.release_lease`."""
         with self.transaction() as tx:
             tx.release_lease(name, owner, epoch)
+
+    def export(
+        self, target: Path, studies: Sequence[str] | None, now: datetime, show: Show
+    ) -> dict[str, int]:
+        """See :func:`tunerd.store.transfer.export_store`."""
+        return export_store(self._database, target, studies, now, show)
+
+    def load(self, source: Path, show: Show) -> tuple[list[str], dict[str, int]]:
+        """See :func:`tunerd.store.transfer.load_store`."""
+        return load_store(self._database, source, show)
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,0 +1,154 @@
+"""Moving stores: what comes out is what went in, and a tuner goes on as if nothing had been."""
+
+import gzip
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.core.tuning import random_jobs
+from tests.stages.fakes import Heard, Time
+from tests.stages.tuning import NAME, Tuning
+from tunerd.errors import MisconfiguredError
+from tunerd.stages.replay import derive
+from tunerd.store import OutboxMessage, Store, open_store
+from tunerd.store.tables import daemons, leases, metadata
+
+
+def nothing(what: str, done: float, total: float) -> None:
+    del what, done, total
+
+
+def content(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row but those of running daemons; of leases the epoch."""
+    found = {}
+    with store._database.reading() as connection:
+        for table in metadata.sorted_tables:
+            if table is not daemons:
+                columns = [leases.c.name, leases.c.epoch] if table is leases else table.columns
+                rows = connection.execute(sa.select(*columns).order_by(*table.primary_key.columns))
+                found[table.name] = [tuple(row) for row in rows]
+    return found
+
+
+@pytest.fixture
+def tuned(store: Store) -> Tuning:
+    """A store of each kind with a study that learned, was ordered about and has said things."""
+    tuning = Tuning(store, Time(), Heard())
+    tuning.publish()
+    stage = tuning.start()
+    tuning.add(random_jobs(40))
+    tuning.run(stage)
+    tuning.command("pin", context={}, config={"z": True})
+    tuning.run(stage)
+    with store.transaction() as tx:
+        tx.enqueue(
+            OutboxMessage(
+                kind="rejected",
+                message_id="a/b/c/1",
+                topic="rejected",
+                key=b"\x00\xff",
+                value=b"\xff" * 10,
+                created_at=tuning.time.now(),
+            )
+        )
+    stage._background.shutdown()
+    return tuning
+
+
+@pytest.fixture
+def empty(tmp_path: Path, sqlite_template: Path) -> Iterator[Store]:
+    shutil.copy(sqlite_template, tmp_path / "other.sqlite")
+    with open_store(f"sqlite:///{tmp_path}/other.sqlite") as opened:
+        yield opened
+
+
+def test_a_whole_store_comes_out_as_it_went_in(tuned: Tuning, empty: Store, tmp_path: Path) -> None:
+    counts = tuned.store.export(tmp_path / "all.gz", None, tuned.time.now(), nothing)
+    assert counts["observations"] == 40
+    assert counts["outbox"]
+    studies, loaded = empty.load(tmp_path / "all.gz", nothing)
+    assert studies == [NAME]
+    assert {name: n for name, n in counts.items() if n} == loaded
+    assert content(empty) == content(tuned.store)
+
+
+def test_a_tuner_goes_on_there_as_here(tuned: Tuning, empty: Store, tmp_path: Path) -> None:
+    tuned.store.export(tmp_path / "all.gz", None, tuned.time.now(), nothing)
+    empty.load(tmp_path / "all.gz", nothing)
+    there = Tuning(empty, Time(tuned.time.at), Heard())
+    for tuning in (tuned, there):
+        stage = tuning.start()
+        tuning.add(random_jobs(30, first=41, seed=41))
+        tuning.run(stage)
+        stage._background.shutdown()
+    assert {k: r.value for k, r in there.rows().items()} == {
+        k: r.value for k, r in tuned.rows().items()
+    }
+    assert there.store.commands(NAME, pending=False)
+
+
+def test_a_study_joins_others_and_its_orders_follow(
+    tuned: Tuning, empty: Store, tmp_path: Path
+) -> None:
+    """Commands have other numbers there, and what was said can still be derived, but for those."""
+    tuned.store.export(tmp_path / "one.gz", [NAME], tuned.time.now(), nothing)
+    now = tuned.time.now()
+    with empty.transaction() as tx:
+        tx.publish_generation("other", "sha256:x", "text", "test", now)
+        for _ in range(3):
+            tx.add_command("other", "pause", {}, who="ann", why="", now=now)
+    studies, counts = empty.load(tmp_path / "one.gz", nothing)
+    assert studies == [NAME]
+    assert "outbox" not in counts
+    (pin,) = empty.commands(NAME, pending=False)
+    assert pin.id == 4
+    there = Tuning(empty, Time(tuned.time.at), Heard())
+    number = there.command("lift", number=4)
+    stage = there.start({"other": "it is no study"})
+    there.run(stage)
+    stage._background.shutdown()
+    assert number == 5
+    assert "lifted" in str(there.result(5))
+    ids = empty.derivable(NAME, limit=100)
+    assert ids
+    kept = [row for _, one, _ in ids if (row := empty.derivation(one)) and row.basis["orders"]]
+    assert kept
+    derived = derive(empty, kept[0], "rebuilt")
+    assert [check.same for check in derived.checks if check.what == "orders"] == [True]
+    # What was published names the command by the number that it had.
+    assert {one.field for one in derived.differences} <= {"reason"}
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "no gzip", "another file", "older", "twice"])
+def test_what_is_not_whole_changes_nothing(
+    tuned: Tuning, empty: Store, tmp_path: Path, harm: str
+) -> None:
+    file = tmp_path / "all.gz"
+    tuned.store.export(file, None, tuned.time.now(), nothing)
+    text = gzip.decompress(file.read_bytes())
+    if harm == "cut":
+        file.write_bytes(gzip.compress(text[: len(text) // 2].rpartition(b"\n")[0] + b"\n"))
+    elif harm == "flipped":
+        file.write_bytes(gzip.compress(text.replace(b'"succeeded"', b'"cancelled"', 1)))
+    elif harm == "no gzip":
+        file.write_bytes(text)
+    elif harm == "another file":
+        file.write_bytes(gzip.compress(b'{"format":"something"}\n[]\n'))
+    elif harm == "older":
+        file.write_bytes(gzip.compress(text.replace(b'"schema":"0', b'"schema":"9', 1)))
+    else:
+        empty.load(file, nothing)
+    before = content(empty)
+    with pytest.raises(MisconfiguredError) as raised:
+        empty.load(file, nothing)
+    assert raised.value.problems[0].where == "FILE"
+    assert content(empty) == before
+
+
+def test_a_study_that_is_not_there(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(MisconfiguredError, match="there is no study 'nope'"):
+        store.export(tmp_path / "x.gz", ["nope"], Time().now(), nothing)
