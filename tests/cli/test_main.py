@@ -143,13 +143,21 @@ NO_JSON = {
     "exec": "standard output is the program's",
     "run": "never ends by itself; log.format = json has its log in lines of JSON",
     "subscribe": "never ends by itself; what it says is for a journal",
+    "ui": "serves a page, whose every table has its JSON beside it",
     "schema": "prints contracts and other programs' files as they are",
 }
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in NO_JSON])
+GROUPS = {"store": ("store export", "store load")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [one for name in COMMANDS if name not in NO_JSON for one in GROUPS.get(name, (name,))],
+)
 def test_every_command_has_the_same_json(tunerd: Tunerd, command: str) -> None:
-    assert re.search(r"--json +Print (the result as|one) JSON", tunerd(command, "--help").out)
+    said = tunerd(*command.split(), "--help")
+    assert re.search(r"--json +Print (the result as|one) JSON", said.out)
 
 
 @pytest.mark.parametrize(

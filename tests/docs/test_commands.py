@@ -203,11 +203,17 @@ _HELP: dict[str, str] = {}
 
 def _help(command: str) -> str:
     if command not in _HELP:
+        from click import Context, Group
         from click.testing import CliRunner
 
         from tunerd.cli import cli
 
-        _HELP[command] = CliRunner().invoke(cli, [command, "--help"]).output
+        made = cli.get_command(Context(cli), command)
+        below = list(made.commands) if isinstance(made, Group) else []
+        typed = [[command], *([command, name] for name in below)]
+        _HELP[command] = "".join(
+            CliRunner().invoke(cli, [*words, "--help"]).output for words in typed
+        )
     return _HELP[command]
 
 
