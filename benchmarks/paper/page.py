@@ -119,10 +119,11 @@ def _head(found: Found) -> Iterator[str]:
     yield "```sh no-run\npython -m benchmarks.paper            # everything\n\
 python -m benchmarks.paper --quick    # little of everything, three minutes\n\
 python -m benchmarks.paper --render   # this page, from the results that are kept\n```"
+    cpu = sum(one["cpu"] for one in found["tasks"].values())
     size = {"full": "", "quick": " It was a quick run: read its figures as a smoke test."}
     yield (
         f"This page is of tunerd {found['tunerd']}, Python {found['python']}, {found['machine']};"
-        f" {len(found['tasks'])} tasks on two cores in {found['seconds'] / 60:.0f} minutes."
+        f" {len(found['tasks'])} tasks, {cpu / 60:.0f} minutes of processor time on two processes."
         f"{size.get(found['size'], ' It was a tiny run, for a test.')}"
         " Everything is seeded: the same machine gives the same figures again. Brackets hold 95 %"
         " intervals: Student's over seeds, a bootstrap over jobs and draws on tables. What the page"
@@ -252,6 +253,13 @@ def _figure2a(found: Found, pictures: Sequence[str]) -> Iterator[str]:
             f" {against[verdict(over[1], over[2])]} what random search finds with as many"
             f" jobs ({_said(over, 1, '+')} % over it)."
         )
+        stuck = [one for one in played if one[name]["gains"][-1] == one[name]["gains"][0]]
+        if stuck:
+            ran = ", ".join(f"{one[name]['ran']} of {len(one[name]['curve'])}" for one in stuck)
+            yield (
+                f"In {len(stuck)} of {len(played)} campaigns the rounds of *{LABELS[name]}* found"
+                f" nothing better than the random start had; there {ran} jobs ran."
+            )
     order = [value for one in played for value in one["paper"]["order"] if value is not None]
     if order:
         rank = interval(order)
