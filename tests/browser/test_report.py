@@ -1,6 +1,6 @@
 """The report as a reader sees it: in a browser, narrow and wide, by day and by night.
 
-Screenshots are left in the folder that ``TUNERD_SCREENSHOTS`` names, for people to look at.
+Screenshots are left in the folder that ``SCREENSHOTS`` names, for people to look at.
 """
 
 import os
@@ -155,7 +155,7 @@ def test_pictures_have_names_that_a_screen_reader_says(window: Opened, tmp_path:
 
 
 def keep_a_picture(shown: Page, name: str) -> None:
-    folder = os.environ.get("TUNERD_SCREENSHOTS")
+    folder = os.environ.get("SCREENSHOTS")
     if folder:
         size = shown.viewport_size
         assert size is not None

@@ -144,6 +144,14 @@ def test_nothing_from_outside_gets_into_the_markup() -> None:
     assert not {"\x1b", "\u202e"} & set(out.getvalue())
 
 
+def test_followers_alone_have_a_page() -> None:
+    report = structs.replace(made("followers"), would=None, candidates=None)
+    assert report.followed is not None
+    text = page(report)
+    assert "followers that kept to the best known" in text
+    Checked(text)
+
+
 def test_attributes_and_text_are_escaped() -> None:
     assert tag("text", "<&", x='"') == '<text x="&#34;">&lt;&amp;</text>'
     assert tag("line", x1=1.0, stroke_width=2, class_="a", y1=None) == (

@@ -90,9 +90,9 @@ def _demo(port: int) -> int:
 def _until_stopped() -> "Iterator[threading.Event]":
     stopped = threading.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: stopped.set()) for one in numbers}
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
     try:
         yield stopped
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

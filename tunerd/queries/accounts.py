@@ -31,26 +31,26 @@ def ledger_accounts(
                 "context_key": key,
                 "incumbent": states[key].introduction.incumbent if key in states else None,
                 "ahead": incumbent_lead(study, states.get(key)),
-                **account(one),
+                **account(entry),
             }
-            for key, one in sorted(made.contexts.items())
+            for key, entry in sorted(made.contexts.items())
         ],
         "recommendations": [
-            {"recommendation_id": name, **account(one)}
-            for name, one in made.recommendations.items()
+            {"recommendation_id": name, **account(entry)}
+            for name, entry in made.recommendations.items()
         ],
         "introductions": [
             {
                 "context_key": key,
-                "candidate_id": one.candidate_id,
-                "outcome": one.outcome,
-                "at": one.at or None,
-                "sequence": one.sequence,
-                "runs": one.runs,
-                "gain": lead_share(study, one.gain),
-                "cost": one.cost,
+                "candidate_id": entry.candidate_id,
+                "outcome": entry.outcome,
+                "at": entry.at or None,
+                "sequence": entry.sequence,
+                "runs": entry.runs,
+                "gain": lead_share(study, entry.gain),
+                "cost": entry.cost,
             }
-            for key, one in introductions(states, since)
+            for key, entry in introductions(states, since)
         ],
     }
 
@@ -76,13 +76,13 @@ def introductions(
     states: Mapping[str, "LedgerContext"], since: datetime
 ) -> "list[tuple[str, RolloutResult]]":
     """Those that ended since then, the latest first."""
-    found = [
-        (key, one)
+    verdicts = [
+        (key, verdict)
         for key, state in states.items()
-        for one in state.introduction.verdicts
-        if not one.at or datetime.fromisoformat(one.at) >= since
+        for verdict in state.introduction.verdicts
+        if not verdict.at or datetime.fromisoformat(verdict.at) >= since
     ]
-    return sorted(found, key=lambda item: (-item[1].sequence, item[0]))
+    return sorted(verdicts, key=lambda item: (-item[1].sequence, item[0]))
 
 
 def incumbent_lead(study: "Study", state: "LedgerContext | None") -> float | None:

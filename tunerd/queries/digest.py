@@ -193,18 +193,18 @@ class StudyDigest:
         changed = False
         if self.sequence < progress.learned_sequence:
             rows = store.predictions_after(self.name, self.sequence, PORTION)
-            for one in rows:
-                self._add(one)
+            for record in rows:
+                self._add(record)
             self._account(rows)
             last = rows[-1].sequence if rows else 0
             self.sequence = last if len(rows) == PORTION else max(last, progress.learned_sequence)
             changed = True
         if self.sequence < progress.learned_sequence:
             return changed
-        now, seen = time.monotonic(), (progress.last_sequence, progress.learned_sequence)
-        if changed or seen != self._looked_at[0] or now - self._looked_at[1] > STATUS_S:
+        now, place = time.monotonic(), (progress.last_sequence, progress.learned_sequence)
+        if changed or place != self._looked_at[0] or now - self._looked_at[1] > STATUS_S:
             changed |= self._look(store, metrics)
-            self._looked_at = (seen, now)
+            self._looked_at = (place, now)
         return changed
 
     def _add(self, one: PrequentialRecord) -> None:
@@ -236,9 +236,9 @@ class StudyDigest:
 
     def _account(self, rows: list[PrequentialRecord]) -> None:
         by_day: dict[str, list[PrequentialRecord]] = {}
-        for one in rows:
-            if not one.history and one.sequence > self._comparable_after:
-                by_day.setdefault(one.finished_at.date().isoformat(), []).append(one)
+        for record in rows:
+            if not record.history and record.sequence > self._comparable_after:
+                by_day.setdefault(record.finished_at.date().isoformat(), []).append(record)
         for day, jobs in by_day.items():
             made = ledger(self.study, jobs, recommendations=False).study
             _join(self.days.setdefault(day, LedgerAccount()), made)
@@ -263,13 +263,13 @@ class StudyDigest:
                 parts = store.context_parts(self.name, _State, portion)
             except (msgspec.ValidationError, CorruptDataError):
                 parts = {}  # of another version, or damaged: the daemon says so
-            for key, one in parts.items():
+            for key, state in parts.items():
                 line = self.contexts.setdefault(key, ContextLine(key))
-                line.context = one.context
-                line.jobs = one.evidence.jobs
-                line.incumbent = one.introduction.incumbent
+                line.context = state.context
+                line.jobs = state.evidence.jobs
+                line.incumbent = state.introduction.incumbent
                 line.gain = (
-                    lead_share(self.study, one.introduction.ahead) if line.incumbent else None
+                    lead_share(self.study, state.introduction.ahead) if line.incumbent else None
                 )
                 changed = True
         self._dirty.clear()
@@ -290,9 +290,9 @@ class StudyDigest:
         """Sums over the live jobs of the last days, of all where None."""
         begin = "" if days is None else (now - timedelta(days=days)).date().isoformat()
         total = LedgerAccount()
-        for day, one in self.days.copy().items():
+        for day, sums in self.days.copy().items():
             if day >= begin:
-                _join(total, one)
+                _join(total, sums)
         return total
 
 
@@ -357,8 +357,8 @@ class StudyDigests:
         return self.version
 
     def _is_ready(self, name: str) -> bool:
-        found = self._digests.get(name)
-        return found is not None and found.ready
+        digest = self._digests.get(name)
+        return digest is not None and digest.ready
 
     def _wait(self, done: Callable[[], bool], wait_s: float) -> None:
         with self._news:
@@ -393,11 +393,11 @@ class StudyDigests:
         metrics = self._metrics()
         there = self.store.progress()
         # The shortest first: they are ready at once.
-        for progress in sorted(there, key=lambda one: one.learned_sequence):
+        for progress in sorted(there, key=lambda progress: progress.learned_sequence):
             if self._closed:
                 return
             self._look_at(progress, metrics)
-        gone = self._digests.keys() - {one.name for one in there}
+        gone = self._digests.keys() - {progress.name for progress in there}
         for name in gone:
             del self._digests[name]
 

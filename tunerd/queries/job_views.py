@@ -127,8 +127,8 @@ def job_list(
 def jobs_at(store: Store, study: Study, sequences: Sequence[int]) -> list[JobRow]:
     """These jobs, in this order."""
     judged = store.predictions_at(study.name, sequences)
-    found = store.observations_at(study.name, sequences)
-    return [_row(study, one, judged.get(one.sequence)) for one in found]
+    observations = store.observations_at(study.name, sequences)
+    return [_row(study, job, judged.get(job.sequence)) for job in observations]
 
 
 def _row(study: Study, one: Observation, judged: PrequentialRecord | None) -> JobRow:
@@ -164,7 +164,7 @@ def _row(study: Study, one: Observation, judged: PrequentialRecord | None) -> Jo
 def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
     """A job; None where there is none of this sequence."""
     try:
-        (one,) = store.observations_at(study.name, [sequence])
+        (job,) = store.observations_at(study.name, [sequence])
     except LookupError:
         return None
     judged = store.predictions_at(study.name, [sequence]).get(sequence)
@@ -175,19 +175,19 @@ def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
         study=study.name,
         metric=study.objective.metric,
         unit=study.objective.unit,
-        row=_row(study, one, judged),
-        source=one.source,
-        event_id=one.event_id,
-        attempt=one.attempt,
+        row=_row(study, job, judged),
+        source=job.source,
+        event_id=job.event_id,
+        attempt=job.attempt,
         learned=judged is not None,
-        context=dict(one.context),
-        config=dict(one.config),
-        metrics=dict(one.metrics),
-        measured_s=one.measured_s,
-        gpus=one.gpus,
-        extra=dict(one.extra),
-        recommendation_id=one.recommendation_id,
-        candidate_id=one.candidate_id,
+        context=dict(job.context),
+        config=dict(job.config),
+        metrics=dict(job.metrics),
+        measured_s=job.measured_s,
+        gpus=job.gpus,
+        extra=dict(job.extra),
+        recommendation_id=job.recommendation_id,
+        candidate_id=job.candidate_id,
         config_id=outcome.config_id if outcome else None,
         probability_to_run=outcome.feasible if outcome else None,
         tried=outcome.tried if outcome else None,
@@ -225,26 +225,26 @@ def _taught(judged: PrequentialRecord | None) -> list[str]:
     if judged is None:
         return ["It is not learned yet."]
     outcome = judged.outcome
-    told = []
+    sentences = []
     if outcome.score is None:
-        told.append("It brought no usable objective, so it says nothing about speed.")
+        sentences.append("It brought no usable objective, so it says nothing about speed.")
     elif outcome.tried:
-        told.append(f"It is run {outcome.tried + 1} of this configuration in its context.")
+        sentences.append(f"It is run {outcome.tried + 1} of this configuration in its context.")
     else:
-        told.append("It is the first run of this configuration in its context.")
+        sentences.append("It is the first run of this configuration in its context.")
     if outcome.ran is not None:
-        told.append(
+        sentences.append(
             "It says that its configuration runs."
             if outcome.ran
             else "It says that its configuration does not run."
         )
     if outcome.score is not None and outcome.low is not None and outcome.high is not None:
         if outcome.low <= outcome.score <= outcome.high:
-            told.append("It came out within the band that was predicted.")
+            sentences.append("It came out within the band that was predicted.")
         else:
             side = "better" if outcome.score > outcome.high else "worse"
-            told.append(f"It came out {side} than the band that was predicted.")
-    return told
+            sentences.append(f"It came out {side} than the band that was predicted.")
+    return sentences
 
 
 # -- ledger ---------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def ledger_window(store: Store, study: Study, days: int, now: datetime) -> Ledge
     if len(judged) == MOST_JUDGED:
         left_out = store.count_predictions(study.name, since=since) - len(judged)
     after = incomparable_until(store, study)
-    judged = [one for one in judged if one.sequence > after]
+    judged = [record for record in judged if record.sequence > after]
     names: dict[int, str] = {}
     if judged:
         names = store.usernames(study.name, judged[0].sequence, judged[-1].sequence)
@@ -290,7 +290,9 @@ def ledger_window(store: Store, study: Study, days: int, now: datetime) -> Ledge
         since=since,
         total=account(made.study),
         contexts=_rows(made.contexts.items()),
-        users=_rows(_by(study, judged, lambda one: names.get(one.sequence) or NOBODY).items()),
+        users=_rows(
+            _by(study, judged, lambda record: names.get(record.sequence) or NOBODY).items()
+        ),
         left_out=left_out,
     )
 
@@ -299,15 +301,15 @@ def _by(
     study: Study, judged: Sequence[PrequentialRecord], name: Callable[[PrequentialRecord], str]
 ) -> dict[str, LedgerAccount]:
     parts: defaultdict[str, list[PrequentialRecord]] = defaultdict(list)
-    for one in judged:
-        parts[name(one)].append(one)
+    for record in judged:
+        parts[name(record)].append(record)
     return {key: ledger(study, jobs, recommendations=False).study for key, jobs in parts.items()}
 
 
 def _rows(accounts: Any) -> list[LedgerRow]:
     rows = [
-        LedgerRow(name=name, account=account(one), net_gpu_hours=one.saved - one.spent)
-        for name, one in accounts
+        LedgerRow(name=name, account=account(sums), net_gpu_hours=sums.saved - sums.spent)
+        for name, sums in accounts
     ]
     rows.sort(key=lambda row: (row.net_gpu_hours, -row.account["jobs"], row.name))
     if len(rows) <= MOST_ROWS:

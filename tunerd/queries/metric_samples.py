@@ -15,31 +15,31 @@ class MetricSamples:
     def __init__(self, text: str = "") -> None:
         self._values: dict[str, list[tuple[dict[str, str], float]]] = {}
         for name, labels, value in _SAMPLE.findall(text):
-            found = dict(_LABEL.findall(labels))
-            self._values.setdefault(name, []).append((found, float(value)))
+            by_label = dict(_LABEL.findall(labels))
+            self._values.setdefault(name, []).append((by_label, float(value)))
 
     def of(self, name: str, **labels: str) -> float | None:
         """The value of one sample; None when there is none, or it is not a number."""
-        for found, value in self._values.get(name, []):
-            if found == labels:
+        for sample, value in self._values.get(name, []):
+            if sample == labels:
                 return None if math.isnan(value) else value
         return None
 
     def sum(self, name: str) -> float | None:
         """The sum of all samples; None when there is none."""
-        found = [value for _, value in self._values.get(name, ())]
-        return sum(found) if found else None
+        samples = [value for _, value in self._values.get(name, ())]
+        return sum(samples) if samples else None
 
     def labels(self, name: str, label: str) -> list[str]:
         """The values of a label, in the order of the samples."""
-        return [found[label] for found, _ in self._values.get(name, ())]
+        return [sample[label] for sample, _ in self._values.get(name, ())]
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, int]:
         """Counts by the values of a label, of the samples with these others."""
         return {
-            found[label]: int(value)
-            for found, value in self._values.get(name, ())
-            if labels.items() <= found.items()
+            sample[label]: int(value)
+            for sample, value in self._values.get(name, ())
+            if labels.items() <= sample.items()
         }
 
     def one(self, name: str) -> float | None:

@@ -63,13 +63,13 @@ def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str
     learned = overview.study.learned_sequence
     if overview.contexts < MANY_CONTEXTS or 2 * overview.contexts < learned:
         return []
-    seen: dict[str, set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     keys = store.last_jobs(overview.study.name)
     for key in keys:
         for part in key.split("|")[1:]:
             name, _, value = part.partition("=")
-            seen.setdefault(name, set()).add(value)
-    return [name for name, values in seen.items() if 2 * len(values) > len(keys)]
+            kinds.setdefault(name, set()).add(value)
+    return [name for name, values in kinds.items() if 2 * len(values) > len(keys)]
 
 
 def _orders(
@@ -82,10 +82,10 @@ def _orders(
     from tunerd.core.study_file import parse_study
 
     orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
-    found = []
+    listed = []
     for order in orders.standing:
         command = store.command(order.number)
-        found.append(
+        listed.append(
             order.dump()
             | {
                 "words": order.what + order.where,
@@ -94,7 +94,7 @@ def _orders(
                 "does_not_fit": orders.problem(order),
             }
         )
-    return found
+    return listed
 
 
 def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -111,17 +111,17 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
     after = DriftConsequences(
         asked=_after_change(state).asked
     )  # what was given up has its own lines
-    found = []
-    for one in active:
+    drifting = []
+    for active_drift in active:
         try:
-            drift = Drift.load(one["drift"])
+            drift = Drift.load(active_drift["drift"])
         except (LookupError, TypeError):
             continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
         event = drift_event(
             study, DriftUpdate(phase, drift, drift.noticed, drift.noticed_at), after
         )
-        found.append(
+        drifting.append(
             {
                 "drift_id": drift.drift_id,
                 "kind": event.kind,
@@ -132,7 +132,7 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
                 "size": event.size,
                 "since": {"sequence": drift.since, "finished_at": drift.since_at},
                 "noticed": {"sequence": drift.noticed, "finished_at": drift.noticed_at},
-                "jobs_since": one["jobs"],
+                "jobs_since": active_drift["jobs"],
                 "message": event.message,
                 "asked_again": [
                     {"context_key": asked.context_key, "configs": list(asked.configs)}
@@ -140,7 +140,7 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
                 ],
             }
         )
-    return found
+    return drifting
 
 
 def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:
@@ -150,17 +150,17 @@ def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> di
     if generation is None or "usability" not in state.get("tuner", {}):
         return None
     objective = tomllib.loads(generation.text)["objective"]
-    seen = ObjectiveUsability.load(state["tuner"]["usability"])
+    usability = ObjectiveUsability.load(state["tuner"]["usability"])
     return {
         "metric": objective["metric"],
-        "jobs": seen.jobs,
-        "missing": seen.missing,
-        "impossible": seen.impossible,
-        "example": seen.example,
-        "implausible": seen.implausible,
-        "held_back": seen.held_back,
-        "latest_jobs": len(seen.latest),
-        "latest_unusable": seen.latest.count(False),
+        "jobs": usability.jobs,
+        "missing": usability.missing,
+        "impossible": usability.impossible,
+        "example": usability.example,
+        "implausible": usability.implausible,
+        "held_back": usability.held_back,
+        "latest_jobs": len(usability.latest),
+        "latest_unusable": usability.latest.count(False),
         "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
     }
 
@@ -186,15 +186,15 @@ def _given_up(generation: "StudyGeneration | None", state: dict[str, Any]) -> li
     study = parse_study(generation.text)
     return [
         {
-            "context_key": one.context_key,
-            "config": one.config,
-            "before": study.metric_value(one.before),
-            "now": study.metric_value(one.now),
-            "sequence": one.sequence,
-            "at": one.at or None,
-            "message": one.words(study),
+            "context_key": replaced.context_key,
+            "config": replaced.config,
+            "before": study.metric_value(replaced.before),
+            "now": study.metric_value(replaced.now),
+            "sequence": replaced.sequence,
+            "at": replaced.at or None,
+            "message": replaced.words(study),
         }
-        for one in reversed(after.given_up)
+        for replaced in reversed(after.given_up)
     ]
 
 
@@ -264,5 +264,5 @@ def recommendation_summary(
 def _states(store: "Store", study: str, mode: str | None) -> dict[str, int]:
     """How many contexts have something in a state: what is active may have a proposal beside it."""
     rows = store.standing_rows(study)
-    found = Counter(state for row in rows for state in row.standing(mode))
-    return dict(sorted(found.items()))
+    states = Counter(state for row in rows for state in row.standing(mode))
+    return dict(sorted(states.items()))

@@ -219,7 +219,7 @@ def study_line(digest: StudyDigest, now: datetime) -> StudyLine:
     """A study in a line."""
     status = digest.status
     week = digest.account(WEEK, now)
-    told = sum(count for name, count in week.following.items() if name != "unasked")
+    advised = sum(count for name, count in week.following.items() if name != "unasked")
     scores = status.get("scores") or {}
     last = [line.last_job_at for line in digest.contexts.copy().values() if line.last_job_at]
     return StudyLine(
@@ -229,7 +229,7 @@ def study_line(digest: StudyDigest, now: datetime) -> StudyLine:
         learned=status["learned"],
         contexts=status["contexts"],
         gain=_latest_gain(digest),
-        followed=week.following.get("followed", 0) / told if told else None,
+        followed=week.following.get("followed", 0) / advised if advised else None,
         net_gpu_hours=week.saved - week.spent if week.gpu_hours else None,
         kendall=scores.get("kendall"),
         drifts=len(status["drift"]),
@@ -249,16 +249,16 @@ def _latest_gain(digest: StudyDigest) -> float | None:
 def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
     """What somebody should see of a study, the most urgent first."""
     status = digest.status
-    found: list[tuple[Literal["act", "look", "know"], str]] = []
+    notes: list[tuple[Literal["act", "look", "know"], str]] = []
     if status["set_aside"]:
-        found.append(("act", "set aside: it is not tuned any more; the log says why"))
+        notes.append(("act", "set aside: it is not tuned any more; the log says why"))
     if waiting := status["waiting_for_approval"]:
         verb = "waits" if waiting == 1 else "wait"
-        found.append(("act", f"{plural(waiting, 'recommendation')} {verb} for approval"))
+        notes.append(("act", f"{plural(waiting, 'recommendation')} {verb} for approval"))
     week = digest.account(WEEK, now)
     net = week.saved - week.spent
     if week.gpu_hours and net < -0.01 * week.gpu_hours:
-        found.append(
+        notes.append(
             ("act", f"trying cost {-net:,.0f} GPU-hours more than following saved this week")
         )
     unusable = status["unusable"]
@@ -267,28 +267,28 @@ def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
         and unusable["latest_jobs"]
         and 2 * unusable["latest_unusable"] > unusable["latest_jobs"]
     ):
-        found.append(("act", f"most jobs come without a usable {unusable['metric']}"))
-    found += [("look", one["message"]) for one in status["drift"]]
+        notes.append(("act", f"most jobs come without a usable {unusable['metric']}"))
+    notes += [("look", note["message"]) for note in status["drift"]]
     if status["given_up"]:
         count = len(status["given_up"])
-        found.append(("look", f"{plural(count, 'incumbent')} gave way after a change"))
+        notes.append(("look", f"{plural(count, 'incumbent')} gave way after a change"))
     behind = status["observations"] - status["learned"]
     if behind > BEHIND:
-        found.append(("look", f"{plural(behind, 'job')} are not learned yet"))
+        notes.append(("look", f"{plural(behind, 'job')} are not learned yet"))
     if status["pending_commands"]:
-        found.append(("look", f"{plural(status['pending_commands'], 'command')} not carried out"))
+        notes.append(("look", f"{plural(status['pending_commands'], 'command')} not carried out"))
     if names := status["hardly_ever_the_same"]:
-        found.append(("look", f"hardly two jobs have the same {', '.join(names)}"))
-    told = sum(count for name, count in week.following.items() if name != "unasked")
-    if told >= 20 and not week.following.get("followed"):
-        found.append(("look", "no job followed this week"))
-    found += [("know", order["words"]) for order in status["orders"]]
+        notes.append(("look", f"hardly two jobs have the same {', '.join(names)}"))
+    advised = sum(count for name, count in week.following.items() if name != "unasked")
+    if advised >= 20 and not week.following.get("followed"):
+        notes.append(("look", "no job followed this week"))
+    notes += [("know", order["words"]) for order in status["orders"]]
     if status["pinned_model"] is not None:
-        found.append(("know", f"kept to model version {status['pinned_model']}"))
+        notes.append(("know", f"kept to model version {status['pinned_model']}"))
     if status["ended"]:
-        found.append(("know", "ended"))
-    found.sort(key=lambda one: LEVELS[one[0]])
-    return [AttentionNote(level, text) for level, text in found]
+        notes.append(("know", "ended"))
+    notes.sort(key=lambda note: LEVELS[note[0]])
+    return [AttentionNote(level, text) for level, text in notes]
 
 
 def study_list(digests: Sequence[StudyDigest], total: int, now: datetime) -> StudyList:
@@ -313,21 +313,21 @@ def study_detail(store: Store, digest: StudyDigest, now: datetime) -> StudyDetai
     return StudyDetail(
         line=study_line(digest, now),
         objective={"metric": objective.metric, "goal": objective.goal, "unit": objective.unit},
-        gains=[_block(one) for one in digest.blocks.copy()],
+        gains=[_block(item) for item in digest.blocks.copy()],
         week=account(digest.account(WEEK, now)),
         month=account(digest.account(MONTH, now)),
         statuses=dict(digest.statuses.most_common()),
         following=dict(digest.following.most_common()),
         models=[
             {
-                "version": one.version,
-                "why": one.why,
-                "took_over": one.took_over,
-                "decided_at": one.decided_at,
-                "decided_sequence": one.decided_sequence,
-                "generation": one.generation,
+                "version": item.version,
+                "why": item.why,
+                "took_over": item.took_over,
+                "decided_at": item.decided_at,
+                "decided_sequence": item.decided_sequence,
+                "generation": item.generation,
             }
-            for one in store.models(digest.name)
+            for item in store.models(digest.name)
         ],
         generations=[
             {"generation": g.generation, "published_at": g.published_at, "by": g.published_by}
@@ -336,15 +336,15 @@ def study_detail(store: Store, digest: StudyDigest, now: datetime) -> StudyDetai
         ],
         commands=[
             {
-                "id": one.id,
-                "command": one.command,
-                "arguments": dict(one.arguments),
-                "who": one.who,
-                "at": one.at,
-                "why": one.why,
-                "result": one.result,
+                "id": item.id,
+                "command": item.command,
+                "arguments": dict(item.arguments),
+                "who": item.who,
+                "at": item.at,
+                "why": item.why,
+                "result": item.result,
             }
-            for one in commands
+            for item in commands
         ],
         status=digest.status,
     )
@@ -381,23 +381,23 @@ def context_list(
 ) -> ContextList:
     """Contexts whose key or state holds every word that is searched for."""
     words = search.lower().split()
-    found = []
+    lines = []
     for line in digest.contexts.copy().values():
         text = f"{context_label(line.key, line.context)} {line.key} {' '.join(line.states)}".lower()
         text = text.replace("\u00a0", " ")
         if all(word in text for word in words):
-            found.append(line)
+            lines.append(line)
     key, falling = sort.removeprefix("-"), sort.startswith("-")
-    found.sort(key=lambda one: one.key)
-    found.sort(key=SORTS[key], reverse=falling)
-    pages = max(1, -(-len(found) // limit))
+    lines.sort(key=lambda one: one.key)
+    lines.sort(key=SORTS[key], reverse=falling)
+    pages = max(1, -(-len(lines) // limit))
     page = min(page, pages)
     return ContextList(
         study=digest.name,
         contexts=[
-            context_row(digest.study, line) for line in found[(page - 1) * limit : page * limit]
+            context_row(digest.study, line) for line in lines[(page - 1) * limit : page * limit]
         ],
-        total=len(found),
+        total=len(lines),
         page=page,
         pages=pages,
     )
@@ -419,7 +419,9 @@ def context_row(study: Study, line: ContextLine) -> ContextRowView:
 
 
 def _ordered(study: Study, context: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    return {one.name: context[one.name] for one in study.context if one.name in context}
+    return {
+        feature.name: context[feature.name] for feature in study.context if feature.name in context
+    }
 
 
 def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None:
@@ -441,7 +443,7 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
     ahead = introduction.leads.ahead if introduction and introduction.incumbent else None
     verdicts = introduction.verdicts if introduction else []
     campaign = state.campaign if state else None
-    outcomes = {one.candidate_id: one.outcome for one in verdicts}
+    outcomes = {item.candidate_id: item.outcome for item in verdicts}
     return ContextDetail(
         study=study.name,
         unit=study.objective.unit,
@@ -458,14 +460,14 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
         configs_total=len(measured),
         verdicts=[
             {
-                "candidate_id": one.candidate_id,
-                "outcome": one.outcome,
-                "at": one.at or None,
-                "sequence": one.sequence,
-                "runs": one.runs,
-                "gain": lead_share(study, one.gain),
+                "candidate_id": item.candidate_id,
+                "outcome": item.outcome,
+                "at": item.at or None,
+                "sequence": item.sequence,
+                "runs": item.runs,
+                "gain": lead_share(study, item.gain),
             }
-            for one in reversed(verdicts)
+            for item in reversed(verdicts)
         ],
         campaign=None
         if campaign is None
@@ -478,18 +480,18 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
         },
         said=[
             SaidRow(
-                recommendation_id=one.recommendation_id,
-                said_at=one.said_at,
-                sequence=one.sequence,
-                reason=str(one.message.get("reason") or ""),
-                candidates=list(one.message.get("candidates") or []),
+                recommendation_id=item.recommendation_id,
+                said_at=item.said_at,
+                sequence=item.sequence,
+                reason=str(item.message.get("reason") or ""),
+                candidates=list(item.message.get("candidates") or []),
                 outcomes={
                     str(c["candidate_id"]): outcomes[c["candidate_id"]]
-                    for c in one.message.get("candidates") or []
+                    for c in item.message.get("candidates") or []
                     if c["candidate_id"] in outcomes
                 },
             )
-            for one in store.said_in(study.name, key, MOST_SAID)
+            for item in store.said_in(study.name, key, MOST_SAID)
         ],
     )
 
@@ -501,14 +503,14 @@ def _measured(
     roles = _roles(study, key, state, messages)
     scale = 1.0
     if study.objective.scale != "log":
-        means = [abs(one.mean) for one in state.evidence.trials.values() if one.runs]
+        means = [abs(stats.mean) for stats in state.evidence.trials.values() if stats.runs]
         scale = sorted(means)[len(means) // 2] if means else 1.0
     noise = state.evidence.noise(scale)
-    found = sorted(
+    ranked = sorted(
         state.evidence.trials.items(),
         key=lambda item: (not item[1].runs, -item[1].mean, -item[1].last_sequence),
     )
-    return [_measured_row(study, name, one, noise, roles.get(name, "")) for name, one in found]
+    return [_measured_row(study, name, stats, noise, roles.get(name, "")) for name, stats in ranked]
 
 
 def _roles(
@@ -520,8 +522,8 @@ def _roles(
         whole: Mapping[str, Value] = state.evidence.usual(baseline) or baseline
         roles[candidate_id(study.name, key, whole)] = "baseline"
     for message in messages:
-        for one in (message.get("proposal") or message).get("candidates") or []:
-            roles[one["candidate_id"]] = one["kind"]
+        for candidate in (message.get("proposal") or message).get("candidates") or []:
+            roles[candidate["candidate_id"]] = candidate["kind"]
     if state.introduction.incumbent:
         roles[state.introduction.incumbent] = "incumbent"
     return roles

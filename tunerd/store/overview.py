@@ -87,5 +87,5 @@ class OverviewReads(StudyReads, TunerStateReads):
     def _count(self, table: sa.Table, study: str, *where: sa.ColumnElement[bool]) -> int:
         statement = sa.select(sa.func.count()).select_from(table)
         with self._reading() as connection:
-            found = connection.execute(statement.where(table.c.study == study, *where))
-            return int(found.scalar_one())
+            counted = connection.execute(statement.where(table.c.study == study, *where))
+            return int(counted.scalar_one())

@@ -105,8 +105,8 @@ class AsideAnswers:
         try:
             return AsideAnswer(json.loads(out))
         except ValueError:
-            said = err.decode(errors="replace").strip()
-        lines = [line for line in said.splitlines() if not line.startswith(("Usage:", "Try "))]
+            text = err.decode(errors="replace").strip()
+        lines = [line for line in text.splitlines() if not line.startswith(("Usage:", "Try "))]
         problem = "\n".join(lines).removeprefix("tunerd: ").removeprefix("Error: ").strip()
         log.debug("tunerd %s: %s", " ".join(command), problem)
         return AsideAnswer(problem=problem or f"`tunerd {name}` ended with {process.returncode}")

@@ -192,6 +192,8 @@ class Pages:
         except UnknownStudyError as error:
             return self._wrong(request, 404, "No such study", str(error))
         except BusyError:
+            if request.headers.get("x-fragment"):  # which asks again by itself
+                return self._html("waiting.html.j2", request, 202, what="Much is being asked.")
             return self._wrong(request, 503, "Busy", "Much is being asked. Try again in a moment.")
         except (StoreUnavailableError, CorruptDataError) as error:
             return self._wrong(request, 503, "The store does not answer", str(error))
@@ -211,8 +213,8 @@ class Pages:
     async def _refused(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         request.state.json = request.url.path.startswith("/api/")
-        said = {404: "There is no such page.", 405: "Only GET and HEAD: nothing changes here."}
-        problem = said.get(error.status_code, error.detail)
+        sentences = {404: "There is no such page.", 405: "Only GET and HEAD: nothing changes here."}
+        problem = sentences.get(error.status_code, error.detail)
         answer = self._wrong(request, error.status_code, error.detail, problem)
         answer.headers |= dict(error.headers or {})
         return _response(answer)
@@ -360,7 +362,7 @@ class Pages:
                 hours = [account["gpu_hours"], account["gpu_hours_saved"]]
                 hours += [account["gpu_hours_spent_on_trying"], row.net_gpu_hours]
                 line = [kind, _cell(row.name), account["jobs"], *counts]
-                table.writerow([*line, *(f"{one:.3f}" for one in hours)])
+                table.writerow([*line, *(f"{amount:.3f}" for amount in hours)])
         name = f"{study.name}-ledger-{days}d.csv"
         return Answer(
             out.getvalue().encode(errors="replace"),
@@ -400,7 +402,7 @@ class Pages:
     def _try(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])
         asked = request.query_params
-        given = {one.name: asked.get(one.name, "") for one in study.context}
+        given = {feature.name: asked.get(feature.name, "") for feature in study.context}
         answer: AsideAnswer | None = AsideAnswer()
         whole = bool(given) and all(value.strip() for value in given.values())
         if whole:
@@ -427,12 +429,12 @@ class Pages:
     def _choices(self, study: Study) -> dict[str, list[str]]:
         """Values of context features that jobs had, for who types one."""
         digest = self.digests.of(study.name, wait_s=0.0)
-        seen: dict[str, set[str]] = {one.name: set() for one in study.context}
+        known: dict[str, set[str]] = {feature.name: set() for feature in study.context}
         for line in list(digest.contexts.values())[:5_000] if digest else ():
             for name, value in line.context.items():
-                if name in seen and value is not None and len(seen[name]) < 100:
-                    seen[name].add(str(value))
-        return {name: sorted(values) for name, values in seen.items()}
+                if name in known and value is not None and len(known[name]) < 100:
+                    known[name].add(str(value))
+        return {name: sorted(values) for name, values in known.items()}
 
     def _told(self, request: Request, template: str, study: Study, *command: str) -> Answer:
         answer = self.aside.ask(*command)
@@ -443,9 +445,10 @@ class Pages:
         if answer is None:
             return self._html("waiting.html.j2", request, 202, what="The model is being asked.")
         if answer.problem:
-            return self._html(
-                "error.html.j2", request, 409, title="Nothing to say yet", problem=answer.problem
-            )
+            # As part of another page it is no error: a study without a model is an ordinary one.
+            status = 200 if request.headers.get("x-fragment") else 409
+            title = "Nothing to say yet"
+            return self._html("error.html.j2", request, status, title=title, problem=answer.problem)
         return self._html(template, request, view=answer.value, study=study)
 
     # -- live -------------------------------------------------------------------------------
@@ -461,17 +464,17 @@ class Pages:
         """The version of what is known, whenever it is another."""
         self._streams += 1
         try:
-            began = said = time.monotonic()
+            began = sent = time.monotonic()
             version = self.digests.version
             yield f"retry: 1000\ndata: {version}\n\n".encode()
             while time.monotonic() - began < STREAM_S:
                 await anyio.sleep(LOOK_S)
                 self.digests.wanted()
                 if (new := self.digests.version) != version:
-                    version, said = new, time.monotonic()
+                    version, sent = new, time.monotonic()
                     yield f"data: {version}\n\n".encode()
-                elif time.monotonic() - said > HEARTBEAT_S:
-                    said = time.monotonic()
+                elif time.monotonic() - sent > HEARTBEAT_S:
+                    sent = time.monotonic()
                     yield b": still here\n\n"
         finally:
             self._streams -= 1
@@ -517,9 +520,10 @@ def _cell(text: str) -> str:
 
 
 def _points(digest: StudyDigest) -> list[ReportPoint]:
-    study, found = digest.study, []
-    for one in list(digest.points)[-POINTS:]:
-        outcome = one.outcome
+    study = digest.study
+    points: list[ReportPoint] = []
+    for record in list(digest.points)[-POINTS:]:
+        outcome = record.outcome
         if outcome.score is None or outcome.predicted is None:
             continue
         held = (
@@ -527,14 +531,14 @@ def _points(digest: StudyDigest) -> list[ReportPoint]:
             and outcome.high is not None
             and outcome.low <= outcome.score <= outcome.high
         )
-        found.append(
+        points.append(
             ReportPoint(
                 predicted=study.metric_value(outcome.predicted),
                 actual=study.metric_value(outcome.score),
                 held=held,
             )
         )
-    return found
+    return points
 
 
 async def _static(request: Request) -> Response:

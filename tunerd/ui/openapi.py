@@ -95,7 +95,7 @@ def openapi() -> dict[str, Any]:
 
 
 def _parameters(path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {
             "name": name,
             "in": "path",
@@ -107,8 +107,8 @@ def _parameters(path: str) -> list[dict[str, Any]]:
         if f"{{{name}}}" in path
     ]
     for name, about, shape in _QUERIES.get(path, ()):
-        found.append({"name": name, "in": "query", "description": about, "schema": shape})
-    return found
+        parameters.append({"name": name, "in": "query", "description": about, "schema": shape})
+    return parameters
 
 
 def _answer(about: str, shape: Any) -> dict[str, Any]:

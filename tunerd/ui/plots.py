@@ -40,12 +40,12 @@ def _day(at: datetime, first: datetime, last: datetime) -> str:
 
 def gain_plot(blocks: Sequence[GainBlock]) -> Markup:
     """Mean gain of consecutive jobs, with the band of the mean."""
-    told = [(i, b) for i, b in enumerate(blocks) if b.gain is not None]
-    values = [v for _, b in told for v in (b.gain, b.low, b.high) if v is not None]
+    measured = [(i, b) for i, b in enumerate(blocks) if b.gain is not None]
+    values = [v for _, b in measured for v in (b.gain, b.low, b.high) if v is not None]
     low, high = min([*values, 0.0]), max([*values, 0.005])
     up = linear_axis(low, high, 4)
     count = max(len(blocks) - 1, 1)
-    at = [(i / count, b) for i, b in told]
+    at = [(i / count, b) for i, b in measured]
     band = [(x, b.high) for x, b in at] + [(x, b.low) for x, b in reversed(at)]
     marks = _grid(up, [percent_tick(t) for t in up.ticks], zero=True)
     # A band of one colour as quadrilaterals: x is in per cent, which a path does not take.
@@ -71,7 +71,9 @@ def gain_plot(blocks: Sequence[GainBlock]) -> Markup:
     ]
     first, last = blocks[0].first_at, blocks[-1].last_at
     marks += _ends(_day(first, first, last), _day(last, first, last))
-    ends = f"from {percent(told[0][1].gain)} at first to {percent(told[-1][1].gain)} at last"
+    ends = (
+        f"from {percent(measured[0][1].gain)} at first to {percent(measured[-1][1].gain)} at last"
+    )
     jobs = plural(sum(b.jobs for b in blocks), "job")
     return (
         picture(
@@ -121,11 +123,13 @@ def band_plot(blocks: Sequence[GainBlock]) -> Markup:
     for i, b in enumerate(blocks):
         share = b.failed / b.jobs if b.jobs else 0.0
         y = _y(up, share)
-        said = f"{b.failed} of {plural(b.jobs, 'job')} until {b.last_at:%Y-%m-%d %H:%M} did not run"
+        title = (
+            f"{b.failed} of {plural(b.jobs, 'job')} until {b.last_at:%Y-%m-%d %H:%M} did not run"
+        )
         marks.append(
             tag(
                 "rect",
-                tag("title", said),
+                tag("title", title),
                 x=_x((i + 0.1) / count),
                 y=y,
                 width=f"{0.8 * (100 - GUTTER) / count:.3f}%",
@@ -193,10 +197,12 @@ def share_bar(share: float, title: str, kind: str = "") -> Markup:
 
 def slice_plot(name: str, rows: Sequence[MeasuredRow], parameter: str, title: str) -> Markup:
     """What configurations gave, by the value of one parameter."""
-    told = [row for row in rows if row.mean is not None and row.config.get(parameter) is not None]
-    texts = {value_text(row.config[parameter]): row.config[parameter] for row in told}
+    measured = [
+        row for row in rows if row.mean is not None and row.config.get(parameter) is not None
+    ]
+    texts = {value_text(row.config[parameter]): row.config[parameter] for row in measured}
     order = sorted(texts, key=lambda text: _sort_key(texts[text]))
-    values = [row.mean for row in told if row.mean is not None]
+    values = [row.mean for row in measured if row.mean is not None]
     up = (
         log_axis(min(values), max(values))
         if min(values) > 0
@@ -204,15 +210,15 @@ def slice_plot(name: str, rows: Sequence[MeasuredRow], parameter: str, title: st
     )
     marks = _grid(up, [tick(t) for t in up.ticks])
     places = {text: (i + 0.5) / len(order) for i, text in enumerate(order)}
-    for row in told:
+    for row in measured:
         x = _x(places[value_text(row.config[parameter])])
         kind = "dot best" if row.role == "incumbent" else "dot"
         value = value_text(row.config[parameter])
-        said = f"{value}: {number(row.mean)} over {plural(row.runs, 'run')}"
+        hint = f"{value}: {number(row.mean)} over {plural(row.runs, 'run')}"
         marks.append(
             tag(
                 "circle",
-                tag("title", said),
+                tag("title", hint),
                 cx=x,
                 cy=_y(up, row.mean or 0.0),
                 r=DOT + (1.5 if row.role == "incumbent" else 0),
@@ -232,17 +238,17 @@ def slice_plot(name: str, rows: Sequence[MeasuredRow], parameter: str, title: st
         for text in order[::k]
     ]
     return picture(
-        name, title, f"{plural(len(told), 'configuration')} by {parameter}.", HEIGHT, *marks
+        name, title, f"{plural(len(measured), 'configuration')} by {parameter}.", HEIGHT, *marks
     )
 
 
 def parallel_plot(rows: Sequence[MeasuredRow], parameters: Sequence[str]) -> Markup:
     """Configurations as lines over the parameters; the best ones stand out."""
-    told = [row for row in rows if row.mean is not None][:MOST_LINES]
+    measured = [row for row in rows if row.mean is not None][:MOST_LINES]
     axes: list[tuple[str, dict[str, float], list[str]]] = []
     for name in parameters:
         texts = {
-            value_text(row.config[name]): row.config[name] for row in told if name in row.config
+            value_text(row.config[name]): row.config[name] for row in measured if name in row.config
         }
         order = sorted(texts, key=lambda text: _sort_key(texts[text]))
         places = {t: (i / (len(order) - 1) if len(order) > 1 else 0.5) for i, t in enumerate(order)}
@@ -256,12 +262,12 @@ def parallel_plot(rows: Sequence[MeasuredRow], parameters: Sequence[str]) -> Mar
         return BOTTOM - (BOTTOM - TOP - 24) * place
 
     marks: list[Markup] = []
-    for rank, row in reversed(list(enumerate(told))):
+    for rank, row in reversed(list(enumerate(measured))):
         kind = (
             "path best"
             if row.role == "incumbent"
             else "path good"
-            if rank < len(told) / 5
+            if rank < len(measured) / 5
             else "path"
         )
         points = [
@@ -286,7 +292,7 @@ def parallel_plot(rows: Sequence[MeasuredRow], parameters: Sequence[str]) -> Mar
     return picture(
         "parallel",
         "Configurations over the parameters",
-        f"{plural(len(told), 'configuration')}, each a line; the best fifth and the incumbent "
+        f"{plural(len(measured), 'configuration')}, each a line; the best fifth and the incumbent "
         "stand out. The table below has them as numbers.",
         HEIGHT + 6,
         *marks,
@@ -295,23 +301,25 @@ def parallel_plot(rows: Sequence[MeasuredRow], parameters: Sequence[str]) -> Mar
 
 def jobs_plot(rows: Sequence[JobRow]) -> Markup:
     """Jobs as they came: what came and the band that was predicted."""
-    told = [row for row in reversed(rows) if row.value is not None]
-    ends = [v for r in told for v in (r.value, r.low, r.high) if v is not None and math.isfinite(v)]
-    if len(told) < 2:
+    measured = [row for row in reversed(rows) if row.value is not None]
+    ends = [
+        v for r in measured for v in (r.value, r.low, r.high) if v is not None and math.isfinite(v)
+    ]
+    if len(measured) < 2:
         return Markup("")
     up = log_axis(min(ends), max(ends)) if min(ends) > 0 else linear_axis(min(ends), max(ends))
     marks = _grid(up, [tick(t) for t in up.ticks])
-    for i, row in enumerate(told):
-        x = _x((i + 0.5) / len(told))
+    for i, row in enumerate(measured):
+        x = _x((i + 0.5) / len(measured))
         if row.low is not None and row.high is not None:
             marks.append(
                 tag("line", x1=x, y1=_y(up, row.low), x2=x, y2=_y(up, row.high), class_="wick")
             )
-        said = f"{row.job_id}: {number(row.value)}, predicted {number(row.predicted)}"
+        hint = f"{row.job_id}: {number(row.value)}, predicted {number(row.predicted)}"
         marks.append(
             tag(
                 "circle",
-                tag("title", said),
+                tag("title", hint),
                 cx=x,
                 cy=_y(up, row.value or 0.0),
                 r=DOT,
@@ -321,7 +329,7 @@ def jobs_plot(rows: Sequence[JobRow]) -> Markup:
     return picture(
         "latest",
         "The latest jobs",
-        f"{plural(len(told), 'job')}, the latest at the right: what came, and the predicted band.",
+        f"{plural(len(measured), 'job')}, the latest at the right: what came, and the band.",
         HEIGHT,
         *marks,
     )
@@ -329,13 +337,13 @@ def jobs_plot(rows: Sequence[JobRow]) -> Markup:
 
 def varying(rows: Sequence[MeasuredRow]) -> list[str]:
     """Parameters that differ among configurations, those with most values first."""
-    seen: dict[str, set[str]] = {}
+    values_of: dict[str, set[str]] = {}
     for row in rows:
         if row.mean is not None:
             for name, value in row.config.items():
-                seen.setdefault(name, set()).add(value_text(value))
-    found = [name for name, values in seen.items() if len(values) > 1]
-    return sorted(found, key=lambda name: -len(seen[name]))[:MOST_SLICES]
+                values_of.setdefault(name, set()).add(value_text(value))
+    names = [name for name, values in values_of.items() if len(values) > 1]
+    return sorted(names, key=lambda name: -len(values_of[name]))[:MOST_SLICES]
 
 
 def _sort_key(value: object) -> tuple[int, float, str]:

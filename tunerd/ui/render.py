@@ -158,8 +158,8 @@ def job_url(study: str, sequence: int) -> str:
 
 def with_query(path: str, **values: object) -> str:
     """A path with a query; what is None or empty is left out."""
-    told: Mapping[str, object] = {k: v for k, v in values.items() if v not in (None, "")}
-    return f"{path}?{urlencode(told)}" if told else path
+    given: Mapping[str, object] = {k: v for k, v in values.items() if v not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _ago(at: datetime | None, now: datetime) -> str:
@@ -194,10 +194,10 @@ def _stamp(at: datetime | None, now: datetime) -> Markup:
 
 def _short(text: object, most: int = 48) -> Markup | str:
     """A long text cut, whole for who points at it."""
-    told = str(printable_value(str(text)))
-    if len(told) <= most:
-        return told
-    return Markup('<span title="{}">{}…</span>').format(told[:2000], told[: most - 1])
+    whole = str(printable_value(str(text)))
+    if len(whole) <= most:
+        return whole
+    return Markup('<span title="{}">{}…</span>').format(whole[:2000], whole[: most - 1])
 
 
 def _count(value: int | None) -> str:
