@@ -35,6 +35,16 @@ class Site:
         finally:
             connection.close()
 
+    def page(self, path: str) -> str:
+        """A page, once it is there."""
+        for _ in range(600):
+            status, _, body = self.get(path)
+            if status != 202:
+                assert status == 200, path
+                return body.decode()
+            time.sleep(0.1)
+        raise AssertionError(f"{path} never came")
+
     def json(self, path: str) -> Any:
         """An answer of the API, once it is there."""
         for _ in range(600):

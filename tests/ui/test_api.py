@@ -258,6 +258,13 @@ def test_its_own_names_are_answered(site: Site, host: str) -> None:
     assert site.get("/", Host=host)[0] == 200
 
 
+def test_the_report_is_a_page_that_can_be_saved(site: Site) -> None:
+    assert "What people would have gained" in site.page(f"{STUDY}/report")
+    _, headers, _ = site.get(f"{STUDY}/report")
+    assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe")
+    assert "script" not in headers["content-security-policy"]
+
+
 def test_head_is_answered_without_a_body(site: Site) -> None:
     status, headers, body = site.get(STUDY, "HEAD")
     assert (status, body) == (200, b"")
@@ -276,9 +283,7 @@ def test_hostile_names_are_text(hostile_site: Site) -> None:
     paths += [context_url("toy", key) for key in found]
     paths += [f"{STUDY}/jobs/{number}" for number in range(1, 13)]
     for path in paths:
-        status, _, body = hostile_site.get(path)
-        text = body.decode()
-        assert status == 200, path
+        text = hostile_site.page(path)
         assert not re.search(r"<script(?! src=\"/static)", text), path
         assert "<img" not in text, path
         assert "<b>" not in text, path

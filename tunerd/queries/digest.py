@@ -13,11 +13,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tunerd.core.decisions.ledger import LedgerAccount, ledger
+from tunerd.core.decisions.ledger import JobEntry, LedgerAccount
 from tunerd.core.evidence.gain_calibration import gained
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.observation import Scalar
@@ -27,11 +27,12 @@ from tunerd.errors import CorruptDataError, TunerdError
 from tunerd.queries.accounts import lead_share
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.study_status import study_status
+from tunerd.report.formatting import context_label
 from tunerd.report.gather import incomparable_until
 from tunerd.store import Store
 from tunerd.store.overview import StudyProgress
 
-__all__ = ["ContextLine", "JobBlock", "StudyDigest", "StudyDigests"]
+__all__ = ["ContextLine", "JobBlock", "KeptEntry", "StudyDigest", "StudyDigests", "first_day"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ LEAST = 5
 LATEST = 24
 """Latest scores that are kept of a context."""
 DAYS = 400
+ENTRIES = 20_000
+"""Latest live jobs that are kept one by one, for a ledger by context and by user: 5 MB."""
 OLD_S = 3_600.0
 """After so long sums are made anew: jobs were corrected and forgotten meanwhile."""
 LOOK_S = 0.5
@@ -127,17 +130,17 @@ class ContextLine:
     latest: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
     """Scores of the latest jobs."""
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "context_key": self.key,
-            "context": dict(self.context),
-            "states": self.states,
-            "jobs": self.jobs,
-            "last_job_at": self.last_job_at,
-            "gain": self.gain,
-            "incumbent": self.incumbent,
-        }
+    text: str = ""
+    """What a search looks at, in small letters."""
+
+
+class KeptEntry(NamedTuple):
+    """What a live job adds to accounts, and to whose."""
+
+    day: str
+    context_key: str
+    user: str | None
+    entry: JobEntry
 
 
 class _Rollout(msgspec.Struct, frozen=True, gc=False):
@@ -170,6 +173,8 @@ class StudyDigest:
         self.blocks: list[JobBlock] = []
         self.size = LEAST
         self.days: dict[str, LedgerAccount] = {}
+        self.entries: deque[KeptEntry] = deque(maxlen=ENTRIES)
+        self.last_job_at: datetime | None = None
         self.contexts: dict[str, ContextLine] = {}
         self.statuses: Counter[str] = Counter()
         self.following: Counter[str] = Counter()
@@ -195,7 +200,7 @@ class StudyDigest:
             rows = store.predictions_after(self.name, self.sequence, PORTION)
             for record in rows:
                 self._add(record)
-            self._account(rows)
+            self._account(store, rows)
             last = rows[-1].sequence if rows else 0
             self.sequence = last if len(rows) == PORTION else max(last, progress.learned_sequence)
             changed = True
@@ -234,14 +239,15 @@ class StudyDigest:
         self.blocks = self.blocks[::2] + ([last] if last is not None else [])
         self.size *= 2
 
-    def _account(self, rows: list[PrequentialRecord]) -> None:
-        by_day: dict[str, list[PrequentialRecord]] = {}
-        for record in rows:
-            if not record.history and record.sequence > self._comparable_after:
-                by_day.setdefault(record.finished_at.date().isoformat(), []).append(record)
-        for day, jobs in by_day.items():
-            made = ledger(self.study, jobs, recommendations=False).study
-            _join(self.days.setdefault(day, LedgerAccount()), made)
+    def _account(self, store: Store, rows: list[PrequentialRecord]) -> None:
+        live = [job for job in rows if not job.history and job.sequence > self._comparable_after]
+        if not live:
+            return
+        users = store.usernames(self.name, live[0].sequence, live[-1].sequence)
+        for job in live:
+            day, entry = job.finished_at.date().isoformat(), JobEntry.of(self.study, job)
+            self.entries.append(KeptEntry(day, job.context_key, users.get(job.sequence), entry))
+            self.days.setdefault(day, LedgerAccount()).add(entry)
         for day in sorted(self.days)[:-DAYS]:
             del self.days[day]
 
@@ -271,15 +277,18 @@ class StudyDigest:
                 line.gain = (
                     lead_share(self.study, state.introduction.ahead) if line.incumbent else None
                 )
+                line.text = _search_text(line)
                 changed = True
         self._dirty.clear()
         self._all = False
         for key, at in store.last_jobs(self.name).items():
             line = self.contexts.setdefault(key, ContextLine(key))
             line.last_job_at = at
+            if self.last_job_at is None or at > self.last_job_at:
+                self.last_job_at = at
         standing = {row.context_key: row.standing(mode) for row in store.standing_rows(self.name)}
         for key in standing.keys() - self.contexts.keys():
-            self.contexts[key] = ContextLine(key)
+            self.contexts[key] = ContextLine(key, text=key.lower())
         for key, line in self.contexts.items():
             states = standing.get(key, [])
             if states != line.states:
@@ -288,12 +297,22 @@ class StudyDigest:
 
     def account(self, days: int | None, now: datetime) -> LedgerAccount:
         """Sums over the live jobs of the last days, of all where None."""
-        begin = "" if days is None else (now - timedelta(days=days)).date().isoformat()
+        begin = "" if days is None else first_day(days, now)
         total = LedgerAccount()
         for day, sums in self.days.copy().items():
             if day >= begin:
                 _join(total, sums)
         return total
+
+
+def first_day(days: int, now: datetime) -> str:
+    """The day so many days ago, ISO 8601: with it the last days begin."""
+    return (now - timedelta(days=days)).date().isoformat()
+
+
+def _search_text(line: ContextLine) -> str:
+    label = context_label(line.key, line.context).replace("\u00a0", " ")
+    return f"{label} {line.key}".lower()
 
 
 def _join(total: LedgerAccount, one: LedgerAccount) -> None:

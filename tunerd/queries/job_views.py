@@ -1,14 +1,14 @@
 """What a page shows of jobs and of the ledger, as data: the same goes out as JSON."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from tunerd.core.decisions.ledger import LedgerAccount, ledger, realised
+from tunerd.core.decisions.ledger import LedgerAccount, realised
 from tunerd.core.evidence.prequential import PrequentialRecord, TargetPrediction
 from tunerd.core.observation import Observation
 from tunerd.core.recommendation import Recommendation
@@ -16,7 +16,7 @@ from tunerd.core.study import Study
 from tunerd.errors import TunerdError
 from tunerd.events import from_bytes
 from tunerd.queries.accounts import account
-from tunerd.report.gather import incomparable_until
+from tunerd.queries.digest import StudyDigest, first_day
 from tunerd.store import Store
 
 __all__ = [
@@ -32,8 +32,6 @@ __all__ = [
     "ledger_window",
 ]
 
-MOST_JUDGED = 20_000
-"""Jobs of a window that a ledger looks at, the latest ones: a third of a second."""
 MOST_ROWS = 200
 """Contexts, and users, of a ledger."""
 NOBODY = "(not named)"
@@ -268,42 +266,29 @@ class LedgerWindow(msgspec.Struct, frozen=True, kw_only=True):
     total: dict[str, Any]
     contexts: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
     users: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
-    left_out: Annotated[int, Meta(description="Earlier jobs of this time that were not looked at")]
+    left_out: Annotated[int, Meta(description="Earlier jobs of this time that only the total has")]
 
 
-def ledger_window(store: Store, study: Study, days: int, now: datetime) -> LedgerWindow:
-    """The ledger of a study's latest jobs in the last days."""
-    since = now - timedelta(days=days)
-    judged = store.predictions(study.name, since=since, most=MOST_JUDGED)
-    left_out = 0
-    if len(judged) == MOST_JUDGED:
-        left_out = store.count_predictions(study.name, since=since) - len(judged)
-    after = incomparable_until(store, study)
-    judged = [record for record in judged if record.sequence > after]
-    names: dict[int, str] = {}
-    if judged:
-        names = store.usernames(study.name, judged[0].sequence, judged[-1].sequence)
-    made = ledger(study, judged, recommendations=False)
+def ledger_window(digest: StudyDigest, days: int, now: datetime) -> LedgerWindow:
+    """The ledger of a study's last days; by context and by user of its latest jobs."""
+    begin, total = first_day(days, now), digest.account(days, now)
+    contexts: defaultdict[str, LedgerAccount] = defaultdict(LedgerAccount)
+    users: defaultdict[str, LedgerAccount] = defaultdict(LedgerAccount)
+    jobs = 0
+    for day, context_key, user, entry in digest.entries.copy():
+        if day >= begin:
+            jobs += 1
+            contexts[context_key].add(entry)
+            users[user or NOBODY].add(entry)
     return LedgerWindow(
-        study=study.name,
+        study=digest.name,
         days=days,
-        since=since,
-        total=account(made.study),
-        contexts=_rows(made.contexts.items()),
-        users=_rows(
-            _by(study, judged, lambda record: names.get(record.sequence) or NOBODY).items()
-        ),
-        left_out=left_out,
+        since=datetime.fromisoformat(begin).replace(tzinfo=UTC),
+        total=account(total),
+        contexts=_rows(contexts.items()),
+        users=_rows(users.items()),
+        left_out=max(total.jobs - jobs, 0),
     )
-
-
-def _by(
-    study: Study, judged: Sequence[PrequentialRecord], name: Callable[[PrequentialRecord], str]
-) -> dict[str, LedgerAccount]:
-    parts: defaultdict[str, list[PrequentialRecord]] = defaultdict(list)
-    for record in judged:
-        parts[name(record)].append(record)
-    return {key: ledger(study, jobs, recommendations=False).study for key, jobs in parts.items()}
 
 
 def _rows(accounts: Any) -> list[LedgerRow]:

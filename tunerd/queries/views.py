@@ -221,7 +221,6 @@ def study_line(digest: StudyDigest, now: datetime) -> StudyLine:
     week = digest.account(WEEK, now)
     advised = sum(count for name, count in week.following.items() if name != "unasked")
     scores = status.get("scores") or {}
-    last = [line.last_job_at for line in digest.contexts.copy().values() if line.last_job_at]
     return StudyLine(
         name=digest.name,
         mode=status["mode"],
@@ -234,7 +233,7 @@ def study_line(digest: StudyDigest, now: datetime) -> StudyLine:
         kendall=scores.get("kendall"),
         drifts=len(status["drift"]),
         waiting=status["waiting_for_approval"],
-        last_job_at=max(last, default=None),
+        last_job_at=digest.last_job_at,
         attention=attention(digest, now),
     )
 
@@ -381,14 +380,14 @@ def context_list(
 ) -> ContextList:
     """Contexts whose key or state holds every word that is searched for."""
     words = search.lower().split()
-    lines = []
-    for line in digest.contexts.copy().values():
-        text = f"{context_label(line.key, line.context)} {line.key} {' '.join(line.states)}".lower()
-        text = text.replace("\u00a0", " ")
-        if all(word in text for word in words):
-            lines.append(line)
+    lines = [
+        line
+        for line in digest.contexts.copy().values()
+        if not words or all(word in f"{line.text} {' '.join(line.states)}" for word in words)
+    ]
     key, falling = sort.removeprefix("-"), sort.startswith("-")
-    lines.sort(key=lambda one: one.key)
+    if key != "context":
+        lines.sort(key=lambda line: line.key)
     lines.sort(key=SORTS[key], reverse=falling)
     pages = max(1, -(-len(lines) // limit))
     page = min(page, pages)

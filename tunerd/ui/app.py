@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, StoreUnavailableError, TunerdError, UnknownStudyError
 from tunerd.http import EVENTS
 from tunerd.queries.digest import StudyDigest, StudyDigests
-from tunerd.queries.job_views import job_detail, job_list, jobs_at, ledger_window
+from tunerd.queries.job_views import LedgerWindow, job_detail, job_list, jobs_at, ledger_window
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.views import (
     SORTS,
@@ -39,7 +39,7 @@ from tunerd.queries.views import (
     study_detail,
     study_list,
 )
-from tunerd.report.model import ReportObjective, ReportPoint
+from tunerd.report.model import ReportObjective, ReportPoint, StudyReport
 from tunerd.store import Store
 from tunerd.ui.answers import AsideAnswer, AsideAnswers, BusyError
 from tunerd.ui.openapi import openapi
@@ -342,15 +342,22 @@ class Pages:
         return self._view(request, "job.html.j2", view)
 
     def _ledger(self, request: Request) -> Answer:
-        study = self._parsed(request.path_params["study"])
+        view = self._window(request)
+        return (
+            self._reading(request)
+            if view is None
+            else self._view(request, "ledger.html.j2", view, days=DAYS)
+        )
+
+    def _window(self, request: Request) -> LedgerWindow | None:
         days = _number(request.query_params, "days", 7, 1, 3650)
-        view = ledger_window(self.store, study, days, _now())
-        return self._view(request, "ledger.html.j2", view, days=DAYS)
+        digest = self._digest(request)
+        return None if digest is None else ledger_window(digest, days, _now())
 
     def _ledger_csv(self, request: Request) -> Answer:
-        study = self._parsed(request.path_params["study"])
-        days = _number(request.query_params, "days", 7, 1, 3650)
-        view = ledger_window(self.store, study, days, _now())
+        view = self._window(request)
+        if view is None:
+            return self._reading(request)
         out = io.StringIO()
         table = csv.writer(out)
         head = ["by", "name", "jobs", "followed", "changed", "ignored", "unasked", "gpu_hours"]
@@ -363,7 +370,7 @@ class Pages:
                 hours += [account["gpu_hours_spent_on_trying"], row.net_gpu_hours]
                 line = [kind, _cell(row.name), account["jobs"], *counts]
                 table.writerow([*line, *(f"{amount:.3f}" for amount in hours)])
-        name = f"{study.name}-ledger-{days}d.csv"
+        name = f"{view.study}-ledger-{view.days}d.csv"
         return Answer(
             out.getvalue().encode(errors="replace"),
             "text/csv; charset=utf-8",
@@ -384,20 +391,19 @@ class Pages:
 
     def _report(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])
-        from tunerd.report.compute import compute
-        from tunerd.report.gather import gather
+        days = _number(request.query_params, "days", 30, 1, 3650)
+        answer = self.aside.ask("report", f"--days={days}", "--", study.name)
+        if answer is None:
+            return self._html("waiting.html.j2", request, 202, what="The report is being made.")
+        if answer.problem:
+            title, problem = "No report", answer.problem
+            return self._html("error.html.j2", request, 409, title=title, problem=problem)
         from tunerd.report.page import page
 
-        days = _number(request.query_params, "days", 30, 1, 3650)
-        now = _now()
-        made = page(
-            compute(
-                gather(self.store, study.name, now - timedelta(days=days), now, past=False), now
-            )
-        )
+        body = page(msgspec.convert(answer.value, StudyReport)).encode(errors="replace")
         # It is a page of its own that may be saved: its style stands in it, and nothing else may.
         policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-        return Answer(made.encode(errors="replace"), Content_Security_Policy=policy)
+        return Answer(body, Content_Security_Policy=policy)
 
     def _try(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])

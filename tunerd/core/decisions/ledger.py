@@ -23,7 +23,7 @@ from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
-__all__ = ["Ledger", "LedgerAccount", "LedgerContext", "entered", "ledger"]
+__all__ = ["JobEntry", "Ledger", "LedgerAccount", "LedgerContext", "entered", "ledger"]
 
 
 class _LedgerRollout(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +97,7 @@ class LedgerAccount:
     spent: float = 0.0
     """GPU-hours that trying took more than the incumbent would have, less what it took less."""
 
-    def add(self, one: "_JobEntry") -> None:
+    def add(self, one: "JobEntry") -> None:
         """Enter one job."""
         self.jobs += 1
         if one.following is not None:
@@ -119,7 +119,7 @@ class LedgerAccount:
         return self.promised - self.realised if self.promises else None
 
 
-class _JobEntry(NamedTuple):
+class JobEntry(NamedTuple):
     """What a job adds to each account that it belongs to."""
 
     following: str | None
@@ -132,7 +132,8 @@ class _JobEntry(NamedTuple):
     realised: float | None = None
 
     @classmethod
-    def of(cls, study: Study, one: PrequentialRecord) -> "_JobEntry":
+    def of(cls, study: Study, one: PrequentialRecord) -> "JobEntry":
+        """What a live job adds."""
         outcome, entry = one.outcome, one.outcome.entry
         following, hours = outcome.following, outcome.gpu_hours or 0.0
         if following != "followed" or entry is None:
@@ -168,7 +169,7 @@ def ledger(
     for job in judged:
         if job.history:
             continue
-        entry = _JobEntry.of(study, job)
+        entry = JobEntry.of(study, job)
         made.study.add(entry)
         _account(made.contexts, job.context_key).add(entry)
         recommendation_id = job.outcome.recommendation_id
