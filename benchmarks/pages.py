@@ -140,8 +140,10 @@ def serving(settings: Path) -> Iterator[tuple[int, int]]:
     """Pages of a store; gives port and process id."""
     port = free_port()
     process = subprocess.Popen(
-        [*tied(), sys.executable, "-m", "tunerd", "ui", "--settings", str(settings)]
-        + ["--port", str(port)],
+        [
+            *(*tied(), sys.executable, "-m", "tunerd", "ui"),
+            *("--settings", str(settings), "--port", str(port)),
+        ],
         stdout=subprocess.PIPE,
     )
     try:
