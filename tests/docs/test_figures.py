@@ -24,7 +24,7 @@ def test_how_many_configurations_there_are_where() -> None:
     told = {"model_params": 7e10, "gpu": "H100", "n_gpus": 16_384, "seq_len": 8_192}
     counts = [feasible("llm-pretrain", **told, global_batch=n) for n in (8_192, 1_024, 32_768)]
     assert (
-        f"has {counts[0]} on 16,384 H100 with a `global_batch` of 8,192, with one of 1,024 it has "
+        f"has {counts[0]} on 16,384 H100 with a `global_batch` of 8,192. With one of 1,024 it has "
         f"{counts[1]}, and with one of 32,768 it has {counts[2]}"
     ) in page("searching.md")
     assert f"The ads study has {feasible('ads-fsdp')} everywhere" in page("searching.md")
