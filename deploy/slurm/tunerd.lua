@@ -1262,7 +1262,7 @@ local pending = {}
 
 -- When a job ended: write its halves to the spool. Those that cannot be written wait for the next.
 function M.complete(job, conf_path)
-  guarded("an end is not told", function()
+  return guarded("an end is not told", function()
     local comment = job.admin_comment
     if not comment or not comment:find("tunerd {", 1, true) then return end
     local conf = load_conf(conf_path)
@@ -1276,7 +1276,39 @@ function M.complete(job, conf_path)
     end
     local ok, why = append(conf.spool, table.concat(pending))
     if ok then pending = {} else complain(conf.spool .. ": " .. tostring(why) .. "; ends of jobs wait") end
+    return ok
   end)
+end
+
+-- The same from what jobcomp/script gives, which is less: what was kept at submission and how often
+-- the job was restarted has to be asked. `get` reads a variable, `show` is `scontrol show job ID`.
+function M.job_of_script(get, show)
+  local state, codes = get("JOBSTATE") or "", { NODE_FAIL = 7, BOOT_FAIL = 9, PREEMPTED = 8,
+    COMPLETED = 3, CANCELLED = 4, FAILED = 5, TIMEOUT = 6, DEADLINE = 10, OUT_OF_MEMORY = 11 }
+  local code, signal = (get("EXITCODE") or ""):match("^(%d+):(%d+)$")
+  local restarts = tonumber(show:match("%sRestarts=(%d+)")) or 0
+  -- It is queued again, and was counted already.
+  local again = state == "PENDING" or state:find("REQUEUE", 1, true)
+  return {
+    job_id = tonumber(get("JOBID")),
+    array_job_id = tonumber(get("ARRAYJOBID")),
+    array_task_id = tonumber(get("ARRAYTASKID")),
+    het_job_id = tonumber(get("HETJOBID")),
+    het_job_offset = tonumber(get("HETJOBOFFSET")),
+    job_state = codes[state:match("^[A-Z_]*")] or (again and 1024 or 0),
+    restart_cnt = math.max(0, again and restarts - 1 or restarts),
+    admin_comment = show:match("\n%s*AdminComment=([^\n]*)"),
+    start_time = tonumber(get("START")),
+    end_time = tonumber(get("END")),
+    exit_code = code and tonumber(code) * 256 + tonumber(signal),
+    name = get("JOBNAME"),
+    partition = get("PARTITION"),
+    account = get("ACCOUNT"),
+    qos = get("QOS"),
+    nodes = get("NODES"),
+    user_name = get("USERNAME"),
+    tres_fmt_alloc_str = show:match("\n%s*TRES=([^\n]*)"),
+  }
 end
 
 return M

@@ -68,7 +68,7 @@ SUBMITS_WITHIN_S = 2.0
 class Shop:
     """A folder with everything, and jobs in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jobcomp: str) -> None:
         self.folder = folder
         self.file, self.spool = (
             folder / "local" / "recommendations.jsonl",
@@ -85,7 +85,8 @@ class Shop:
         paths = {"file": json.dumps(str(self.file)), "spool": json.dumps(str(self.spool))}
         settings = {
             "JobSubmitPlugins": "lua",
-            "JobCompType": "jobcomp/lua",
+            "JobCompType": jobcomp,
+            "JobCompLoc": str(folder / "slurm" / "jobcomp_script"),
             "TaskProlog": str(DEPLOY / "task_prolog"),
         }
         try:
@@ -93,7 +94,7 @@ class Shop:
         except MissingServerError as error:
             without("real Slurm", str(error))
         # The plugins look for their files beside slurm.conf.
-        for name in ("tunerd.lua", "job_submit.lua", "jobcomp.lua"):
+        for name in ("tunerd.lua", "job_submit.lua", "jobcomp.lua", "jobcomp_script"):
             (folder / "slurm" / name).symlink_to(DEPLOY / name)
         (folder / "slurm" / "tunerd_studies.lua").write_text(STUDIES % paths)
         self._programs: list[subprocess.Popen[bytes]] = []
@@ -164,9 +165,18 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def jobcomp() -> str:
+    """Which of Slurm's plugins tells how jobs end."""
+    return "jobcomp/lua"
+
+
+both = pytest.mark.parametrize("jobcomp", ["jobcomp/lua", "jobcomp/script"])
+
+
+@pytest.fixture
+def shop(tmp_path: Path, jobcomp: str) -> Iterator[Shop]:
     need_program("lua5.1", "lua5.1")
-    made = Shop(tmp_path)
+    made = Shop(tmp_path, jobcomp)
     made.slurm.start()
     yield made
     made.stop()
@@ -263,6 +273,7 @@ def test_what_is_chosen_is_in_the_jobs_environment_and_record(shop: Shop) -> Non
         assert "candidate_id" not in started[task]
 
 
+@both
 def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> None:
     shop.recommend(1.0)
     job = shop.submit(PAUSE="5")
@@ -278,6 +289,7 @@ def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> N
     assert (first["LEVEL"], first["HOW"]) == ("1", "very thorough")
     assert (again["LEVEL"], again["HOW"]) == ("2", 'it\'s "plain"')
     assert json.loads(again["TUNERD_CONFIG"])["level"] == 2
+    wait_until(lambda: len(shop.halves()) >= 4, 20, "both ends are told")
     halves = {(one["type"], one["attempt"]): one for one in shop.halves()}
     assert len(halves) == len(shop.halves()) == 4
     assert halves["started", 1]["candidate_id"] == "c1"
@@ -287,6 +299,7 @@ def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> N
     assert halves["completed", 2]["status"] == "cancelled"
 
 
+@both
 def test_ends_are_told_apart(shop: Shop) -> None:
     jobs = {
         "succeeded": shop.submit(PAUSE="1"),
@@ -299,6 +312,7 @@ def test_ends_are_told_apart(shop: Shop) -> None:
     shop.slurm.run("scancel", jobs["cancelled"])
     shop.slurm.run("scancel", never)
     shop.slurm.wait_for_all(30)
+    wait_until(lambda: len(shop.halves()) >= 6, 20, "three ends are told")
     ends = {one["job_id"]: one for one in shop.halves() if one["type"] == "completed"}
     assert {one["status"]: job for job, one in ends.items()} == jobs
     assert set(ends[jobs["succeeded"]]["metrics"]) == {"elapsed_s"}
