@@ -146,7 +146,7 @@ local function json_number(s, i)
   if not whole or whole:match("^%-?0%d") then error("no value") end
   local raw = whole .. (s:match("^%.%d+", i + #whole) or "")
   raw = raw .. (s:match("^[eE][+-]?%d+", i + #raw) or "")
-  return { num = tonumber(raw), int = raw == whole, raw = raw }, i + #raw
+  return { num = tonumber(raw) + 0.0, int = raw == whole, raw = raw }, i + #raw
 end
 
 local LITERALS = { { "true", true }, { "false", false }, { "null", NULL },
@@ -265,7 +265,7 @@ local function to_float(value)
     value = tonumber((text:gsub("^%+", "")))
   end
   if type(value) ~= "number" or not is_finite(value) then return nil end
-  return value
+  return value + 0.0 -- Lua 5.3 has integers, which overflow
 end
 
 -- Digits with a sign where it is negative, as Python's str(int(text)); nil beyond 64 bits.
@@ -353,7 +353,7 @@ local function key_text(value, kind, key)
     value = to_float(value)
     if not value then return "~" end
   end
-  if bucket then value = bucket_edge(value, bucket) end
+  if bucket then value = bucket_edge(value + 0.0, bucket) end
   return string.format("%.6g", value == 0 and 0 or value)
 end
 
@@ -992,18 +992,17 @@ local function prolog_lines(variables, before)
   return table.concat(lines, "\n")
 end
 
--- What the user set: those of the study's own variables that an outer job did not set. A job that
--- submits the next one hands its environment on.
-local function users_config(one, job)
-  local found, any = {}, false
+-- What a job's environment has for the study's own variables, by parameter, and whether a user set
+-- any of them. A job that submits the next one hands on what was set for itself.
+local function inherited(one, job)
+  local found, users = {}, false
   local before = M.parse(job.environment.TUNERD_SLURM_SET or "")
   for parameter, name in pairs(one.variables or {}) do
     local text = job.environment[name]
-    if text and not (is_object(before) and before.at[name] == text) then
-      found[parameter], any = text, true
-    end
+    found[parameter] = text
+    if text and not (is_object(before) and before.at[name] == text) then users = true end
   end
-  return any and found or nil
+  return found, users
 end
 
 local counter = 0
@@ -1047,17 +1046,17 @@ function M.plan(conf, job, uid, now)
   -- Tasks of an array share one environment. A candidate for all of them would be far more than its
   -- share, so they get what a retry gets.
   local attempt = job.array_inx and 2 or 1
-  local users = users_config(one, job)
+  local given, users = inherited(one, job)
   local choice, why
   if not users then choice, why = M.choose(state, conf.file, key, token, attempt, now) end
   local config = config_of(choice, one.defaults)
-  if users then
+  if not choice then -- it runs with what it has
     local names = {}
-    for name in pairs(users) do names[#names + 1] = name end
+    for name in pairs(given) do names[#names + 1] = name end
     table.sort(names, less)
     for _, name in ipairs(names) do
       if config.json[name] == nil then config.names[#config.names + 1] = name end
-      config.json[name], config.text[name] = typed_json(users[name]), users[name]
+      config.json[name], config.text[name] = typed_json(given[name]), given[name]
       if not config.json[name] then error("a variable that is not UTF-8", 0) end
     end
   end
@@ -1099,9 +1098,14 @@ end
 
 local said = {}
 
+-- A text for a log or a terminal: what others chose must not write to either.
+function M.shown(text)
+  return (text:sub(1, 1000):gsub("%c", "?"))
+end
+
 local function log(how, text)
   local logger = type(slurm) == "table" and slurm["log_" .. how] -- luacheck: ignore
-  if logger then logger("tunerd: %s", text) end
+  if logger then logger("tunerd: %s", M.shown(text)) end
 end
 
 -- A complaint, once a minute.
@@ -1136,6 +1140,8 @@ end
 function M.submit(job, uid, conf_path)
   guarded("a job is submitted unchanged", function()
     if job.script == nil then return end -- srun and salloc: there is no environment to set
+    -- What an outer job would have got, had it run again, is not for this one.
+    if job.environment.TUNERD_SLURM_RETRY then job.environment.TUNERD_SLURM_RETRY = "" end
     local conf = load_conf(conf_path)
     local plan = M.plan(conf, view(job), uid, os.time())
     if not plan then return end
@@ -1146,7 +1152,7 @@ function M.submit(job, uid, conf_path)
     job.admin_comment = (comment and comment ~= "" and comment .. " " or "") .. plan.record
     for _, one in ipairs(plan.set) do job.environment[one.name] = one.text end
     log("info", plan.shown)
-    if conf.tell and plan.choice then slurm.log_user("tunerd: %s", plan.shown) end -- luacheck: ignore
+    if conf.tell and plan.choice then slurm.log_user("tunerd: %s", M.shown(plan.shown)) end -- luacheck: ignore
   end)
 end
 
@@ -1228,7 +1234,9 @@ function M.halves(conf, job)
   user = user and quoted(tostring(user))
   if user then more = more .. ', "user": ' .. user end
   if type(record.at.elapsed) == "string" and status == "succeeded" then
-    more = more .. string.format(', "metrics": {%s: %.0f}', quoted(record.at.elapsed), finish - start)
+    -- Slurm counts whole seconds. 0 would be no speed at all, and count as a failure.
+    local elapsed = math.max(1, finish - start)
+    more = more .. string.format(', "metrics": {%s: %.0f}', quoted(record.at.elapsed), elapsed)
   end
   -- Told again it is the same event: a name follows from what it says.
   return string.format('%s"type": "started", "event_id": "%s-%.0f", "study": %s, "context": %s, "config": %s%s, "started_at": "%s"}\n',

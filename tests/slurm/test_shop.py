@@ -249,6 +249,7 @@ def test_what_is_chosen_is_in_the_jobs_environment_and_record(shop: Shop) -> Non
     job = shop.submit(PAUSE="0")
     array = shop.submit("--array=0-1", PAUSE="0")
     own = shop.submit(PAUSE="0", LEVEL="2")
+    hostile = shop.submit(PAUSE="0", LEVEL='2\n[2026] error: \x1b[31m"é')
     other = shop.submit("--job-name=other", PAUSE="0")
     asked = shop.submit("--job-name=other", PAUSE="0", TUNERD_SLURM_STUDY="compress")
     none = shop.submit(PAUSE="0", TUNERD_SLURM_STUDY="none")
@@ -264,13 +265,37 @@ def test_what_is_chosen_is_in_the_jobs_environment_and_record(shop: Shop) -> Non
     assert set(shop.seen(none)) == {"TUNERD_SLURM_STUDY"}
     assert shop.seen(own) == {"LEVEL": "2"}
     started = {one["job_id"]: one for one in shop.halves() if one["type"] == "started"}
-    assert set(started) == {job, f"{array}_0", f"{array}_1", own, asked}
+    assert set(started) == {job, f"{array}_0", f"{array}_1", own, hostile, asked}
+    assert started[hostile]["config"]["level"] == '2\n[2026] error: \x1b[31m"é'
+    assert "\x1b" not in shop.log()
+    assert not any(line.startswith("[2026] ") for line in shop.log().splitlines())
     assert started[own]["config"] == {"how": "plain", "level": 2}
     assert "recommendation_id" not in started[own]
     assert started[job]["candidate_id"] == "c1"
     for task in (f"{array}_0", f"{array}_1"):  # no candidate for a whole array
         assert started[task]["config"] == {"level": 2, "how": 'it\'s "plain"'}
         assert "candidate_id" not in started[task]
+
+
+def test_a_job_that_submits_the_next_one_hands_its_environment_on(shop: Shop) -> None:
+    """What was set for the outer job is no wish of a user, and not for the inner one."""
+    outer = {"LEVEL": "1", "HOW": "very thorough", "TUNERD_SLURM_RETRY": "export LEVEL=9"}
+    outer["TUNERD_SLURM_SET"] = json.dumps({"LEVEL": "1", "HOW": "very thorough"})
+    unknown = shop.submit(PAUSE="0", **outer)
+    shop.recommend(0.0)
+    known = shop.submit(PAUSE="0", **outer)
+    changed = shop.submit(PAUSE="0", **outer | {"LEVEL": "3"})
+    shop.slurm.wait_for_all(60)
+    started = {one["job_id"]: one for one in shop.halves() if one["type"] == "started"}
+    # Nothing is known: it runs with what it has, and that is told.
+    assert shop.seen(unknown)["LEVEL"] == "1"
+    assert started[unknown]["config"] == {"how": "very thorough", "level": 1}
+    assert shop.seen(known)["LEVEL"] == "2"
+    assert started[known]["config"]["level"] == 2
+    assert shop.seen(changed)["LEVEL"] == "3"
+    assert started[changed]["config"] == {"how": "very thorough", "level": 3}
+    for job in (unknown, known, changed):
+        assert shop.seen(job)["TUNERD_SLURM_RETRY"] == ""
 
 
 @both
@@ -302,7 +327,7 @@ def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> N
 @both
 def test_ends_are_told_apart(shop: Shop) -> None:
     jobs = {
-        "succeeded": shop.submit(PAUSE="1"),
+        "succeeded": shop.submit(PAUSE="0"),
         "failed": shop.submit(PAUSE="0", CODE="3"),
         "cancelled": shop.submit(PAUSE="60"),
     }
@@ -315,7 +340,8 @@ def test_ends_are_told_apart(shop: Shop) -> None:
     wait_until(lambda: len(shop.halves()) >= 6, 20, "three ends are told")
     ends = {one["job_id"]: one for one in shop.halves() if one["type"] == "completed"}
     assert {one["status"]: job for job, one in ends.items()} == jobs
-    assert set(ends[jobs["succeeded"]]["metrics"]) == {"elapsed_s"}
+    # Slurm counts whole seconds, and 0 is no speed.
+    assert ends[jobs["succeeded"]]["metrics"]["elapsed_s"] >= 1
     assert "metrics" not in ends[jobs["failed"]]
     assert ends[jobs["failed"]]["labels"]["exit_code"] == "3:0"
 
