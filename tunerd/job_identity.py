@@ -10,7 +10,12 @@ __all__ = ["attempt_of", "boot_id", "job_id_of", "rank_of", "scheduler_job_id", 
 
 
 def job_id_of(environ: Mapping[str, str]) -> str:
-    """The scheduler's name of this step, where there is one; its ranks must choose alike."""
+    """The scheduler's name of this step, where there is one; its ranks must choose alike.
+
+    ``TUNERD_JOB_ID`` is what who launched it says: ``tunerd webhook``, or a script of one's own.
+    """
+    if launched := environ.get("TUNERD_JOB_ID"):
+        return launched[:256]
     if slurm := environ.get("SLURM_JOB_ID"):
         if step := environ.get("SLURM_STEP_ID"):
             return f"{slurm}.{step}"[:256]
@@ -25,6 +30,8 @@ def job_id_of(environ: Mapping[str, str]) -> str:
 
 def scheduler_job_id(environ: Mapping[str, str]) -> str:
     """The job as the scheduler's own records name it: all that a job ran is one job there."""
+    if launched := environ.get("TUNERD_JOB_ID"):
+        return launched[:256]
     array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
     if array and task:
         return f"{array}_{task}"
@@ -35,6 +42,8 @@ def scheduler_job_id(environ: Mapping[str, str]) -> str:
 
 def attempt_of(environ: Mapping[str, str]) -> int:
     """Counts restarts, from 1."""
+    if environ.get("TUNERD_ATTEMPT", "").isdecimal() and int(environ["TUNERD_ATTEMPT"]) >= 1:
+        return int(environ["TUNERD_ATTEMPT"])
     for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
         if environ.get(name, "").isdecimal():
             return int(environ[name]) + 1
@@ -43,7 +52,8 @@ def attempt_of(environ: Mapping[str, str]) -> int:
 
 def rank_of(environ: Mapping[str, str]) -> int:
     """Which of a job's processes this is: the first one reports."""
-    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+    ranks = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX")
+    for name in ranks:
         if environ.get(name, "").isdecimal():
             return int(environ[name])
     return 0

@@ -91,6 +91,43 @@ def test_it_takes_what_is_recommended_and_says_so(place: TrainingPlace) -> None:
     assert (event["recommendation_id"], event["labels"]["kind"]) == ("r-1", "incumbent")
 
 
+def test_what_its_launcher_chose_is_not_chosen_again(place: TrainingPlace) -> None:
+    place.recommend()
+    launched = {
+        "TUNERD_CONFIG": '{"batch": 2}',
+        "TUNERD_RECOMMENDATION_ID": "r-2",
+        "TUNERD_CANDIDATE_ID": "c-2",
+        "TUNERD_JOB_ID": "uid-of-the-job",
+        "TUNERD_ATTEMPT": "3",
+        "TUNERD_CLUSTER": "west",
+    }
+    assert json.loads(place.run(CHOSEN, environ=launched)) == {"batch": 2, "other": 3}
+    event = place.event()
+    assert event["config"] == {"batch": 2, "other": 3}
+    assert (event["recommendation_id"], event["candidate_id"]) == ("r-2", "c-2")
+    assert (event["job_id"], event["attempt"]) == ("uid-of-the-job", 3)
+
+
+def test_halves_are_of_the_cluster_and_the_job_that_the_launcher_says(
+    place: TrainingPlace,
+) -> None:
+    program = LOOP.replace('config={"batch": 4}', 'config={"batch": 4}, halves=True')
+    place.run(program, environ={"TUNERD_JOB_ID": "uid-of-the-job", "TUNERD_CLUSTER": "west"})
+    lines = (place.stream / "tunerd.jobs.jsonl").read_bytes().splitlines()
+    halves = [read_job(line, [], datetime.now(UTC)) for line in lines]
+    assert {one.key for one in halves if isinstance(one, JobHalf)} == {
+        ("west", "uid-of-the-job", 1)
+    }
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", "3"])
+def test_a_configuration_that_is_none_is_not_its_launchers(place: TrainingPlace, said: str) -> None:
+    assert json.loads(place.run(CHOSEN, environ={"TUNERD_CONFIG": said})) == {
+        "batch": 1,
+        "other": 3,
+    }
+
+
 def test_without_a_recommendation_its_defaults_stay(place: TrainingPlace) -> None:
     assert json.loads(place.run(CHOSEN)) == {"batch": 1, "other": 3}
     assert place.event()["labels"]["kind"] == "defaults"

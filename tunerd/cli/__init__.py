@@ -37,6 +37,7 @@ COMMANDS = {
     "exec": ("exec_", "Run a program with what is recommended, and report how it went."),
     "tail": ("tail", "Report a training from its log."),
     "subscribe": ("subscribe", "Keep a local file of recommendations fresh."),
+    "webhook": ("webhook", "Fill recommended parameters into Kubernetes Jobs."),
     "reload": ("reload", "Take up study files that were changed."),
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tunerd.subscriber import EventForwarder, FileSubscriber
     from tunerd.systemd import SystemdNotifier
 
-__all__ = ["subscribe"]
+__all__ = ["destination_of", "subscribe"]
 
 STOPPED, AWAY = 0, 1
 LOOK_EVERY_S = 0.2
@@ -52,7 +52,7 @@ def subscribe(file: Path | None, path: Path, spool: Path | None, once: bool) -> 
 
     former = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        destination = _destination(file)
+        destination = destination_of(file)
         _check_folders(path, spool)
         subscriber = FileSubscriber(destination, path, _tell)
         forwarder = None if spool is None else EventForwarder(destination, spool, _tell)
@@ -97,7 +97,9 @@ def _forever(
             time.sleep(LOOK_EVERY_S)
 
 
-def _destination(file: Path | None) -> Any:
+def destination_of(file: Path | None) -> Any:
+    """Where recommendations come from, by a settings file or the usual one. Raises
+    MisconfiguredError."""
     from tunerd.trainers.destination import SETTINGS_VARIABLE, find_destination
 
     environ = dict(os.environ)

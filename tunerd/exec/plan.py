@@ -122,7 +122,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def _is_setting(name: str) -> bool:
     """Not one of those that a program is told, which are new each time."""
-    prefixes = ("TUNERD_PARAM_", "TUNERD_CONFIG", "TUNERD_METRICS", "TUNERD_SLURM_")
+    launchers = ("TUNERD_SLURM_", "TUNERD_JOB_ID")
+    prefixes = ("TUNERD_PARAM_", "TUNERD_CONFIG", "TUNERD_METRICS", *launchers)
     return name.upper().startswith("TUNERD_") and not name.startswith(prefixes)
 
 

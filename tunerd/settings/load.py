@@ -48,8 +48,11 @@ _KUBERNETES = re.compile(
     r"TUNERD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
-# What `tunerd exec` and Slurm's plugin tell a program that they start, which may call tunerd.
-_TO_PROGRAMS = re.compile(r"TUNERD_(CONFIG|CONFIG_FILE|METRICS|PARAM_\w+|SLURM_\w+)")
+# What `tunerd exec`, `tunerd webhook` and deploy/slurm tell the program, which may call tunerd.
+_TO_PROGRAMS = re.compile(
+    r"TUNERD_(CONFIG|CONFIG_FILE|METRICS|PARAM_\w+|SLURM_\w+"
+    r"|JOB_ID|ATTEMPT|CLUSTER|RECOMMENDATION_ID|CANDIDATE_ID)"
+)
 
 Tree = dict[str, Any]
 

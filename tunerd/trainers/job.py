@@ -131,6 +131,7 @@ class TrainingJob:
             self._metrics_file = Path(file)
             self._ended = _rank(environ) != 0
             return
+        options = _as_launched(options, environ)
         destination = find_destination(
             options.stream, options.kafka, options.kafka_options, environ
         )
@@ -148,7 +149,8 @@ class TrainingJob:
             return
         self._begin = _beginning(study, job_id, attempt, self, options)
         if options.halves:
-            cluster = options.cluster or environ.get("SLURM_CLUSTER_NAME", "")
+            launched_in = environ.get("TUNERD_CLUSTER") or environ.get("SLURM_CLUSTER_NAME", "")
+            cluster = options.cluster or launched_in
             self._begin |= {"by": HALVES_SOURCE, "cluster": cluster}
         job_event(self._begin, "succeeded", {}, {}, None)  # says now what would be wrong at the end
         spool = EventSpool(
@@ -470,6 +472,23 @@ def _features(context: Mapping[str, Any]) -> dict[str, str]:
     """Types of the values, where no study file says them."""
     types = {bool: "bool", int: "int", float: "float"}
     return {name: types.get(type(value), "category") for name, value in context.items()}
+
+
+def _as_launched(options: JobOptions, environ: Mapping[str, str]) -> JobOptions:
+    """With the configuration that who launched this training chose, such as ``tunerd webhook``."""
+    if options.config is not None or options.choice is not None:
+        return options
+    try:
+        config = json.loads(environ.get("TUNERD_CONFIG", ""))
+    except ValueError:
+        return options
+    if not isinstance(config, dict):
+        return options
+    choice = None
+    if recommendation := environ.get("TUNERD_RECOMMENDATION_ID"):
+        candidate = environ.get("TUNERD_CANDIDATE_ID") or None
+        choice = Choice(config, "launched", recommendation, candidate)
+    return replace(options, config={**options.defaults, **config}, choice=choice)
 
 
 def _beginning(
