@@ -168,7 +168,7 @@ class _TlsServer(ThreadingHTTPServer):
             self._since[secure] = time.monotonic()
             try:
                 secure.do_handshake()
-                super().finish_request(secure, client_address)  # type: ignore[arg-type]
+                super().finish_request(secure, client_address)
             finally:
                 del self._since[secure]
 
