@@ -1,5 +1,6 @@
 """HTTP: metrics and health, nothing else, and it cannot be hung."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -7,11 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tunerd import http as http_module
-from tunerd.http import MOST_CLIENTS, HttpServer
+from tunerd.http import EVENTS, MOST_CLIENTS, HttpServer
 from tunerd.metrics import MetricsExporter
 
 
@@ -194,3 +196,83 @@ def test_ipv6() -> None:
             assert client.recv(100).startswith(b"HTTP/1.1 200")
     finally:
         server.close()
+
+
+# -- pages ----------------------------------------------------------------------------------
+
+
+async def _endless(_scope: Any, _receive: Any, send: Any) -> None:
+    """A line now and then, under every path."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    while True:
+        await send({"type": "http.response.body", "body": b"more\n", "more_body": True})
+        await asyncio.sleep(0.05)
+
+
+async def _huge(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * 5_000_000})
+
+
+def test_pages_stand_beside_the_metrics() -> None:
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, pages=_huge)
+    try:
+        assert len(ask(server, "/")[2]) == 5_000_000
+        assert b"tunerd_build_info" in ask(server, "/metrics")[2]
+        assert ask(server, "/livez")[0] == 200
+    finally:
+        server.close()
+
+
+def test_who_does_not_read_loses_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "LONGEST_S", 0.3)
+    server = HttpServer("127.0.0.1", 0, MetricsExporter().render, pages=_huge)
+    readers = []
+    try:
+        for _ in range(MOST_CLIENTS):
+            reader = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+            reader.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            readers.append(reader)
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(ConnectionError, http.client.HTTPException):
+                assert ask(server, "/livez")[0] == 200
+                break
+            assert time.monotonic() < deadline
+    finally:
+        for reader in readers:
+            reader.close()
+        server.close()
+
+
+def test_news_goes_on_where_another_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "LONGEST_S", 0.3)
+    server = HttpServer("127.0.0.1", 0, pages=_endless)
+    try:
+        assert _lasts(server, EVENTS) > 1.0
+        assert _lasts(server, "/other") < 1.0
+    finally:
+        server.close()
+
+
+def _lasts(server: HttpServer, path: str, most_s: float = 1.5) -> float:
+    """Seconds until an answer is cut, at most so many."""
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):
+            while client.recv(1000):
+                if time.monotonic() - started > most_s:
+                    break
+    return time.monotonic() - started
+
+
+def test_a_connection_is_kept_for_further_questions(server: HttpServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    try:
+        for _ in range(3):
+            connection.request("GET", "/livez")
+            assert connection.getresponse().read()
+        connection.sock.getpeername()
+    finally:
+        connection.close()
