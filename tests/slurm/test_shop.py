@@ -194,6 +194,7 @@ def observed(shop: Shop) -> int:
 
 
 @pytest.mark.timeout(300)
+@both
 def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
     """Each is joined once, recommendations are followed, and slurmctld is killed on the way."""
     shop.start("run")
@@ -207,6 +208,8 @@ def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
     running = [shop.submit(PAUSE="15") for _ in range(2)]
     jobs += [shop.submit() for _ in range(9)]
     shop.slurm.wait_for(jobs, 60)
+    # Slurm keeps ended jobs in memory until the script has run for them.
+    wait_until(lambda: len(shop.halves()) >= 2 * len(jobs), 30, "ends are told")
     shop.slurm.wait_until_saved()
     assert {shop.slurm.states()[job] for job in running} == {"RUNNING"}
     shop.slurm.kill_controller()
@@ -238,7 +241,10 @@ def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
     (study,) = json.loads(shop.tunerd("status", "compress", "--json"))["studies"]
     assert study["observations"] == 30
     ledger = json.loads(shop.tunerd("ledger", "compress", "--json"))
-    assert ledger["total"]["following"] == {"followed": 22, "unasked": 8}
+    # Some of the first ones end when there is something to follow, as if they had ignored it.
+    following = Counter(ledger["total"]["following"])
+    assert following["followed"] == 22
+    assert following["unasked"] + following["ignored"] == 8
     assert sum(ledger["total"]["tried"].values()) == kinds["candidate"]
     assert (shop.folder / "tunerd-data" / "stream" / "tunerd.rejected.jsonl").read_text() == ""
     assert "error: tunerd" not in shop.log().replace("No such file", "")
