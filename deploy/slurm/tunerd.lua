@@ -961,8 +961,8 @@ local function config_json(config)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- The variables that tell a program its configuration, in order.
-local function variables_of(config, own)
+-- The variables that tell a program its configuration, and a training whose it is, in order.
+local function variables_of(config, own, choice, cluster)
   local found = {}
   local function add(name, text)
     if text:find("%z") or not name:match("^[A-Za-z_][A-Za-z0-9_]*$") then
@@ -975,6 +975,9 @@ local function variables_of(config, own)
     if own and own[name] then add(own[name], config.text[name]) end
   end
   add("TUNERD_CONFIG", config_json(config))
+  add("TUNERD_RECOMMENDATION_ID", choice.recommendation_id)
+  add("TUNERD_CANDIDATE_ID", choice.candidate_id or "")
+  add("TUNERD_CLUSTER", cluster)
   return found
 end
 
@@ -992,17 +995,19 @@ local function prolog_lines(variables, before)
   return table.concat(lines, "\n")
 end
 
--- What a job's environment has for the study's own variables, by parameter, and whether a user set
--- any of them. A job that submits the next one hands on what was set for itself.
+-- What a job's environment has of the study already, by parameter; whether a user set any of it; and
+-- the configuration of an outer job. One that submits the next hands on what was set for itself.
 local function inherited(one, job)
   local found, users = {}, false
-  local before = M.parse(job.environment.TUNERD_SLURM_SET or "")
+  local outer = M.parse(job.environment.TUNERD_SLURM_SET or "")
+  local set = is_object(outer) and is_object(outer.at.variables) and outer.at.variables.at or {}
   for parameter, name in pairs(one.variables or {}) do
     local text = job.environment[name]
     found[parameter] = text
-    if text and not (is_object(before) and before.at[name] == text) then users = true end
+    if text and set[name] ~= text then users = true end
   end
-  return found, users
+  local config = is_object(outer) and outer.at.study == one.study and M.parse(job.environment.TUNERD_CONFIG or "")
+  return found, users, is_object(config) and { config = config } or nil
 end
 
 local counter = 0
@@ -1046,10 +1051,10 @@ function M.plan(conf, job, uid, now)
   -- Tasks of an array share one environment. A candidate for all of them would be far more than its
   -- share, so they get what a retry gets.
   local attempt = job.array_inx and 2 or 1
-  local given, users = inherited(one, job)
+  local given, users, outer = inherited(one, job)
   local choice, why
   if not users then choice, why = M.choose(state, conf.file, key, token, attempt, now) end
-  local config = config_of(choice, one.defaults)
+  local config = config_of(choice or outer, one.defaults)
   if not choice then -- it runs with what it has
     local names = {}
     for name in pairs(given) do names[#names + 1] = name end
@@ -1063,12 +1068,12 @@ function M.plan(conf, job, uid, now)
   local plan = { study = one.study, key = key, choice = choice, why = why, set = {} }
   local more = ""
   if choice then
-    plan.set = variables_of(config, one.variables)
+    plan.set = variables_of(config, one.variables, choice, conf.cluster)
     local candidate = choice.candidate_id and conf.task_prolog
     local again = candidate and M.choose(state, conf.file, key, token, 2, now)
     if again then
       local retry = config_of(again, one.defaults)
-      local lines = prolog_lines(variables_of(retry, one.variables), plan.set)
+      local lines = prolog_lines(variables_of(retry, one.variables, again, conf.cluster), plan.set)
       if lines then
         plan.set[#plan.set + 1] = { name = "TUNERD_SLURM_RETRY", text = lines }
         more = ', "retry": {' .. choice_json(again, retry) .. "}"
@@ -1080,7 +1085,8 @@ function M.plan(conf, job, uid, now)
         if variable.name == own then set[#set + 1] = quoted(own) .. ": " .. (quoted(variable.text) or "null") end
       end
     end
-    plan.set[#plan.set + 1] = { name = "TUNERD_SLURM_SET", text = "{" .. table.concat(set, ", ") .. "}" }
+    plan.set[#plan.set + 1] = { name = "TUNERD_SLURM_SET",
+      text = string.format('{"study": %s, "variables": {%s}}', quoted(one.study), table.concat(set, ", ")) }
   end
   if one.elapsed then more = more .. ', "elapsed": ' .. (quoted(one.elapsed) or "null") end
   plan.record = string.format('tunerd {"study": %s, "context": %s, "lot": %s, %s%s}',
@@ -1140,8 +1146,10 @@ end
 function M.submit(job, uid, conf_path)
   guarded("a job is submitted unchanged", function()
     if job.script == nil then return end -- srun and salloc: there is no environment to set
-    -- What an outer job would have got, had it run again, is not for this one.
-    if job.environment.TUNERD_SLURM_RETRY then job.environment.TUNERD_SLURM_RETRY = "" end
+    -- What an outer job followed, or would have got, had it run again, is not for this one.
+    for _, name in ipairs({ "TUNERD_SLURM_RETRY", "TUNERD_RECOMMENDATION_ID", "TUNERD_CANDIDATE_ID" }) do
+      if job.environment[name] then job.environment[name] = "" end
+    end
     local conf = load_conf(conf_path)
     local plan = M.plan(conf, view(job), uid, os.time())
     if not plan then return end

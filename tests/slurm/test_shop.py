@@ -283,10 +283,58 @@ def test_what_is_chosen_is_in_the_jobs_environment_and_record(shop: Shop) -> Non
         assert "candidate_id" not in started[task]
 
 
+TRAINER = """#!%(python)s
+import time, tunerd.client
+with tunerd.client.job("compress", {"dataset": "logs \u00e9"}, halves=True, warmup_steps=0) as job:
+    for _ in range(30):
+        time.sleep(0.01)
+        job.step(samples=job.config["level"])
+"""
+
+
+def test_a_training_takes_what_was_chosen_and_tells_its_speed(shop: Shop) -> None:
+    """The plugin tells how it was launched and ended, the training how fast it was."""
+    study = shop.folder / "studies" / "compress.toml"
+    text = study.read_text().replace(
+        '"elapsed_s", goal = "minimize"', '"samples_per_s", goal = "maximize"'
+    )
+    study.write_text(
+        text.replace("samples_per_s", "samples_per_second").replace('"s"', '"samples/s"')
+    )
+    studies = shop.folder / "slurm" / "tunerd_studies.lua"
+    studies.write_text(studies.read_text().replace('elapsed = "elapsed_s",', ""))
+    shop.script.write_text(TRAINER % {"python": sys.executable})
+    shop.recommend(1.0)
+    shop.start("run")
+    wait_until((shop.folder / "tunerd-data" / "stream").exists, 60, "the daemon starts")
+    settings = str(shop.folder / "tunerd.toml")
+    root = str(Path(__file__).parents[2])
+    job = shop.submit(TUNERD_SETTINGS=settings, PYTHONPATH=root)
+    shop.slurm.wait_for([job], 60)
+    shop.tunerd("subscribe", "--once", "--file", shop.folder / "unused", "--spool", shop.spool)
+    wait_until(lambda: observed(shop) == 1, 60, "the daemon learns")
+    halves = shop.halves()
+    assert {(one["type"], one["job_id"]) for one in halves} == {
+        (kind, job) for kind in ("started", "reported", "completed")
+    }
+    started = [one for one in halves if one["type"] == "started"]
+    assert len(started) == 2
+    for one in started:
+        assert one["config"] == {"level": 1, "how": "very thorough"}
+        assert (one["recommendation_id"], one["candidate_id"]) == (
+            started[0]["recommendation_id"],
+            "c1",
+        )
+    (row,) = json.loads(shop.tunerd("status", "compress", "--json"))["studies"]
+    assert row["observations"] == 1
+
+
 def test_a_job_that_submits_the_next_one_hands_its_environment_on(shop: Shop) -> None:
     """What was set for the outer job is no wish of a user, and not for the inner one."""
     outer = {"LEVEL": "1", "HOW": "very thorough", "TUNERD_SLURM_RETRY": "export LEVEL=9"}
-    outer["TUNERD_SLURM_SET"] = json.dumps({"LEVEL": "1", "HOW": "very thorough"})
+    variables = {"LEVEL": "1", "HOW": "very thorough"}
+    outer["TUNERD_SLURM_SET"] = json.dumps({"study": "compress", "variables": variables})
+    outer |= {"TUNERD_RECOMMENDATION_ID": "r", "TUNERD_CONFIG": '{"level": 1, "depth": 5}'}
     unknown = shop.submit(PAUSE="0", **outer)
     shop.recommend(0.0)
     known = shop.submit(PAUSE="0", **outer)
@@ -295,11 +343,12 @@ def test_a_job_that_submits_the_next_one_hands_its_environment_on(shop: Shop) ->
     started = {one["job_id"]: one for one in shop.halves() if one["type"] == "started"}
     # Nothing is known: it runs with what it has, and that is told.
     assert shop.seen(unknown)["LEVEL"] == "1"
-    assert started[unknown]["config"] == {"how": "very thorough", "level": 1}
+    assert started[unknown]["config"] == {"how": "very thorough", "level": 1, "depth": 5}
+    assert shop.seen(unknown)["TUNERD_RECOMMENDATION_ID"] == ""
     assert shop.seen(known)["LEVEL"] == "2"
     assert started[known]["config"]["level"] == 2
     assert shop.seen(changed)["LEVEL"] == "3"
-    assert started[changed]["config"] == {"how": "very thorough", "level": 3}
+    assert started[changed]["config"] == {"how": "very thorough", "level": 3, "depth": 5}
     for job in (unknown, known, changed):
         assert shop.seen(job)["TUNERD_SLURM_RETRY"] == ""
 
