@@ -225,6 +225,7 @@ class _Daemon:
             problems=lambda: [*self.health.problems(), *self.health.remarks()],
             arguments=() if self.file is None else (f"--settings={self.file}",),
             host=http.host,
+            token=http.token.get_secret_value() if http.actions and http.token else None,
             names=[name.strip() for name in http.names.split(",") if name.strip()],
         )
         open_until_end.callback(pages.close)

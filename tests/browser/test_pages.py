@@ -4,6 +4,7 @@ Screenshots are left in the folder that ``SCREENSHOTS`` names, for people to loo
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from playwright.sync_api import Browser, Dialog, Page
 
 from tests.browser.test_report import CONTRAST, OUTSIDE, OVERLAP, SMALL
 from tests.integration.daemons import Daemon, events
-from tests.ui.conftest import Site
+from tests.ui.conftest import Site, serving
+from tests.ui.world import World
 from tunerd.ui.render import context_url
 
 STUDY = "/studies/toy"
@@ -226,6 +228,31 @@ def test_the_form_answers_and_its_address_can_be_shared(one_window: Opened) -> N
     page.wait_for_selector("[role=alert]", timeout=60_000)
     assert "should be an integer" in page.inner_text("[role=alert]")
     one_window.quiet()
+
+
+def test_a_person_acts(browser: Browser, world: World, tmp_path: Path) -> None:
+    shutil.copytree(world.folder, tmp_path / "own")
+    own, token = World(tmp_path / "own"), "of-this-test-alone"
+    with serving(own, token) as site:
+        context = browser.new_context(viewport={"width": 390, "height": 900})
+        opened = Opened(context.new_page(), site)
+        opened.whole("/studies/waiting/contexts/n=8")
+        page = opened.page
+        page.get_by_text("Act", exact=True).click()
+        page.get_by_label("What", exact=True).select_option("approve")
+        page.get_by_label("Who you are").fill("ann")
+        page.get_by_role("textbox", name="Why").fill("looked at it")
+        page.get_by_label("Token").fill(token)
+        accessible(page)
+        readable(opened, "acting")
+        page.get_by_role("button", name="Do it").click()
+        page.wait_for_selector("text=is given")
+        opened.quiet()
+        context.close()
+    with own.opened() as store:
+        (command,) = store.commands("waiting")
+    assert (command.command, command.who) == ("approve", "ann (page)")
+    assert command.why == "looked at it"
 
 
 def test_a_job_appears_within_two_seconds(browser: Browser, tmp_path: Path) -> None:

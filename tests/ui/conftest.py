@@ -23,12 +23,12 @@ class Site:
     port: int
 
     def get(
-        self, path: str, method: str = "GET", **headers: str
+        self, path: str, method: str = "GET", body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         """Status, headers in lower case, body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            connection.request(method, path, headers=headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             told = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, told, answer.read()
@@ -57,9 +57,10 @@ class Site:
 
 
 @contextmanager
-def serving(world: World) -> Iterator[Site]:
+def serving(world: World, token: str | None = None) -> Iterator[Site]:
     with world.opened() as store:
-        pages = Pages(store, arguments=[f"--settings={world.settings}"], hosts=LOCAL)
+        arguments = [f"--settings={world.settings}"]
+        pages = Pages(store, arguments=arguments, hosts=LOCAL, token=token)
         server = HttpServer("127.0.0.1", 0, pages=pages)
         try:
             yield Site(server.url, server.port)

@@ -182,24 +182,9 @@ def _config(study: "Study", given: Sequence[str]) -> "dict[str, Scalar]":
     Raises:
         click.UsageError: with everything that is wrong.
     """
-    from tunerd.core.decisions.overrides import Override, OverrideSet
+    from tunerd.queries.orders import read_values
 
-    parameters = {parameter.name: parameter for parameter in study.parameters}
-    config: dict[str, Scalar] = {}
-    wrong = []
-    for text in given:
-        entry, equals, value = text.partition("=")
-        parameter = parameters.get(entry.partition("[")[0])
-        clean: Scalar = value
-        if parameter is not None and parameter.clean_one(value) is not None:
-            clean = parameter.clean_one(value)
-        if not equals:
-            wrong.append(f"{text}: should be name=value")
-        elif entry in config:
-            wrong.append(f"{text}: {entry} is given twice")
-        elif problem := OverrideSet(study).problem(Override(0, "pin", {}, {entry: clean})):
-            wrong.append(problem)
-        config[entry] = clean
+    config, wrong = read_values(study, given)
     if wrong:
         raise click.UsageError("--set: " + "\n  ".join(wrong))
     return config

@@ -36,6 +36,8 @@ FILE_VARIABLE = "TUNERD_SETTINGS"
 
 DEFAULT_FILE = "tunerd.toml"
 
+TOKEN_CHARACTERS = 16
+"""Of a token for actions, at least."""
 MOST_PROBLEMS = 100
 """Mistakes of a settings file that are said at a time."""
 
@@ -275,6 +277,12 @@ def _read_secrets(
             setattr(holder, attribute, SecretStr(secret))
         else:
             problems.append(ValidationProblem(f"{section}.{key}", f"{file} is empty"))
+    token = settings.http.token
+    if settings.http.actions and token is None and not problems:
+        problems.append(ValidationProblem("http.token_file", "is missing for http.actions"))
+    elif token is not None and len(token.get_secret_value()) < TOKEN_CHARACTERS:
+        short = f"holds a token of fewer than {TOKEN_CHARACTERS} characters: anybody may guess it"
+        problems.append(ValidationProblem("http.token_file", short))
     kafka = settings.stream.kafka
     if settings.stream.kind == "kafka" and kafka.sasl_mechanism and not kafka.sasl_password:
         problems.append(

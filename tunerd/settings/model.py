@@ -188,7 +188,7 @@ class StoreSettings(SettingsSection):
 
 
 class HttpSettings(SettingsSection):
-    """Metrics and health for machines, and pages for people. Read-only."""
+    """Metrics and health for machines, and pages for people. Read-only without ``actions``."""
 
     enabled: bool = True
     """Whether to listen at all."""
@@ -202,8 +202,20 @@ class HttpSettings(SettingsSection):
     names: str = ""
     """Further host names under which the pages may be asked, separated by commas. On loopback
     they answer to ``localhost`` and ``127.0.0.1`` alone, so that no stranger's page reads them."""
+    actions: bool = False
+    """Whether people may approve, decline, pause, resume, pin and forbid on the pages, with the
+    token and a reason. What they ask for is kept as the command line's commands are."""
+    token_file: Path | None = None
+    """File that holds the token for that, 16 characters at least; readable by the daemon alone."""
     stalled_after_s: Seconds = 120.0
     """``/readyz`` fails once a stage that has work made no progress for so many seconds."""
+
+    _token: SecretStr | None = PrivateAttr(default=None)
+
+    @property
+    def token(self) -> SecretStr | None:
+        """What ``token_file`` holds."""
+        return self._token
 
 
 class IngestSettings(SettingsSection):
@@ -339,6 +351,7 @@ def _table(given: dict[str, Any], key: str) -> Any:
 
 
 SECRETS = (
+    ("http", "token_file", "_token"),
     ("store", "password_file", "_password"),
     ("stream.kafka", "sasl_password_file", "_sasl_password"),
 )

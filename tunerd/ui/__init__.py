@@ -28,12 +28,14 @@ class LazyPages:
         arguments: Sequence[str],
         host: str,
         names: Sequence[str],
+        token: str | None = None,
     ) -> None:
         self._store = store
         self._metrics = metrics
         self._problems = problems
         self._arguments = arguments
         self._host, self._names = host, names
+        self._token = token
         self._lock = threading.Lock()
         self._pages: Pages | None = None
 
@@ -65,5 +67,6 @@ class LazyPages:
                     problems=self._problems,
                     arguments=self._arguments,
                     hosts=hosts or None,
+                    token=self._token,
                 )
             return self._pages

@@ -14,7 +14,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from hmac import compare_digest
 from typing import Any
+from urllib.parse import parse_qsl
 
 import anyio
 import msgspec
@@ -32,6 +34,7 @@ from tunerd.http import EVENTS
 from tunerd.queries.digest import StudyDigest, StudyDigests
 from tunerd.queries.job_views import LedgerWindow, job_detail, job_list, jobs_at, ledger_window
 from tunerd.queries.metric_samples import MetricSamples
+from tunerd.queries.orders import InvalidOrderError, order_arguments
 from tunerd.queries.views import (
     SORTS,
     context_detail,
@@ -43,7 +46,7 @@ from tunerd.report.model import ReportObjective, ReportPoint, StudyReport
 from tunerd.store import Store
 from tunerd.ui.answers import AsideAnswer, AsideAnswers, BusyError
 from tunerd.ui.openapi import openapi
-from tunerd.ui.render import asset, render
+from tunerd.ui.render import asset, context_url, render, study_url
 
 __all__ = ["Pages"]
 
@@ -57,7 +60,7 @@ SECURITY = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any, forms would not say where they come from
 }
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 AT_ONCE = 2
@@ -72,6 +75,10 @@ LOOK_S = 0.2
 HEARTBEAT_S = 10.0
 MOST_A_PAGE = 200
 DAYS = (7, 30, 90, 365)
+MOST_FORM = 16 * 1024
+MOST_NAME, MOST_WHY = 100, 1_000
+WRONG_TOKEN_S = 1.0
+"""How long a wrong token waits for its answer: nobody tries many."""
 RECENT = 12
 POINTS = 400
 FILTERS = {"user": "username", "status": "status", "job": "job_id"}
@@ -100,6 +107,7 @@ class Pages:
         problems: what keeps the daemon from being ready; None where none runs here.
         arguments: with which tunerd's own commands find the same store.
         hosts: names under which it may be asked; None for any.
+        token: with which people may act; None for nobody.
     """
 
     def __init__(
@@ -110,12 +118,14 @@ class Pages:
         problems: Callable[[], Sequence[str]] | None = None,
         arguments: Sequence[str] = (),
         hosts: frozenset[str] | None = None,
+        token: str | None = None,
     ) -> None:
         self.store = store
         self.digests = StudyDigests(store, metrics)
         self.aside = AsideAnswers(arguments)
         self._problems = problems
         self._hosts = hosts
+        self._token = token
         self._kept: OrderedDict[Any, tuple[int, float, Answer]] = OrderedDict()
         self._streams = 0
         self._limiter: anyio.CapacityLimiter | None = None
@@ -147,6 +157,8 @@ class Pages:
             Route(EVENTS, self._events),
             Route("/studies", _to_home),
         ]
+        if token is not None:
+            routes.append(Route(f"{study}/commands", self._act, methods=["POST"]))
         self._app = Starlette(routes=routes, exception_handlers={HTTPException: self._refused})
         self._app.router.redirect_slashes = False
 
@@ -197,6 +209,8 @@ class Pages:
             return self._wrong(request, 503, "Busy", "Much is being asked. Try again in a moment.")
         except (StoreUnavailableError, CorruptDataError) as error:
             return self._wrong(request, 503, "The store does not answer", str(error))
+        except InvalidOrderError as error:
+            return self._wrong(request, 400, "Nothing was done", str(error))
         except TunerdError as error:
             return self._wrong(request, 409, "Not now", str(error))
         except _AbsentError as error:
@@ -238,6 +252,7 @@ class Pages:
             api=f"{api}?{url.query}" if url.query else api,
             problems=problems,
             fragment=request.headers.get("x-fragment") == "1",
+            acts=self._token is not None,
             **values,
         )
         return Answer(body, status=status)
@@ -291,6 +306,7 @@ class Pages:
             contexts=contexts,
             jobs=jobs,
             points=_points(digest),
+            given=self._given(request, digest.name),
             objective=ReportObjective(**view.objective),  # type: ignore[arg-type]
         )
 
@@ -319,7 +335,8 @@ class Pages:
             return Answer(_encode(view), "application/json")
         latest = sorted({s for row in view.configs for s in row.sequences}, reverse=True)[:40]
         jobs = jobs_at(self.store, study, latest)
-        return self._view(request, "context.html.j2", view, jobs=jobs)
+        given = self._given(request, study.name)
+        return self._view(request, "context.html.j2", view, jobs=jobs, given=given)
 
     def _jobs(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])
@@ -457,6 +474,60 @@ class Pages:
             return self._html("error.html.j2", request, status, title=title, problem=answer.problem)
         return self._html(template, request, view=answer.value, study=study)
 
+    # -- acting -----------------------------------------------------------------------------
+
+    async def _act(self, request: Request) -> Response:
+        """Give a command. The token is typed into every form: no browser sends it by itself, so
+        that no other site's page can give one."""
+        self._check_host(request)
+        request.state.json = False
+        if not _same_origin(request):
+            return _response(self._wrong(request, 403, "Not from here", "Use this page's form."))
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_FORM:
+                raise HTTPException(413, "That is too much for a form.")
+        try:
+            form = dict(parse_qsl(body.decode(), max_num_fields=20))
+        except ValueError:
+            raise HTTPException(400, "That is no form.") from None
+        token = form.get("token", "").encode(errors="replace")
+        if not compare_digest(token, (self._token or "").encode()):
+            log.warning("a command over HTTP had the wrong token")
+            await anyio.sleep(WRONG_TOKEN_S)
+            problem = "That is not the token. Nothing was done."
+            return _response(self._wrong(request, 403, "Not allowed", problem))
+        made = await self._made(partial(self._give, form), request)
+        return _response(made)
+
+    def _give(self, form: Mapping[str, str], request: Request) -> Answer:
+        study = self._parsed(request.path_params["study"])
+        who, why = form.get("who", "").strip(), form.get("why", "").strip()
+        if not who or not why:
+            raise _MistakeError("say who you are, and why")
+        command, key = form.get("command", ""), form.get("context_key") or None
+        arguments = order_arguments(self.store, study, command, key, form.get("set", "").split())
+        with self.store.transaction() as tx:
+            number = tx.add_command(
+                study.name,
+                command,
+                arguments,
+                who=f"{who[:MOST_NAME]} (page)",
+                why=why[:MOST_WHY],
+                now=_now(),
+            )
+        log.info("command %d of %s over HTTP: %s", number, study.name, command)
+        self._kept.clear()
+        back = study_url(study.name) if key is None else context_url(study.name, key)
+        return Answer(b"", status=303, Location=f"{back}?given={number}")
+
+    def _given(self, request: Request, study: str) -> Any:
+        """The command that was just given."""
+        number = _number(request.query_params, "given", 0, 0, 2**62)
+        command = self.store.command(number) if number else None
+        return command if command is not None and command.study == study else None
+
     # -- live -------------------------------------------------------------------------------
 
     async def _events(self, request: Request) -> Response:
@@ -492,6 +563,14 @@ class _AbsentError(Exception):
 
 class _MistakeError(Exception):
     """What is asked makes no sense."""
+
+
+def _same_origin(request: Request) -> bool:
+    """Whether a form is this page's own, as the browser says."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin", "")
+    host = request.headers.get("host", "")
+    return site == "same-origin" and origin in (f"http://{host}", f"https://{host}")
 
 
 def _response(answer: Answer) -> Response:
