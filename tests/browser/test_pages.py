@@ -4,7 +4,6 @@ Screenshots are left in the folder that ``SCREENSHOTS`` names, for people to loo
 """
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,8 +230,7 @@ def test_the_form_answers_and_its_address_can_be_shared(one_window: Opened) -> N
 
 
 def test_a_person_acts(browser: Browser, world: World, tmp_path: Path) -> None:
-    shutil.copytree(world.folder, tmp_path / "own")
-    own, token = World(tmp_path / "own"), "of-this-test-alone"
+    own, token = world.copy(tmp_path / "own"), "of-this-test-alone"
     with serving(own, token) as site:
         context = browser.new_context(viewport={"width": 390, "height": 900})
         opened = Opened(context.new_page(), site)

@@ -1,6 +1,5 @@
 """Acting on the page: off by default; with the token, a name and a reason, from the page itself."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -22,8 +21,7 @@ GIVEN = {"who": "ann", "why": "fans", "token": TOKEN}
 
 @pytest.fixture
 def own(world: World, tmp_path: Path) -> World:
-    shutil.copytree(world.folder, tmp_path / "own")
-    return World(tmp_path / "own")
+    return world.copy(tmp_path / "own")
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.ui.conftest import Site
+from tests.ui.conftest import Site, serving
 from tests.ui.world import NAMES, World
 from tunerd.cli import run
 from tunerd.ui.openapi import ANSWERS, openapi
@@ -288,3 +289,16 @@ def test_hostile_names_are_text(hostile_site: Site) -> None:
         assert "<img" not in text, path
         assert "<b>" not in text, path
         assert not set(text) & {"\x1b", "\u202e", "\x00"}, path
+
+
+def test_a_store_that_goes_away_is_told(world: World, tmp_path: Path) -> None:
+    own = world.copy(tmp_path / "own")
+    with serving(own) as site:
+        assert site.page(f"{STUDY}/jobs")
+        for file in (own.folder / "data").iterdir():
+            file.unlink()
+        for path in ("/", STUDY, f"{STUDY}/jobs?limit=3", f"/api/v1{STUDY}/jobs?limit=4"):
+            status, _, body = site.get(path)
+            assert status == 503, path
+            assert b"tunerd.sqlite" in body
+        assert site.get("/static/page.js")[0] == 200

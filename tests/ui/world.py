@@ -1,5 +1,6 @@
 """Stores to look at: of a small cluster that has been tuned, an empty one, a hostile one."""
 
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,12 @@ class World:
     @property
     def settings(self) -> Path:
         return self.folder / "tunerd.toml"
+
+    def copy(self, folder: Path) -> "World":
+        """A world of one's own. By another process: one that closes a file of a store that it has
+        open gives up SQLite's locks on it."""
+        subprocess.run(["cp", "-r", str(self.folder), str(folder)], check=True)
+        return World(folder)
 
     @contextmanager
     def opened(self) -> Iterator[Store]:
