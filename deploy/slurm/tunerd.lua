@@ -770,15 +770,9 @@ local function by_share(message, job_id)
   return nil
 end
 
--- What to launch a job with: {config, config_raw, kind, recommendation_id, candidate_id, match,
--- revision}; nil, and perhaps why, where there is nothing to say. As RecommendationFile.choose.
-function M.choose(state, path, key, job_id, attempt, now)
-  local message, why = find(state, path, key, now)
-  if not message then return nil, why end
-  local candidate
-  if (attempt or 1) <= 1 then
-    candidate = of_round(state, message, job_id) or by_share(message, job_id)
-  end
+-- What a message says: {config, kind, recommendation_id, candidate_id, match, revision}. Without a
+-- candidate the incumbent's, else the baseline's; nil where there is neither.
+local function choice_of(message, key, candidate)
   local at = message.at
   local choice = { recommendation_id = at.recommendation_id, revision = int_of(at.revision),
     match = at.context_key == key and "exact" or "fallback" }
@@ -797,6 +791,41 @@ function M.choose(state, path, key, job_id, attempt, now)
   return choice
 end
 
+-- What to launch a job with; nil, and perhaps why, where there is nothing to say. As
+-- RecommendationFile.choose.
+function M.choose(state, path, key, job_id, attempt, now)
+  local message, why = find(state, path, key, now)
+  if not message then return nil, why end
+  local candidate
+  if (attempt or 1) <= 1 then
+    candidate = of_round(state, message, job_id) or by_share(message, job_id)
+  end
+  return choice_of(message, key, candidate)
+end
+
+-- The lot as 16 hexadecimal digits, which a shell can compare.
+local function lot_text(key, job_id)
+  return string.format("%08x%08x", M.sha256_64(key .. "|" .. job_id))
+end
+
+-- For tasks of an array, whose numbers are not known yet: the candidates, each with the digits below
+-- which a task's lot has it, and the key that lots are drawn with.
+local function draws_of(state, path, key, now)
+  local message = find(state, path, key, now)
+  if not message then return {}, "" end
+  local draws, cumulated = {}, 0
+  for _, candidate in ipairs(ranked(message)) do
+    local share = number_of(candidate.at.share)
+    cumulated = cumulated + share
+    if share > 0 then
+      local high = floor(cumulated * 2 ^ 32)
+      local below = "g" -- above all digits
+      if cumulated < 1 then below = string.format("%08x%08x", high, floor((cumulated * 2 ^ 32 - high) * 2 ^ 32)) end
+      draws[#draws + 1] = { below = below, choice = choice_of(message, key, candidate) }
+    end
+  end
+  return draws, message.at.context_key
+end
 
 -- ## What is tuned: the table of studies -------------------------------------------------------------
 
@@ -1049,7 +1078,7 @@ function M.plan(conf, job, uid, now)
   local key = M.context_key(one.study, one.features, context)
   local token = token_of(uid)
   -- Tasks of an array share one environment. A candidate for all of them would be far more than its
-  -- share, so they get what a retry gets.
+  -- share, so they get what a retry gets, and TaskProlog draws for each.
   local attempt = job.array_inx and 2 or 1
   local given, users, outer = inherited(one, job)
   local choice, why
@@ -1078,6 +1107,20 @@ function M.plan(conf, job, uid, now)
         plan.set[#plan.set + 1] = { name = "TUNERD_SLURM_RETRY", text = lines }
         more = ', "retry": {' .. choice_json(again, retry) .. "}"
       end
+    end
+    local draws, drawn_key = {}, ""
+    if job.array_inx and conf.task_prolog then draws, drawn_key = draws_of(state, conf.file, key, now) end
+    local tasks, told = { drawn_key }, {}
+    for _, draw in ipairs(draws) do
+      local its = config_of(draw.choice, one.defaults)
+      local lines = prolog_lines(variables_of(its, one.variables, draw.choice, conf.cluster), plan.set)
+      if not lines then told = {} break end
+      tasks[#tasks + 1] = "below " .. draw.below .. "\n" .. lines
+      told[#told + 1] = string.format('{"below": "%s", %s}', draw.below, choice_json(draw.choice, its))
+    end
+    if #told > 0 then
+      plan.set[#plan.set + 1] = { name = "TUNERD_SLURM_TASKS", text = table.concat(tasks, "\n") }
+      more = more .. string.format(', "key": %s, "draws": [%s]', quoted(drawn_key), table.concat(told, ", "))
     end
     local set = {}
     for _, own in pairs(one.variables or {}) do
@@ -1147,7 +1190,8 @@ function M.submit(job, uid, conf_path)
   guarded("a job is submitted unchanged", function()
     if job.script == nil then return end -- srun and salloc: there is no environment to set
     -- What an outer job followed, or would have got, had it run again, is not for this one.
-    for _, name in ipairs({ "TUNERD_SLURM_RETRY", "TUNERD_RECOMMENDATION_ID", "TUNERD_CANDIDATE_ID" }) do
+    for _, name in ipairs({ "TUNERD_SLURM_RETRY", "TUNERD_SLURM_TASKS", "TUNERD_RECOMMENDATION_ID",
+      "TUNERD_CANDIDATE_ID" }) do
       if job.environment[name] then job.environment[name] = "" end
     end
     local conf = load_conf(conf_path)
@@ -1212,7 +1256,15 @@ function M.halves(conf, job)
   if not status and has_bit(code, 1024) then status = "preempted" end -- it is queued again
   if not status then return "" end
   local id, attempt = job_id_of(job), restarts + 1
-  local chosen = restarts > 0 and is_object(record.at.retry) and record.at.retry or record
+  local chosen = record
+  if restarts > 0 then
+    if is_object(record.at.retry) then chosen = record.at.retry end
+  elseif type(record.at.key) == "string" and type(record.at.draws) == "table" then
+    local drawn = lot_text(record.at.key, id)
+    for _, draw in ipairs(record.at.draws.array or {}) do
+      if less(drawn, draw.at.below) then chosen = draw break end
+    end
+  end
   local head = string.format('{"schema": "tunerd.job/1", "source": %s, "job_id": "%s", "attempt": %.0f, ',
     quoted("slurm/" .. conf.cluster), id, attempt)
   local ids = ""
@@ -1231,7 +1283,7 @@ function M.halves(conf, job)
   end
   label("match", chosen.at.match)
   label("kind", chosen.at.kind)
-  label("lot", record.at.lot)
+  label("lot", record.at.key and id or record.at.lot)
   local exit = M.number(job.exit_code)
   if exit then label("exit_code", string.format("%.0f:%.0f", floor(exit / 256), exit % 128)) end
   table.sort(labels, less)

@@ -42,6 +42,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1,defer
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
+KillWait=2
 MinJobAge=600
 SlurmdParameters=config_overrides
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN

@@ -18,7 +18,7 @@ from tests.needs import need_program, without
 from tests.servers import MissingServerError, free_ports, wait_until
 from tests.servers.slurm import SlurmServer
 from tests.test_client import message
-from tunerd.client import Recommendations, context_key
+from tunerd.client import RecommendationFile, Recommendations, context_key
 from tunerd.errors import TunerdError
 from tunerd.store import open_store
 
@@ -141,6 +141,13 @@ class Shop:
         found = dict(line.partition("=")[::2] for line in text.splitlines())
         return {k: v for k, v in found.items() if k in ("LEVEL", "HOW") or k.startswith("TUNERD_")}
 
+    def numbers(self, array: str) -> dict[int, str]:
+        """The job of each task of an array, by the task's number."""
+        said = self.slurm.run(
+            "squeue", "--noheader", "--states=all", "--jobs", array, "--array", "--format=%K %A"
+        )
+        return {int(line.split()[0]): line.split()[1] for line in said.splitlines()}
+
     def halves(self) -> list[dict[str, Any]]:
         """What the plugin told, whether it was sent or waits."""
         topic = self.folder / "tunerd-data" / "stream" / "tunerd.jobs.jsonl"
@@ -156,8 +163,8 @@ class Shop:
         now = datetime.now(UTC)
         times = {"issued_at": now, "valid_until": now + timedelta(days=7)}
         said = message(*shares, key=KEY, **(times | changes))
-        for candidate in said["candidates"]:
-            candidate["config"] = {"level": 1, "how": "very thorough"}
+        for candidate, level in zip(said["candidates"], (1, 3), strict=False):
+            candidate["config"] = {"level": level, "how": "very thorough"}
         said["incumbent"]["config"] = {"level": 2, "how": 'it\'s "plain"'}
         known = Recommendations()
         known.take(KEY, said)
@@ -278,9 +285,8 @@ def test_what_is_chosen_is_in_the_jobs_environment_and_record(shop: Shop) -> Non
     assert started[own]["config"] == {"how": "plain", "level": 2}
     assert "recommendation_id" not in started[own]
     assert started[job]["candidate_id"] == "c1"
-    for task in (f"{array}_0", f"{array}_1"):  # no candidate for a whole array
-        assert started[task]["config"] == {"level": 2, "how": 'it\'s "plain"'}
-        assert "candidate_id" not in started[task]
+    for task in (f"{array}_0", f"{array}_1"):
+        assert started[task]["candidate_id"] == "c1"
 
 
 TRAINER = """#!%(python)s
@@ -354,6 +360,40 @@ def test_a_job_that_submits_the_next_one_hands_its_environment_on(shop: Shop) ->
 
 
 @both
+def test_each_task_of_an_array_draws_its_own_lot(shop: Shop) -> None:
+    shop.recommend(0.3, 0.3)
+    array = shop.submit("--array=0-11", PAUSE="0")
+    shop.slurm.wait_for_all(60)
+    wait_until(lambda: len(shop.halves()) >= 24, 20, "all ends are told")
+    started = {one["job_id"]: one for one in shop.halves() if one["type"] == "started"}
+    file = RecommendationFile(shop.file)
+    kinds: Counter[str | None] = Counter()
+    for number, job in shop.numbers(array).items():
+        task, choice = f"{array}_{number}", file.choose(KEY, f"{array}_{number}")
+        assert choice is not None
+        kinds[choice.candidate_id] += 1
+        assert started[task]["config"] == choice.config
+        assert started[task].get("candidate_id") == choice.candidate_id
+        seen = shop.seen(job)
+        assert json.loads(seen["TUNERD_CONFIG"]) == choice.config
+        assert (seen["LEVEL"], seen["HOW"]) == (str(choice.config["level"]), choice.config["how"])
+        assert seen["TUNERD_CANDIDATE_ID"] == (choice.candidate_id or "")
+    assert len(started) == 12
+
+
+def test_without_task_prolog_no_array_gets_a_candidate(shop: Shop) -> None:
+    studies = shop.folder / "slurm" / "tunerd_studies.lua"
+    studies.write_text(studies.read_text().replace("task_prolog = true", "task_prolog = false"))
+    shop.recommend(1.0)
+    array = shop.submit("--array=0-1", PAUSE="0")
+    shop.slurm.wait_for_all(60)
+    started = [one for one in shop.halves() if one["type"] == "started"]
+    assert [one["config"]["level"] for one in started] == [2, 2]
+    assert not any("candidate_id" in one for one in started)
+    assert {shop.seen(job)["LEVEL"] for job in shop.numbers(array).values()} == {"2"}
+
+
+@both
 def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> None:
     shop.recommend(1.0)
     job = shop.submit(PAUSE="5")
@@ -361,8 +401,13 @@ def test_a_requeue_is_an_attempt_of_its_own_without_a_candidate(shop: Shop) -> N
     wait_until(lambda: (shop.folder / "slurm" / f"seen.{job}.0").exists(), 20, "it has begun")
     shop.slurm.run("scontrol", "requeue", job)
     wait_until(lambda: shop.slurm.states()[job] == "PENDING", 20, "it is queued again")
-    shop.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
-    wait_until(lambda: (shop.folder / "slurm" / f"seen.{job}.1").exists(), 60, "it runs again")
+
+    def runs_again() -> bool:
+        """Slurm waits for two minutes before, unless it is told not to, which it may refuse yet."""
+        shop.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
+        return (shop.folder / "slurm" / f"seen.{job}.1").exists()
+
+    wait_until(runs_again, 60, "it runs again")
     shop.slurm.run("scancel", job)
     shop.slurm.wait_for_all(30)
     first, again = shop.seen(job), shop.seen(job, restarts=1)
@@ -387,8 +432,8 @@ def test_ends_are_told_apart(shop: Shop) -> None:
         "cancelled": shop.submit(PAUSE="60"),
     }
     never = shop.submit("--hold")
-    running = lambda: shop.slurm.states()[jobs["cancelled"]] == "RUNNING"  # noqa: E731
-    wait_until(running, 20, "it runs")
+    began = shop.folder / "slurm" / f"seen.{jobs['cancelled']}.0"
+    wait_until(began.exists, 20, "it runs")
     shop.slurm.run("scancel", jobs["cancelled"])
     shop.slurm.run("scancel", never)
     shop.slurm.wait_for_all(30)
