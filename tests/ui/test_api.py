@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +304,26 @@ def test_a_store_that_goes_away_is_told(world: World, tmp_path: Path) -> None:
             assert status == 503, path
             assert b"tunerd.sqlite" in body
         assert site.get("/static/page.js")[0] == 200
+
+
+def test_a_study_that_cannot_be_read_hides_no_other(world: World, tmp_path: Path) -> None:
+    own = world.copy(tmp_path / "own")
+    with own.opened() as store:
+        store.publish_generation("broken", "h", "objective = 1", "test", datetime.now(UTC))
+    with serving(own) as site:
+        deadline = time.monotonic() + 30
+        while (told := site.json("/studies"))["being_read"]:
+            assert time.monotonic() < deadline
+        assert {one["name"] for one in told["studies"]} == set(NAMES)
+        assert told["unreadable"].keys() == {"broken"}
+        held_to_the_schema("/studies", told)
+        assert "broken cannot be read" in site.page("/")
+        status, _, body = site.get("/studies/broken")
+        assert (status, b"broken" in body) == (409, True)
+
+
+def test_a_context_shows_how_far_its_runs_have_come(site: Site) -> None:
+    told = site.json(f"{STUDY}/contexts/n=8")
+    sequences = [one["sequence"] for one in told["runs"]]
+    assert sequences == sorted(set(sequences))
+    assert "Every run, and the best so far" in site.page(f"{STUDY}/contexts/n=8")

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.errors import CorruptDataError, TunerdError
+from tunerd.errors import CorruptDataError, StoreUnavailableError, TunerdError
 from tunerd.queries.accounts import lead_share
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.study_status import study_status
@@ -53,6 +54,12 @@ LOOK_S = 0.5
 """How often it is seen whether there is news, while somebody looks."""
 IDLE_S = 60.0
 """Nobody has looked for so long: nothing is read until somebody does."""
+PAUSE_S = 0.02
+"""Between two portions of jobs."""
+DUTY = 5.0
+"""Times as long as a look took that nobody looks again: ingest wants the interpreter too."""
+MOST_PAUSE_S = 5.0
+FEW_CONTEXTS = 500
 STATUS_S = 5.0
 """How often the rest is looked at where no job came: orders, proposals, drifts."""
 
@@ -192,7 +199,9 @@ class StudyDigest:
         """Whether it has come to the present once."""
         return self.version > 0
 
-    def refresh(self, store: Store, progress: StudyProgress, metrics: MetricSamples) -> bool:
+    def refresh(
+        self, store: Store, progress: StudyProgress, metrics: Callable[[], MetricSamples]
+    ) -> bool:
         """Take in what is new; says whether anything was. Stops after a portion of jobs: call again
         while :attr:`sequence` is behind."""
         changed = False
@@ -207,10 +216,13 @@ class StudyDigest:
         if self.sequence < progress.learned_sequence:
             return changed
         now, place = time.monotonic(), (progress.last_sequence, progress.learned_sequence)
-        if changed or place != self._looked_at[0] or now - self._looked_at[1] > STATUS_S:
-            changed |= self._look(store, metrics)
+        news = changed or place != self._looked_at[0]
+        due = now - self._looked_at[1] > STATUS_S
+        # To look at ten thousand contexts takes a tenth of a second: not with every job.
+        if due or not self.ready or (news and len(self.contexts) <= FEW_CONTEXTS):
+            changed |= self._look(store, metrics())
             self._looked_at = (place, now)
-        return changed
+        return news or changed
 
     def _add(self, one: PrequentialRecord) -> None:
         line = self.contexts.get(one.context_key)
@@ -337,6 +349,8 @@ class StudyDigests:
         self.version = 0
         self._metrics = metrics
         self._digests: dict[str, StudyDigest] = {}
+        self._wrong: dict[str, str] = {}
+        """Why a study cannot be read, by its name."""
         self._wanted_at = -math.inf
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -354,19 +368,26 @@ class StudyDigests:
         """Those that are ready, by name; waits a moment for the first look."""
         self.wanted()
         names = [row.name for row in self.store.studies()]
-        self._wait(lambda: all(self._is_ready(name) for name in names), wait_s)
+        self._wait(lambda: all(self._is_ready(n) or n in self._wrong for n in names), wait_s)
         return [self._digests[name] for name in names if self._is_ready(name)]
+
+    def unreadable(self) -> dict[str, str]:
+        """Why studies cannot be read, by name."""
+        return {name: why for name, why in self._wrong.copy().items() if not self._is_ready(name)}
 
     def of(self, name: str, wait_s: float = 0.2) -> StudyDigest | None:
         """One of them; None while it is not ready.
 
         Raises:
             UnknownStudyError: the store has no such study.
+            TunerdError: it cannot be read.
         """
         self.wanted()
         if self.store.study(name) is None:
             raise self.store.unknown_study(name)
-        self._wait(lambda: self._is_ready(name), wait_s)
+        self._wait(lambda: self._is_ready(name) or name in self._wrong, wait_s)
+        if name in self._wrong and not self._is_ready(name):
+            raise TunerdError(f"study {name} cannot be read: {self._wrong[name]}")
         return self._digests[name] if self._is_ready(name) else None
 
     def wait(self, version: int, wait_s: float) -> int:
@@ -400,33 +421,42 @@ class StudyDigests:
                 )
                 if self._closed:
                     return
+            began = time.monotonic()
             try:
                 self._look()
             except TunerdError as error:  # the store is away: pages say so themselves
                 log.debug("not looked: %s", error)
-            except Exception:
-                log.exception("looking at studies for the pages failed")
-            time.sleep(LOOK_S)
+            took = time.monotonic() - began
+            time.sleep(min(max(LOOK_S, DUTY * took), MOST_PAUSE_S))
 
     def _look(self) -> None:
-        metrics = self._metrics()
+        metrics = cache(self._metrics)
         there = self.store.progress()
         # The shortest first: they are ready at once.
         for progress in sorted(there, key=lambda progress: progress.learned_sequence):
             if self._closed:
                 return
-            self._look_at(progress, metrics)
+            try:
+                self._look_at(progress, metrics)
+            except StoreUnavailableError:
+                raise
+            except Exception as error:  # one study must not keep the others from being seen
+                if self._wrong.get(progress.name) != str(error):
+                    log.warning("pages cannot read study %s: %s", progress.name, error)
+                self._wrong[progress.name] = str(error)
+            else:
+                self._wrong.pop(progress.name, None)
         gone = self._digests.keys() - {progress.name for progress in there}
         for name in gone:
             del self._digests[name]
 
-    def _look_at(self, progress: StudyProgress, metrics: MetricSamples) -> None:
+    def _look_at(self, progress: StudyProgress, metrics: Callable[[], MetricSamples]) -> None:
         digest = self._digests.get(progress.name)
         if digest is None or self._is_old(digest):
             digest = StudyDigest(self.store, progress.name)
         while digest.refresh(self.store, progress, metrics):
             if digest.sequence < progress.learned_sequence:
-                time.sleep(0)  # others want the interpreter too
+                time.sleep(PAUSE_S)  # others want the interpreter too
                 continue
             digest.version += 1
             with self._news:

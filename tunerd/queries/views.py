@@ -27,6 +27,7 @@ __all__ = [
     "ContextRowView",
     "GainBlock",
     "MeasuredRow",
+    "RunPoint",
     "SaidRow",
     "StudyDetail",
     "StudyLine",
@@ -44,6 +45,7 @@ WEEK, MONTH = 7, 30
 MOST_CONFIGS = 40
 """Configurations that are shown of a context, the best ones."""
 MOST_SAID = 20
+MOST_RUNS = 400
 MOST_GENERATIONS = 20
 WAITS = timedelta(hours=1)
 """What waits for a person for less than that is no news."""
@@ -97,6 +99,7 @@ class StudyList(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["tunerd.studies/1"] = "tunerd.studies/1"
     studies: list[StudyLine]
     being_read: Annotated[int, Meta(description="Studies whose jobs are still being read")]
+    unreadable: Annotated[dict[str, str], Meta(description="Why others cannot be read, by name")]
 
 
 class GainBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +176,13 @@ class MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
     role: Annotated[str, Meta(description="incumbent, baseline, exploit, explore, confirm or ''")]
 
 
+class RunPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that brought an objective."""
+
+    sequence: int
+    value: float
+
+
 class SaidRow(msgspec.Struct, frozen=True, kw_only=True):
     """A recommendation that was made."""
 
@@ -205,6 +215,9 @@ class ContextDetail(msgspec.Struct, frozen=True, kw_only=True):
     ]
     configs: list[MeasuredRow]
     configs_total: int
+    runs: Annotated[
+        list[RunPoint], Meta(description="Latest runs of every configuration, oldest first")
+    ]
     verdicts: Annotated[list[dict[str, Any]], Meta(description="Introductions that ended")]
     campaign: dict[str, Any] | None
     said: list[SaidRow]
@@ -290,7 +303,9 @@ def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
     return [AttentionNote(level, text) for level, text in notes]
 
 
-def study_list(digests: Sequence[StudyDigest], total: int, now: datetime) -> StudyList:
+def study_list(
+    digests: Sequence[StudyDigest], unreadable: Mapping[str, str], total: int, now: datetime
+) -> StudyList:
     """All studies, those first that need attention most."""
     lines = [study_line(digest, now) for digest in digests]
 
@@ -299,7 +314,11 @@ def study_list(digests: Sequence[StudyDigest], total: int, now: datetime) -> Stu
         first = min(levels, default=len(LEVELS))
         return first, -levels.count(first) if levels else 0, line.name
 
-    return StudyList(studies=sorted(lines, key=urgency), being_read=total - len(lines))
+    return StudyList(
+        studies=sorted(lines, key=urgency),
+        being_read=max(total - len(lines) - len(unreadable), 0),
+        unreadable=dict(unreadable),
+    )
 
 
 def study_detail(store: Store, digest: StudyDigest, now: datetime) -> StudyDetail:
@@ -457,6 +476,7 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
         recommendations=messages,
         configs=measured[:MOST_CONFIGS],
         configs_total=len(measured),
+        runs=_runs(measured),
         verdicts=[
             {
                 "candidate_id": item.candidate_id,
@@ -510,6 +530,16 @@ def _measured(
         key=lambda item: (not item[1].runs, -item[1].mean, -item[1].last_sequence),
     )
     return [_measured_row(study, name, stats, noise, roles.get(name, "")) for name, stats in ranked]
+
+
+def _runs(rows: Sequence[MeasuredRow]) -> list[RunPoint]:
+    """The latest runs of all configurations in the order in which they came."""
+    runs = [
+        RunPoint(sequence=sequence, value=value)
+        for row in rows
+        for sequence, value in zip(row.sequences, row.latest, strict=True)
+    ]
+    return sorted(runs, key=lambda run: run.sequence)[-MOST_RUNS:]
 
 
 def _roles(

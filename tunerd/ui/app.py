@@ -287,7 +287,7 @@ class Pages:
     def _home(self, request: Request) -> Answer:
         digests = self.digests.all()
         total = len(self.store.studies())
-        view = study_list(digests, total, _now())
+        view = study_list(digests, self.digests.unreadable(), total, _now())
         return self._view(request, "studies.html.j2", view)
 
     def _study(self, request: Request) -> Answer:

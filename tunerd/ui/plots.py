@@ -8,7 +8,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from tunerd.queries.job_views import JobRow
-from tunerd.queries.views import GainBlock, MeasuredRow
+from tunerd.queries.views import GainBlock, MeasuredRow, RunPoint
 from tunerd.report.formatting import number, percent, percent_tick, plural, tick, value_text
 from tunerd.report.svg import PlotAxis, linear_axis, log_axis, picture, tag
 
@@ -333,6 +333,45 @@ def jobs_plot(rows: Sequence[JobRow]) -> Markup:
         HEIGHT,
         *marks,
     )
+
+
+def progress_plot(runs: Sequence[RunPoint], goal: str) -> Markup:
+    """Every run in the order in which it came, and the best so far."""
+    known = [run for run in runs if math.isfinite(run.value)]
+    if len(known) < 5:
+        return Markup("")
+    values = [run.value for run in known]
+    up = log_axis(min(values), max(values)) if min(values) > 0 else linear_axis(*_ends_of(values))
+    marks = _grid(up, [tick(t) for t in up.ticks])
+    better = max if goal == "maximize" else min
+    best, count = values[0], len(known)
+    for i, run in enumerate(known):
+        best, before = better(best, run.value), best
+        x, y = _x((i + 0.5) / count), _y(up, best)
+        if i:
+            left = _x((i - 0.5) / count)
+            marks.append(
+                tag("line", x1=left, y1=_y(up, before), x2=x, y2=_y(up, before), class_="line")
+            )
+            if best != before:
+                marks.append(tag("line", x1=x, y1=_y(up, before), x2=x, y2=y, class_="line"))
+        hint = f"job {run.sequence:,}: {number(run.value)}"
+        marks.append(
+            tag("circle", tag("title", hint), cx=x, cy=_y(up, run.value), r=2.5, class_="dot")
+        )
+    marks += _ends(f"job {known[0].sequence:,}", f"job {known[-1].sequence:,}")
+    return picture(
+        "progress",
+        "Every run, and the best so far",
+        f"{plural(count, 'run')} in the order in which they came, from {number(values[0])}; the "
+        f"best so far ends at {number(best)}.",
+        HEIGHT,
+        *marks,
+    )
+
+
+def _ends_of(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
 
 
 def varying(rows: Sequence[MeasuredRow]) -> list[str]:
