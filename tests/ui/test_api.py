@@ -15,6 +15,9 @@ from jsonschema import Draft202012Validator
 from tests.ui.conftest import Site, serving
 from tests.ui.world import NAMES, World
 from tunerd.cli import run
+from tunerd.http import HttpServer
+from tunerd.metrics import MetricsExporter
+from tunerd.ui import LazyPages
 from tunerd.ui.openapi import ANSWERS, openapi
 from tunerd.ui.render import context_url
 
@@ -327,3 +330,39 @@ def test_a_context_shows_how_far_its_runs_have_come(site: Site) -> None:
     sequences = [one["sequence"] for one in told["runs"]]
     assert sequences == sorted(set(sequences))
     assert "Every run, and the best so far" in site.page(f"{STUDY}/contexts/n=8")
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "answered", "refused"),
+    [
+        ("127.0.0.1", [], ["localhost", "127.0.0.1"], ["tunerd.example", "10.0.0.7"]),
+        ("127.0.0.1", ["tunerd.example"], ["localhost", "tunerd.example"], ["evil.example"]),
+        ("0.0.0.0", ["localhost", "127.0.0.1"], ["localhost:9464"], ["evil.example"]),  # noqa: S104 - a setting
+        ("0.0.0.0", [], ["tunerd.example", "10.0.0.7:9464"], []),  # noqa: S104
+    ],
+)
+def test_names_under_which_a_daemon_s_pages_are_asked(
+    empty: World, host: str, names: list[str], answered: list[str], refused: list[str]
+) -> None:
+    problems: list[str] = []
+    with empty.opened() as store:
+        pages = LazyPages(
+            store,
+            metrics=MetricsExporter().render,
+            problems=lambda: problems,
+            arguments=(),
+            host=host,
+            names=names,
+        )
+        server = HttpServer("127.0.0.1", 0, MetricsExporter().render, pages=pages)
+        site = Site(server.url, server.port)
+        try:
+            assert {site.get("/", Host=name)[0] for name in answered} == {200}
+            assert {site.get("/", Host=name)[0] for name in refused} <= {421}
+            assert site.get("/metrics", Host="evil.example")[0] == 200
+            assert "ready" in site.page("/")
+            problems.append("ingest: the broker <b>is away</b>")
+            assert "the broker &lt;b&gt;is away" in site.page("/?again")
+        finally:
+            pages.close()
+            server.close()

@@ -200,8 +200,9 @@ class HttpSettings(SettingsSection):
     """Whether it serves the pages and their API. They show jobs, users and configurations to
     whoever can reach the port."""
     names: str = ""
-    """Further host names under which the pages may be asked, separated by commas. On loopback
-    they answer to ``localhost`` and ``127.0.0.1`` alone, so that no stranger's page reads them."""
+    """Host names under which the pages may be asked, separated by commas. On loopback they answer
+    to ``localhost`` and ``127.0.0.1`` too, and else to any name where none is given. No stranger's
+    page can read them under a name of its own then."""
     actions: bool = False
     """Whether people may approve, decline, pause, resume, pin and forbid on the pages, with the
     token and a reason. What they ask for is kept as the command line's commands are."""
