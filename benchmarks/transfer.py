@@ -33,6 +33,8 @@ AFTER = (1, 3, 5, 10, 20)
 """Jobs."""
 JUDGED = 10
 HARM = 0.01
+MIN_CONFIGS = 20
+"""Of a context that is left out."""
 MOST_CONTEXTS, MOST_HISTORY, SEEDS = 8, 1_500, 2
 QUICK_CONTEXTS, QUICK_HISTORY, QUICK_SEEDS = 2, 200, 1
 DRAWS = 4_000
@@ -67,7 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     curves: list[TransferCurve] = []
     for name in options.tables:
         table = read_table(name, options.data)
-        benchmark = measured(parse_study(table.study), table.observations)
+        benchmark = measured(parse_study(table.study), table.observations, MIN_CONFIGS)
+        if not benchmark.contexts:
+            bars.say(
+                f"{name}: no context has enough configurations; the most is", benchmark.largest
+            )
+            continue
         targets = spread(benchmark.contexts, most)
         player = TunerdOptimizer(None, options.predictor)
         plays = [

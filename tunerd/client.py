@@ -241,7 +241,7 @@ class Recommendations:
         """What to launch this job with; None says that tunerd has nothing to say about it.
 
         Candidates of a profiling round come first: each is chosen until it was launched as often
-        as it is wanted, best predicted first. This object counts its own answers, once per job id
+        as it is wanted, best expected first. This object counts its own answers, once per job id
         and round (see :meth:`lost`); `launched` adds what others launched, by candidate id.
         Otherwise the job id decides, so that schedulers need not talk to each other and the same
         job gets the same answer. What no share claims goes to the incumbent, else to the

@@ -96,7 +96,7 @@ class Candidate:
     kind: Annotated[Kind, "Why it is worth jobs."]
     share: Annotated[float, "Of the context's coming jobs, between 0 and 1."]
     wanted: Annotated[
-        int, "Runs asked for in a profiling round; served before any share, best predicted first."
+        int, "Runs asked for in a profiling round; served before any share, best expected first."
     ] = 0
     config: Annotated[Mapping[str, Value], "One value for every parameter of the study."]
     predicted: Annotated[

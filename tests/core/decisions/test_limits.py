@@ -493,3 +493,22 @@ def test_a_campaign_keeps_to_the_steps_as_well() -> None:
     found = led_by(tuner, [(BASE, 800.0), (STEP, 1000.0), (FAR, 1400.0)], 8)
     assert json.dumps(FAR) not in found
     assert found[-1] == json.dumps(STEP)
+
+
+def test_a_round_begins_with_what_is_expected_to_bring_most() -> None:
+    """A run that fails brings nothing: the riskiest is not launched first."""
+    tuner = Tuner(study(), Inline())
+    jobs = [
+        job(i, one.context, one.config, status=Status.FAILED)
+        if one.config["x"] >= 5  # the fast ones mostly fail
+        else one
+        for i, one in enumerate(random_jobs(120), 1)
+    ]
+    for begin in range(0, 120, 20):
+        tuner.learn(jobs[begin : begin + 20])
+    key = tuner.start_campaign({"n": 8}, Campaign(8, 1, 8), START + timedelta(days=1))
+    asked = [one for one in tuner.advise(key, None).candidates if one.wanted]
+    brings = [one.predicted.median * one.feasible for one in asked if one.predicted]
+    assert len(brings) > 3
+    assert brings == sorted(brings, reverse=True)
+    assert brings != sorted(brings)

@@ -18,7 +18,7 @@ from scipy.special import erfcx, log_ndtr
 
 from tunerd.core.arrays import FloatArray
 
-__all__ = ["chosen", "likely_first", "log_expected_improvement", "worth_trying"]
+__all__ = ["LEAST_FEASIBLE", "chosen", "likely_first", "log_expected_improvement", "worth_trying"]
 
 LEAST_FEASIBLE = 1e-3
 FIRST_CARE = 2.0

@@ -1,6 +1,7 @@
 """A look at one context: what is known there, what is expected of what could be tried, and what its
 campaign asks for. To decide is not its business (decide.py)."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,12 @@ import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, names_of
 from tunerd.core.conformal import ConformalBands
-from tunerd.core.decisions.acquisition import chosen, likely_first, worth_trying
+from tunerd.core.decisions.acquisition import (
+    LEAST_FEASIBLE,
+    chosen,
+    likely_first,
+    worth_trying,
+)
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import side_by_side
 from tunerd.core.decisions.overrides import OverrideSet
@@ -385,7 +391,8 @@ class ContextSearch:
         named = self._named(known, outlook)
         asked = [(p, ask.missing) for p, (ask, _) in zip(named, inside, strict=True)]
         if outlook is not None:
-            asked.sort(key=lambda item: -(item[0].mean or 0.0))
+            unit = self.unit
+            asked.sort(key=lambda item: -_expected(item[0], unit))
         return RoundRequest(campaign.round, tuple(asked[:MOST_WANTED]))
 
     @staticmethod
@@ -410,3 +417,9 @@ class ContextSearch:
                 )
             )
         return candidates
+
+
+def _expected(candidate: SearchCandidate, unit: float) -> float:
+    """What a job may be expected to bring, in logarithms: one that fails brings nothing."""
+    runs = max(1.0 if candidate.feasible is None else candidate.feasible, LEAST_FEASIBLE)
+    return (candidate.mean or 0.0) / unit + math.log(runs)

@@ -39,7 +39,7 @@ class MeasuredConfig:
 
 @dataclass(frozen=True, slots=True)
 class RoundRequest:
-    """What a profiling round still asks for, best predicted first."""
+    """What a profiling round still asks for, best expected first."""
 
     round: int
     prospects: tuple[tuple[SearchCandidate, int], ...]
