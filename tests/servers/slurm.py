@@ -38,7 +38,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1,defer
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1,sched_interval=1,defer
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
