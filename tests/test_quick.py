@@ -15,7 +15,7 @@ SOME = (
     "tests/contracts/test_stream.py",
     "tests/exec/test_choice.py",
     "tests/stages/test_tune.py",
-    "tests/tables/test_quantities.py",
+    "tests/events/test_quantities.py",
 )
 
 

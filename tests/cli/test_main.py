@@ -143,6 +143,7 @@ NO_JSON = {
     "exec": "standard output is the program's",
     "run": "never ends by itself; log.format = json has its log in lines of JSON",
     "subscribe": "never ends by itself; what it says is for a journal",
+    "webhook": "never ends by itself; it answers AdmissionReviews",
     "ui": "serves a page, whose every table has its JSON beside it",
     "schema": "prints contracts and other programs' files as they are",
 }
