@@ -119,11 +119,14 @@ def _head(found: Found) -> Iterator[str]:
     yield "```sh no-run\npython -m benchmarks.paper            # everything\n\
 python -m benchmarks.paper --quick    # little of everything, three minutes\n\
 python -m benchmarks.paper --render   # this page, from the results that are kept\n```"
+    missing = found["planned"] - len(found["tasks"])
+    incomplete = f" {missing} of {found['planned']} tasks did not run." if missing > 0 else ""
     cpu = sum(one["cpu"] for one in found["tasks"].values())
     size = {"full": "", "quick": " It was a quick run: read its figures as a smoke test."}
     yield (
         f"This page is of tunerd {found['tunerd']}, Python {found['python']}, {found['machine']};"
         f" {len(found['tasks'])} tasks, {cpu / 60:.0f} minutes of processor time on two processes."
+        f"{incomplete}"
         f"{size.get(found['size'], ' It was a tiny run, for a test.')}"
         " Everything is seeded: the same machine gives the same figures again. Brackets hold 95 %"
         " intervals: Student's over seeds, a bootstrap over jobs and draws on tables. What the page"
@@ -204,13 +207,13 @@ def _figure2a(found: Found, pictures: Sequence[str]) -> Iterator[str]:
         f" .85 in steps of .01. That makes {about['configurations']:,} configurations. The cluster"
         " is a cost model with noise; its constants are plausible, not measured. Model and cluster"
         f" are those of `tunerd demo` ({about['context']['n_gpus']} {about['context']['gpu']})."
-        f" {about['share_that_runs']:.0%} of the space runs; the rest is out of memory."
+        f" {100 * about['share_that_runs']:.0f} % of the space runs; the rest is out of memory."
     )
     yield (
         f"The human's baseline is the best of {about['human_jobs']} uniform configurations, swept"
         " strategy and batch first, then memory, without noise. The best configuration that a long"
-        f" search of the cost model finds lies {about['possible_gain']:.1f} % above it: nobody can"
-        " win more here."
+        f" search of the cost model finds lies {about['possible_gain']:.1f} % above it: no more is"
+        " known to be there."
     )
     total = sizes["random_jobs"] + 3 * sizes["round_size"]
     yield (
@@ -231,7 +234,7 @@ def _figure2a(found: Found, pictures: Sequence[str]) -> Iterator[str]:
         [
             LABELS[name],
             *(_said(_over(one[name]["gains"][i] for one in played), 1, "+") for i in range(4)),
-            f"{np.mean([one[name]['ran'] / len(one[name]['curve']) for one in played]):.0%}",
+            f"{100 * np.mean([_share_that_ran(one[name]) for one in played]):.0f} %",
         ]
         for name in names
     ]
@@ -276,6 +279,10 @@ def _figure2a(found: Found, pictures: Sequence[str]) -> Iterator[str]:
         "The paper does not say how strong its human was. A gain over a person depends on the"
         " person: compare shares of what there is to win, not percentages across clusters."
     )
+
+
+def _share_that_ran(played: Mapping[str, Any]) -> float:
+    return float(played["ran"] / len(played["curve"]))
 
 
 def _figure2b(found: Found, pictures: Sequence[str]) -> Iterator[str]:
@@ -326,7 +333,8 @@ def _figure3(found: Found, pictures: Sequence[str]) -> Iterator[str]:
         "**Measured, but for Calculon.** Gradient boosting (`boosted_trees`) as in the paper,"
         " tunerd's default (`committee`) and two peers: LightGBM as it comes, and LightGBM on the"
         " logarithm with small leaves for few rows. Figures are over all jobs together, as in the"
-        " paper. Tables of other trainings stand below those of language models."
+        " paper. Tables of other trainings stand below those of language models; the committee,"
+        " which takes ten times as long, is not asked about them."
         " Only the tables that hold dates can be split by time. Calculon's rows are computed by an"
         " analytical model of up to 16,384 H100s; nobody measured them."
     )
@@ -393,7 +401,7 @@ def _beside_default(found: Found) -> Iterator[str]:
             worse = behind(found, ours, theirs)
             where = "; ".join(f"`{one}`" for one in worse) or "nowhere"
             yield (
-                f"`{ours}` beside {LABELS[theirs]}: of {len(asked)} questions, other hardware"
+                f"`{ours}` beside {LABELS[theirs]}: of {len(asked)} questions, those below"
                 f" included, ahead in τ on {ahead}; behind beyond luck: {where}."
             )
 
@@ -555,18 +563,11 @@ def _groups(found: Found, pictures: Sequence[str]) -> Iterator[str]:
         for group, figures in sorted(one["groups"].items(), key=lambda p: -np.mean(p[1]["tau"]))
     ]
     yield _table(["table", "group", "loss of τ", "rise of the error, %"], rows)
-    firsts = {
-        max(one["groups"], key=lambda name: float(np.mean(one["groups"][name]["tau"])))
-        for one in asked
-    }
-    last = {
-        min(one["groups"], key=lambda name: float(np.mean(one["groups"][name]["tau"])))
-        for one in asked
-    }
-    yield (
-        f"What carries most: {' or '.join(sorted(firsts))}, by the table. What carries least:"
-        f" {' or '.join(sorted(last))}."
-    )
+    said = []
+    for one in asked:
+        order = sorted(one["groups"], key=lambda name: -float(np.mean(one["groups"][name]["tau"])))
+        said.append(f"{order[0]} carries most and {order[-1]} least on `{one['table']}`")
+    yield "; ".join(said).capitalize() + "."
 
 
 def _hardware(found: Found, pictures: Sequence[str]) -> Iterator[str]:
@@ -647,44 +648,57 @@ def _ablations(found: Found, pictures: Sequence[str]) -> Iterator[str]:
             lead = _over(one["tau"][a] - one["tau"][b] for one in losses)
             yield f"{a} against {b}: {_said(lead, 3, '+')}, {verdict(lead[1], lead[2])}."
     if searched:
-        sizes = found["sizes"]
         yield "### Seeds and searchers"
+        names = list(searched[0]["searchers"])
+        budgets = list(searched[0]["searchers"][names[0]])
+        listed = ", ".join(budgets[:-1]) + (" or " if len(budgets) > 1 else "") + budgets[-1]
         yield (
-            "**Simulated.** Everybody searches the same fitted ensemble with"
-            f" {sizes['calls']:,} predictions; {len(searched)} ensembles. The loss is the share of"
-            " the range from the mean of random configurations to the best that anybody found,"
-            " a ten times longer search included. The last column says what the configuration"
-            " that was found is truly worth: the search is only as good as the predictor."
+            f"**Simulated.** Everybody searches the same fitted ensemble with {listed}"
+            f" predictions; {len(searched)} ensembles. The loss is the share of the range from the"
+            " mean of random configurations to the best that anybody found, a much longer search"
+            " included. The last column says what the configuration that was found with the most"
+            " predictions is truly worth: a search is only as good as its predictor. Larger spaces"
+            " stand in [searching](searching.md#what-it-finds)."
         )
-        yield from _picture(pictures, "searchers", "Loss of each searcher")
-        names = [name for name in searched[0]["searchers"] if name != "long"]
+        yield from _picture(pictures, "searchers", "Loss of each searcher, by predictions")
         rows = []
         for name in names:
-            told = [one["searchers"][name] for one in searched]
-            there = [one["true_gain"] for one in told if one["true_gain"] is not None]
-            rows.append(
-                [
-                    name,
-                    _said(_over(one["loss"] for one in told), 2),
-                    f"{np.median([one['seconds'] for one in told]):.2g}",
-                    f"{len(there)} of {len(told)}",
-                    _said(interval(there), 1, "+"),
-                ]
-            )
+            by_calls = [one["searchers"][name] for one in searched]
+            lost = [_said(_over(one[n]["loss"] for one in by_calls), 1) for n in budgets]
+            last = [one[budgets[-1]] for one in by_calls]
+            there = [one["true_gain"] for one in last if one["true_gain"] is not None]
+            seconds = f"{np.median([one['seconds'] for one in last]):.2g}"
+            rows.append([name, *lost, seconds, _said(interval(there), 1, "+")])
         yield _table(
-            ["", "loss, %", "processor s", "found one that runs", "truly over the human, %"], rows
+            [
+                "loss in %, by predictions",
+                *budgets,
+                "processor s",
+                "truly over the human, %",
+            ],
+            rows,
         )
-        ours = "REINFORCE, three seeds"
-        for name in names:
-            if name != ours:
-                lead = _over(
-                    one["searchers"][name]["loss"] - one["searchers"][ours]["loss"]
-                    for one in searched
-                )
-                yield (
-                    f"{ours} against {name}: {_said(lead, 2, '+')} points of loss,"
-                    f" {verdict(lead[1], lead[2])}."
-                )
+        yield from _beside_reinforce(searched, names, budgets)
+
+
+def _beside_reinforce(
+    searched: Sequence[Mapping[str, Any]], names: Sequence[str], budgets: Sequence[str]
+) -> Iterator[str]:
+    """Who loses less or more than the paper's search, as far as the intervals tell."""
+    ours = names[0]
+    for calls in budgets:
+        sorted_out: dict[str, list[str]] = {"ahead": [], "behind": [], "level": []}
+        for name in names[1:]:
+            lead = _over(
+                one["searchers"][name][calls]["loss"] - one["searchers"][ours][calls]["loss"]
+                for one in searched
+            )
+            sorted_out[verdict(lead[1], lead[2])].append(name)
+        words = {"ahead": "ahead of", "behind": "behind", "level": "level with"}
+        text = "; ".join(
+            f"{words[key]} {', '.join(found)}" for key, found in sorted_out.items() if found
+        )
+        yield f"With {calls} predictions {ours} is {text}."
 
 
 def _code() -> Iterator[str]:

@@ -253,7 +253,7 @@ def _by_known(found: Found, part: str, what: str) -> "Figure | None":
         axes.set_title(_of(name), fontsize=8)
         axes.set_xlabel("own jobs known")
     panels[0].set_ylabel("Kendall's τ")
-    panels[-1].legend(loc="lower right", fontsize=7)
+    panels[0].legend(loc="lower right", fontsize=7)
     return figure
 
 
@@ -294,14 +294,21 @@ def _searchers(found: Found) -> "Figure | None":
     asked = results(found, "ablations", "searches")
     if not asked:
         return None
-    figure, (axes,) = _panels(1, width=5.4, height=2.8)
-    names = [name for name in asked[0]["searchers"] if name != "long"]
-    losses = [interval([one["searchers"][name]["loss"] for one in asked]) for name in names]
-    mean = np.array([one[0] for one in losses])
-    reach = np.array([min(one[2] - one[0], 100.0) for one in losses])
-    axes.barh(names[::-1], mean[::-1], xerr=reach[::-1], color=COLOURS[0], error_kw={"lw": 1})
-    axes.set_xlabel("% of the range below the best that is known")
-    axes.set_xlim(left=0)
+    names = list(asked[0]["searchers"])
+    budgets = list(asked[0]["searchers"][names[0]])
+    figure, panels = _panels(len(budgets), width=3.4, height=2.6)
+    for axes, calls in zip(panels, budgets, strict=True):
+        losses = [
+            interval([one["searchers"][name][calls]["loss"] for one in asked]) for name in names
+        ]
+        mean = np.array([one[0] for one in losses])
+        reach = np.array([min(one[2] - one[0], 100.0) for one in losses])
+        axes.barh(names[::-1], mean[::-1], xerr=reach[::-1], color=COLOURS[0], error_kw={"lw": 1})
+        axes.set_title(f"{calls} predictions", fontsize=8)
+        axes.set_xlim(left=0)
+        if axes is not panels[0]:
+            axes.set_yticklabels([])
+    figure.supxlabel("% of the range below the best that is known", fontsize=9)
     return figure
 
 

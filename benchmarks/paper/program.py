@@ -176,6 +176,7 @@ def measure(
     found = _read(file) if file.exists() and not fresh else _empty(sizes)
     if found["size"] != sizes.name:
         raise SystemExit(f"{file} holds a run of size {found['size']}: name another, or --fresh")
+    found |= {"sizes": asdict(sizes), "planned": len(planned(sizes, data))}
     wanted = planned(sizes, data, only)
     if only:
         for task in wanted:
@@ -243,6 +244,7 @@ def _empty(sizes: Sizes) -> Results:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "seconds": 0.0,
+        "planned": 0,
         "tasks": {},
     }
 

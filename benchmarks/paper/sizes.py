@@ -26,8 +26,8 @@ class Sizes:
     """Ads jobs that are asked about."""
     searches: int
     """Predictors that are searched by everybody."""
-    calls: int
-    """Predictions of each of these searches."""
+    calls: tuple[int, ...]
+    """Predictions of each of these searches, ascending."""
     peers: bool
     """Whether Optuna's samplers search too."""
     few_seeds: int
@@ -57,7 +57,7 @@ FULL = Sizes(
     amounts=(25, 50, 75, 100, 150, 200, 300),
     held_out=300,
     searches=6,
-    calls=1_000,
+    calls=(100, 300, 1_000),
     peers=True,
     few_seeds=4,
     few_jobs=120,
@@ -79,7 +79,7 @@ QUICK = Sizes(
     amounts=(25, 75, 150),
     held_out=150,
     searches=2,
-    calls=200,
+    calls=(100, 300),
     peers=True,
     few_seeds=2,
     few_jobs=40,
@@ -101,7 +101,7 @@ TINY = Sizes(
     amounts=(25, 50),
     held_out=40,
     searches=1,
-    calls=60,
+    calls=(60,),
     peers=False,
     few_seeds=1,
     few_jobs=24,
