@@ -38,3 +38,19 @@ def test_terms_stand_in_order_and_once() -> None:
     terms = [term.lower() for term in re.findall(r"^- \*\*(.+?)\*\*: ", GLOSSARY, re.MULTILINE)]
     assert len(terms) > 250
     assert terms == sorted(set(terms))
+
+
+def test_no_local_variable_has_a_name_that_says_nothing() -> None:
+    """`found`, `told`, `said`, `one` and `seen` name any value at all. (Parameters are apart.)"""
+    nothing = {"found", "told", "said", "one", "seen"}
+    named = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.id}"
+        for path in sorted((ROOT / "tunerd").rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name)
+        if isinstance(node.ctx, ast.Store)
+        if node.id in nothing - {argument.arg for argument in function.args.args}
+    ]
+    assert named == []

@@ -149,14 +149,16 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
     )
 
 
-def _as_written(one: ColumnGuess) -> ColumnGuess:
+def _as_written(column_guess: ColumnGuess) -> ColumnGuess:
     """A parameter as it is launched, with its unit; and what is doubtful about how it is read."""
-    if one.role == "parameter":
-        one = replace(one, column=one.column.as_texts())
-    doubt = one.column.written.doubt
-    if not doubt or one.role not in ("context", "parameter", "objective", "metric"):
-        return one
-    return replace(one, sure=min(one.sure, DOUBTED), why=f"{one.why}; {doubt}")
+    if column_guess.role == "parameter":
+        column_guess = replace(column_guess, column=column_guess.column.as_texts())
+    doubt = column_guess.column.written.doubt
+    if not doubt or column_guess.role not in ("context", "parameter", "objective", "metric"):
+        return column_guess
+    return replace(
+        column_guess, sure=min(column_guess.sure, DOUBTED), why=f"{column_guess.why}; {doubt}"
+    )
 
 
 def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:

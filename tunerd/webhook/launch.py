@@ -98,13 +98,13 @@ class LaunchPlanner:
 
     def _listed(self) -> Sequence[tuple[str, int, int]]:
         self._looked_at = self.clock()
-        found: list[tuple[str, int, int]] = []
+        places: list[tuple[str, int, int]] = []
         with suppress(OSError):
             for entry in os.scandir(self.studies):
                 if entry.name.endswith(".toml"):
                     status = entry.stat()
-                    found.append((entry.name, status.st_mtime_ns, status.st_size))
-        return sorted(found)
+                    places.append((entry.name, status.st_mtime_ns, status.st_size))
+        return sorted(places)
 
     def _load(self, listed: Sequence[tuple[str, int, int]]) -> None:
         """Read the studies; raises MisconfiguredError, and then the former ones stay."""

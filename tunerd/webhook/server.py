@@ -69,14 +69,14 @@ class ReloadingCertificate:
             return self._context
 
     def _stat(self) -> Sequence[tuple[int, int, int] | None]:
-        found: list[tuple[int, int, int] | None] = []
+        stats: list[tuple[int, int, int] | None] = []
         for file in self._files:
             try:
                 status = os.stat(file)
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+                stats.append((status.st_ino, status.st_mtime_ns, status.st_size))
             except OSError:
-                found.append(None)
-        return found
+                stats.append(None)
+        return stats
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
