@@ -90,7 +90,7 @@ REPORTS: list[Report] = [
         outside={"tp": 2, "": 1},
         unusable={"missing": 2, "impossible": 3, "implausible": 1},
     ),
-    StudyBacklog(study="a", sequence=3, waiting=6, last_at=99.0),
+    StudyBacklog(study="a", sequence=3, waiting=6, last_at=99.0, recommended={"n=8": {"tp": 4.0}}),
     MessagesPublished(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),
     OutboxBacklog(waiting=9, oldest_s=1.5),
     TunerMemory(resident_bytes=10**8),
@@ -238,6 +238,26 @@ def test_a_study_that_is_not_ours_has_no_backlog_to_tell() -> None:
     metrics.hear(StudyReleased(study="a"))
     metrics.hear(StudyBacklog(study="a", sequence=1, waiting=9))
     assert name not in samples(metrics)
+
+
+def test_recommended_numbers_are_those_of_now() -> None:
+    metrics = MetricsExporter()
+    metrics.hear(StudyLoaded(study="a", sequence=1))
+
+    def shown(recommended: dict[str, dict[str, float]]) -> dict[tuple[str, ...], float]:
+        metrics.hear(StudyBacklog(study="a", sequence=1, waiting=0, recommended=recommended))
+        found = samples(metrics).items()
+        return {labels: v for (name, labels), v in found if name == "tunerd_recommended_parameter"}
+
+    assert shown({"n=8": {"tp": 4.0, "pp": 1.0}}) == {("n=8", "tp", "a"): 4, ("n=8", "pp", "a"): 1}
+    assert shown({"n=8": {"tp": 8.0}, "": {"tp": 2.0}}) == {
+        ("n=8", "tp", "a"): 8,
+        ("", "tp", "a"): 2,
+    }
+    assert shown({}) == {}
+    shown({"n=8": {"tp": 8.0}})
+    metrics.hear(StudyReleased(study="a"))
+    assert shown({"n=8": {"tp": 8.0}}) == {}  # another instance tells it
 
 
 def test_a_score_that_is_no_longer_defined_disappears() -> None:

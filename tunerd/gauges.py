@@ -4,19 +4,26 @@ So is whether the store is still the one that the daemon holds: a database that 
 failed over to one that lacks transactions, or been given to another daemon meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tunerd import telemetry
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.topic_check import why_behind
-from tunerd.store import InstanceLock, Store
+from tunerd.store import InstanceLock, RecommendationRow, Store
 from tunerd.streams.base import Stream
 from tunerd.tuner_process import TunerProcess
 
 __all__ = ["GaugeSampler"]
+
+MOST_CONTEXTS = 20
+"""Contexts of a study whose recommended numbers have gauges: those recommended for last."""
+MOST_PARAMETERS = 20
+MOST_KEY = 300
+"""Characters of a context's key; a longer one has no gauge."""
 
 
 @dataclass
@@ -40,6 +47,9 @@ class GaugeSampler:
     """Told what keeps the daemon from being ready, by subject; an empty text says that it is over.
     """
     now: Callable[[], datetime]
+    _recommended: Mapping[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """By study, as of ``_issued_at``."""
+    _issued_at: datetime | None = None
     _unsure: bool = False
     """Whether the store may have lost what it knew since it was last compared with the topic."""
 
@@ -90,6 +100,14 @@ class GaugeSampler:
             self.hear(
                 telemetry.AttemptBacklog(waiting=attempts.waiting, incomplete=attempts.incomplete)
             )
+        if progress and (issued_at := self.store.last_issued_at()) != self._issued_at:
+            self._recommended = {
+                queue.name: _numbers(
+                    self.store.recommendations(queue.name, states=("active",), latest=MOST_CONTEXTS)
+                )
+                for queue in progress
+            }
+            self._issued_at = issued_at
         for queue in progress:
             self.hear(
                 telemetry.StudyBacklog(
@@ -97,6 +115,7 @@ class GaugeSampler:
                     sequence=queue.learned_sequence,
                     waiting=queue.last_sequence - queue.learned_sequence,
                     last_at=queue.last_received_at.timestamp() if queue.last_received_at else None,
+                    recommended=self._recommended.get(queue.name, {}),
                 )
             )
 
@@ -111,3 +130,19 @@ class GaugeSampler:
             return None  # the stages say what is wrong
         self._unsure = False
         return problem
+
+
+def _numbers(rows: Sequence[RecommendationRow]) -> dict[str, dict[str, float]]:
+    """What most jobs of a context are told: the incumbent's numbers, else the baseline's."""
+    numbers: dict[str, dict[str, float]] = {}
+    for row in rows:
+        message = json.loads(row.value)
+        config = (message.get("incumbent") or {}).get("config") or message.get("baseline") or {}
+        values = {
+            name: float(value)
+            for name, value in list(config.items())[:MOST_PARAMETERS]
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        if values and len(row.context_key) <= MOST_KEY:
+            numbers[row.context_key.partition("|")[2]] = values
+    return numbers

@@ -228,6 +228,9 @@ class StudyBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="backlog"):
     """Observations in history that are not learned yet."""
     last_at: float | None = None
     """When the last observation came in, in seconds since 1970."""
+    recommended: dict[str, dict[str, float]] = {}
+    """Numbers that most jobs of a context are told, by context and parameter; of a bounded number
+    of contexts."""
 
 
 class TunerMemory(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_size"):

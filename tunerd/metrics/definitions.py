@@ -96,6 +96,10 @@ ANSWER = MetricLabel("outcome", tuple(RequestOutcome))
 PARAMETER = MetricLabel(
     "parameter", about=f"of the study; `{OTHER}`: one that it does not know, and all of `{OTHER}`"
 )
+CONTEXT = MetricLabel(
+    "context", about="the context key without the study; empty for the study's fallback"
+)
+CONTEXT_PARAMETER = MetricLabel("parameter", about="of the study")
 FOLLOWING = MetricLabel("following", ("followed", "changed", "ignored", "unasked"))
 UNUSABLE_WHY = MetricLabel("why", ("missing", "impossible", "implausible"))
 CHANGE = MetricLabel("change", ("issued", "renewed", "withdrawn", "suggested"))
@@ -273,6 +277,15 @@ RECOMMENDED = _gauge(
     "waits for approval.",
     STUDY,
     STATE,
+)
+RECOMMENDED_NUMBER = _gauge(
+    "recommended_parameter",
+    "Recommended value of a numeric parameter: the incumbent's, else the baseline's, which most "
+    "jobs of the context are launched with. Of the 20 contexts of a study that were recommended "
+    "for last, and 20 parameters.",
+    STUDY,
+    CONTEXT,
+    CONTEXT_PARAMETER,
 )
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
 ASIDE = _gauge(

@@ -99,6 +99,8 @@ class MetricsExporter:
         self._study = _CardinalityLimit(MOST_STUDIES)
         self._ours: set[str] = set()
         """Studies whose gauges are ours to tell."""
+        self._numbers: dict[str, frozenset[tuple[str, str, str]]] = {}
+        """Recommended numbers that are shown, by study."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
             telemetry.BatchIngested: self._ingested,
             telemetry.AttemptBacklog: self._attempts,
@@ -272,6 +274,20 @@ class MetricsExporter:
             self._show(report.sequence, d.SEQUENCE, study)
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
+            self._recommended(study, report.recommended)
+
+    def _recommended(self, study: str, numbers: Mapping[str, Mapping[str, float]]) -> None:
+        """Set what is recommended now, and take away what is not any more."""
+        shown = {
+            (study, context, name): value
+            for context, values in numbers.items()
+            for name, value in values.items()
+        }
+        for gone in self._numbers.get(study, frozenset()) - shown.keys():
+            self._show(None, d.RECOMMENDED_NUMBER, *gone)
+        for place, value in shown.items():
+            self._show(value, d.RECOMMENDED_NUMBER, *place)
+        self._numbers[study] = frozenset(shown)
 
     def _tuner_size(self, report: telemetry.TunerMemory) -> None:
         self._show(report.resident_bytes, d.TUNER_SIZE)
@@ -288,6 +304,7 @@ class MetricsExporter:
     def _study_gone(self, report: telemetry.StudyReleased) -> None:
         self._ours.discard(report.study)
         self._study.known.discard(report.study)
+        self._numbers.pop(report.study, None)
         for family in self._of.values():
             family.forget("study", report.study)
 

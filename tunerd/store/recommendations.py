@@ -113,6 +113,7 @@ class RecommendationReads(StoreReads):
         *,
         states: Collection[str] | None = None,
         renew_before: datetime | None = None,
+        latest: int | None = None,
     ) -> list[RecommendationRow]:
         """A study's recommendations by context key.
 
@@ -120,15 +121,20 @@ class RecommendationReads(StoreReads):
             study: name.
             states: only those in one of these states.
             renew_before: only those with a ``renew_at`` before this.
+            latest: only so many, those that were issued last, in that order.
         """
         statement = sa.select(recommendations).where(recommendations.c.study == study)
         if states is not None:
             statement = statement.where(recommendations.c.state.in_(list(states)))
         if renew_before is not None:
             statement = statement.where(recommendations.c.renew_at < renew_before)
+        statement = (
+            statement.order_by(recommendations.c.context_key)
+            if latest is None
+            else statement.order_by(recommendations.c.issued_at.desc()).limit(latest)
+        )
         with self._reading() as connection:
-            rows = connection.execute(statement.order_by(recommendations.c.context_key))
-            return list(map(_recommendation, rows))
+            return list(map(_recommendation, connection.execute(statement)))
 
     def standing_rows(self, study: str) -> list[StandingRow]:
         """What :meth:`recommendations` reads, without the messages; by context key."""
