@@ -130,3 +130,17 @@ def test_each_row_is_computed_as_if_alone() -> None:
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(ValueError, match=r"context\.n_gpus"):
         uniform("FULL_SHARD", n_gpus=None)
+
+
+def test_a_local_batch_that_is_tuned_costs_what_a_given_one_does() -> None:
+    given = uniform("SHARD_GRAD_OP", row_wise=40)
+    columns = {
+        "sharding": np.array([["SHARD_GRAD_OP"] * 8] * 2),
+        "hbm_reserved": np.full(2, 0.8),
+        "local_batch": np.array([512, 256]),
+    }
+    tuned = measure({k: v for k, v in CONTEXT.items() if k != "global_batch"}, columns)
+    for name, values in given.metrics.items():
+        assert tuned.metrics[name][0] == pytest.approx(values[0], rel=1e-12), name
+    for name in ("qps", "peak_memory_gib"):
+        assert tuned.metrics[name][1] < tuned.metrics[name][0]

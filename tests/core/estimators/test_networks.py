@@ -95,3 +95,15 @@ def test_few_rows_learn_as_many_do_that_are_the_same() -> None:
     new = np.random.default_rng(7).normal(size=(500, 5))
     one, two = once.predict(new).mean(axis=1), thrice.predict(new).mean(axis=1)
     assert np.corrcoef(one, two)[0, 1] > 0.99
+
+
+def test_the_squared_error_alone_learns_the_level_which_no_pair_tells() -> None:
+    Z, y, group, masks = problem()
+    start, off = RankingNetworks.fresh(MEMBERS, 5, 5), {}
+    for ranking, squared in ((1.0, 0.0), (0.0, 1.0)):
+        how = TrainingSchedule(400, 5, 1e-2, ranking=ranking, squared=squared)
+        shown = start.trained(Z, y + 3.0, group, masks, how).predict(Z).mean(axis=1)
+        off[squared] = abs(float(shown.mean()) - 3.0)
+        assert kendall(shown, y) > 0.5
+    assert off[1.0] < 0.3
+    assert off[0.0] > 1.0
