@@ -36,7 +36,7 @@ from tunerd.ui.render import context_url
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LLM, LATER = "llm-pretrain", "llm-finetune"
-STEPS, JOBS = 35, 16
+STEPS, QUICK_STEPS, JOBS = 35, 3, 16
 """A step is a day."""
 COLOURS, WIDTH, HEIGHT = 96, 1100, 860
 NARROW, NARROW_HEIGHT = 390, 780
@@ -49,9 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=IMAGES, metavar="FOLDER")
     parser.add_argument("--days", type=int, default=STEPS, help="of the cluster's life")
+    parser.add_argument("--quick", action="store_true", help="of three days, and kept nowhere")
     options = parser.parse_args(argv)
-    options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tunerd-screenshots-") as folder:
+        if options.quick:
+            options.days, options.folder = QUICK_STEPS, Path(folder) / "images"
+        options.folder.mkdir(parents=True, exist_ok=True)
         world = cluster(Path(folder) / "world", options.days)
         with world.opened() as store, sync_playwright() as playwright:
             pages = Pages(store, arguments=[f"--settings={world.settings}"])
