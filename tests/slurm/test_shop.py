@@ -208,9 +208,9 @@ def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
     wait_until((shop.folder / "tunerd-data" / "stream").exists, 60, "the daemon starts")
     shop.start("subscribe", "--file", shop.file, "--spool", shop.spool)
     wait_until(shop.file.exists, 60, "a file of recommendations")
-    jobs = [shop.submit() for _ in range(8)]
+    jobs = [shop.submit() for _ in range(2)]  # then half of the jobs are to try something
     shop.slurm.wait_for(jobs, 60)
-    wait_until(lambda: observed(shop) >= 8, 60, "the daemon learns")
+    wait_until(lambda: observed(shop) >= 2, 60, "the daemon learns")
     wait_until(lambda: KEY in shop.file.read_text(), 30, "a recommendation")
     running = [shop.submit(PAUSE="15") for _ in range(2)]
     jobs += [shop.submit() for _ in range(9)]
@@ -221,7 +221,7 @@ def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
     assert {shop.slurm.states()[job] for job in running} == {"RUNNING"}
     shop.slurm.kill_controller()
     shop.slurm.start_controller()
-    jobs += running + [shop.submit() for _ in range(11)]
+    jobs += running + [shop.submit() for _ in range(17)]
     shop.slurm.wait_for(jobs, 90)
     wait_until(lambda: observed(shop) >= 30, 60, "the daemon learns all")
 
@@ -242,16 +242,16 @@ def test_thirty_jobs_of_a_script_that_knows_nothing(shop: Shop) -> None:
             kinds[
                 "candidate" if "candidate_id" in one else "none" if not recommended else "other"
             ] += 1
-    assert kinds["none"] >= 8
+    assert kinds["none"] == 2
     assert kinds["candidate"] >= 1
-    assert kinds["candidate"] + kinds["other"] == 22
+    assert kinds["candidate"] + kinds["other"] == 28
     (study,) = json.loads(shop.tunerd("status", "compress", "--json"))["studies"]
     assert study["observations"] == 30
     ledger = json.loads(shop.tunerd("ledger", "compress", "--json"))
     # Some of the first ones end when there is something to follow, as if they had ignored it.
     following = Counter(ledger["total"]["following"])
-    assert following["followed"] == 22
-    assert following["unasked"] + following["ignored"] == 8
+    assert following["followed"] == 28
+    assert following["unasked"] + following["ignored"] == 2
     assert sum(ledger["total"]["tried"].values()) == kinds["candidate"]
     assert (shop.folder / "tunerd-data" / "stream" / "tunerd.rejected.jsonl").read_text() == ""
     assert "error: tunerd" not in shop.log().replace("No such file", "")
