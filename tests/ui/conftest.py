@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers import wait_until
 from tests.ui.world import World, build_hostile, build_world, file_of
 from tunerd.http import HttpServer
 from tunerd.ui.app import LOCAL, Pages
@@ -63,7 +64,9 @@ def serving(world: World, token: str | None = None) -> Iterator[Site]:
         pages = Pages(store, arguments=arguments, hosts=LOCAL, token=token)
         server = HttpServer("127.0.0.1", 0, pages=pages)
         try:
-            yield Site(server.url, server.port)
+            site = Site(server.url, server.port)
+            wait_until(lambda: not site.json("/studies")["being_read"], 60.0, "jobs are read")
+            yield site
         finally:
             pages.close()
             server.close()
