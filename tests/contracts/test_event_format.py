@@ -113,6 +113,7 @@ def judge(record: Any) -> None:
     assert "\0" not in text.encode().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", SAMPLES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
@@ -126,6 +127,7 @@ def test_whatever_a_record_holds_it_is_an_event_or_has_a_reason(form: str, data:
     judge(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", SAMPLES)
 def test_each_place_may_hold_anything(form: str) -> None:
     for record in SAMPLES[form]:

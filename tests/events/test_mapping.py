@@ -299,6 +299,7 @@ EVERYTHING = one(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from([*RUN, *"abcdefghijklmnopqru"]), ANY))
 def test_whatever_a_record_holds_it_is_an_event_or_has_a_reason(changes: dict[str, Any]) -> None:
@@ -306,6 +307,7 @@ def test_whatever_a_record_holds_it_is_an_event_or_has_a_reason(changes: dict[st
     assert isinstance(seen, Observation | JobHalf | Rejection)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_whatever_a_file_holds_it_is_read_or_its_mistakes_are_said(data: Any) -> None:

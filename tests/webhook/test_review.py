@@ -225,6 +225,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
