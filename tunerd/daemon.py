@@ -48,7 +48,7 @@ from tunerd.streams.base import Stream
 from tunerd.systemd import SystemdNotifier
 from tunerd.topic_watch import TopicWatch
 from tunerd.tuner_process import TunerProcess
-from tunerd.ui import LazyPages
+from tunerd.ui import LOOPBACK, LazyPages
 
 __all__ = ["STAGES", "run"]
 
@@ -217,7 +217,8 @@ class _Daemon:
     def _pages(self, store: Store, open_until_end: ExitStack) -> ASGIApp | None:
         """The pages, which are imported when the first is asked for."""
         http = self.settings.http
-        if not http.pages:
+        on_loopback = http.host.startswith(LOOPBACK)
+        if not (http.pages if http.pages is not None else on_loopback or http.names):
             return None
         pages = LazyPages(
             store,

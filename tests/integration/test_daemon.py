@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import sqlite3
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -466,3 +468,32 @@ def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
     (crash,) = daemon.lines("stage crashed")
     assert crash["stage"] == "publish"
     assert daemon.lines("stopped")
+
+
+@pytest.mark.parametrize(
+    ("environ", "status"),
+    [
+        ({}, 200),
+        ({"TUNERD_HTTP__HOST": "0.0.0.0"}, 404),  # noqa: S104 - a setting
+        ({"TUNERD_HTTP__HOST": "0.0.0.0", "TUNERD_HTTP__NAMES": "127.0.0.1"}, 200),  # noqa: S104
+        ({"TUNERD_HTTP__PAGES": "false"}, 404),
+    ],
+    ids=["loopback", "beyond", "beyond, by names", "off"],
+)
+def test_pages_are_served_beyond_loopback_only_where_that_is_said(
+    make: Make, environ: dict[str, str], status: int
+) -> None:
+    """Whoever opened the port for Prometheus shows no jobs and users there."""
+    daemon = make(environ=environ)
+    daemon.start()
+    assert status_of(f"http://127.0.0.1:{daemon.port}/metrics") == 200
+    assert status_of(f"http://127.0.0.1:{daemon.port}/") == status
+
+
+def status_of(url: str) -> int:
+    """Of what is answered there."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return int(error.code)

@@ -196,9 +196,9 @@ class HttpSettings(SettingsSection):
     """Address to listen on; there is no authentication, so think before you open it."""
     port: Port = 9464
     """Port to listen on; 0 takes any free one and logs it."""
-    pages: bool = True
-    """Whether it serves the pages and their API. They show jobs, users and configurations to
-    whoever can reach the port."""
+    pages: bool | None = None
+    """Whether it serves the pages and their API, which show jobs, users and configurations to
+    whoever can reach the port. Without it: on loopback, and beyond it where `names` is set."""
     names: str = ""
     """Host names under which the pages may be asked, separated by commas. On loopback they answer
     to ``localhost`` and ``127.0.0.1`` too, and else to any name where none is given. No stranger's

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tunerd.store import Store
     from tunerd.ui.app import Pages
 
-__all__ = ["LazyPages"]
+__all__ = ["LOOPBACK", "LazyPages"]
 
 LOOPBACK = ("127.", "localhost", "::1")
 
