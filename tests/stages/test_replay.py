@@ -17,6 +17,8 @@ from msgspec import structs
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, Tuning, random_jobs, tamper
 from tunerd.core.observation import Observation
+from tunerd.core.recommendation import Advice, Recommendation
+from tunerd.core.tuner import Tuner
 from tunerd.stages import replay
 from tunerd.stages.build_info import build
 from tunerd.stages.replay import ReplayResult, derive
@@ -322,11 +324,21 @@ def test_a_brief_look_comes_out_the_same_and_a_whole_one_follows(
     """Where many contexts wait, one that has nothing yet is looked at briefly first."""
     monkeypatch.setattr("tunerd.stages.tune.BRIEF_ABOVE", 1)
     monkeypatch.setattr("tunerd.core.decisions.advisor.BRIEF", 16)
+    advise, kinds = Tuner.advise, list[tuple[str, bool]]()
+
+    def watched(
+        tuner: Tuner, key: str, running: Recommendation | None, *, brief: bool = False
+    ) -> Advice:
+        kinds.append((key, brief))
+        return advise(tuner, key, running, brief=brief)
+
+    monkeypatch.setattr(Tuner, "advise", watched)
     tuning.publish()
     tuning.add(random_jobs(60))
     stage = tuning.start()
     tuning.run(stage)
-    tuning.run(stage)  # when nothing else is to do
+    for _ in range(3):
+        tuning.run(stage)  # when nothing else is to do
     stage._background.shutdown()
     first = {
         one.context_key: one for one in reversed(said(tuning.store)) if one.context_key != NAME
@@ -334,6 +346,7 @@ def test_a_brief_look_comes_out_the_same_and_a_whole_one_follows(
     looks = [key for step in tuning.store.steps(NAME) for key in step.contexts if key in first]
     brief = [one for one in first.values() if one.basis["brief"]]
     assert brief
+    assert all(kinds.count((one.context_key, True)) == 1 for one in brief)
     assert all(looks.count(one.context_key) > 1 for one in brief)
     for kept in brief:
         derived = derive(tuning.store, kept, "rebuilt")

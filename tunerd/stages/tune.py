@@ -60,8 +60,8 @@ has: half of what an answer may take."""
 SEARCH_S = 1.0
 """How long a step goes on to the contexts of its own observations before it saves what it has."""
 BRIEF_ABOVE = 100
-"""Contexts that wait for a search above which one that has nothing yet gets a brief look first: so
-all of two thousand have something before the first is looked at whole."""
+"""Contexts that wait for a search above which one that was never searched gets a brief look first:
+so all of two thousand have something before the first is looked at whole."""
 OLDER_WAIT = 9.0
 """How long older contexts wait after a search of one of them that a new job had to wait for, in
 multiples of what it took: while jobs keep coming they take a tenth of the time. Where a job comes
@@ -330,9 +330,11 @@ class TuneStage:
     def _advise(
         self, key: str, books: StudySession, changes: StepPlan, *, brief: bool = False
     ) -> None:
-        followed = books.recommended.followed(key)
-        brief = brief and followed is None and key != books.fallback_key
-        brief = brief and books.tuner.state(key).campaign is None  # its rounds are of a whole look
+        followed, state = books.recommended.followed(key), books.tuner.state(key)
+        # Once: where there is nothing to say, brief looks would be all that it ever gets. And a
+        # campaign's rounds are of a whole look.
+        brief = brief and state.searched < 0 and state.campaign is None
+        brief = brief and key != books.fallback_key
         changes.basis[key] = basis_of(books.tuner, key, followed, brief=brief)
         try:
             changes.searched[key] = books.tuner.advise(key, followed, brief=brief)
