@@ -163,6 +163,13 @@ def test_why_a_workload_was_evicted(reason: str, status: str) -> None:
         ("AdmissionChecksRejected", "", "cancelled"),
         ("JobFinished", "Job finished successfully", "succeeded"),
         ("JobFinished", "Job has reached the specified backoff limit", "failed"),
+        ("JobFinished", "Pods succeeded: 2/2.", "succeeded"),
+        ("JobFinished", "Job did not finish successfully", "failed"),
+        ("JobFinished", "The job has not completed", "failed"),
+        ("JobFinished", "RayJob failed to complete", "failed"),
+        ("JobFinished", "unsuccessful", "failed"),
+        ("JobFinished", "incomplete", "failed"),
+        ("FailedToStart", "1 of 2 pods completed", "failed"),
     ],
 )
 def test_how_a_workload_finished(reason: str, message: str, status: str) -> None:

@@ -239,7 +239,27 @@ MISTAKES = [
         "status.values.a: should be one of",
     ),
     ("[[mapping]\n", "is not TOML"),
+    (
+        one(fields='started_at = { path = "g", format = "%d.%m.%Y %d" }'),
+        "started_at.format: '%d.%m.%Y %d' names a part of the time twice",
+    ),
+    (one(fields='started_at = { path = "g", format = "%Q" }'), "'%Q' has a % that means nothing"),
+    (one(fields='started_at = { path = "g", format = "%Y-%" }'), "'%Y-%' has a % that means"),
+    (one(config='"*" = { value = 3 }'), "config.*: takes all entries of an object as they are"),
+    (one(metrics='v = { value = "fast" }'), "metrics.v.value: should be a number, not the text"),
+    (one(metrics='v = { path = "g", default = [1] }'), "metrics.v.default: should be a number"),
+    (one(metrics='v = { path = "g", other = true }'), "metrics.v.other: should be a number"),
+    (one(fields='partial = { value = "yes" }'), "partial.value: should be true or false"),
+    (one(fields='gpus = { value = "many" }'), "gpus.value: should be a whole number from 0 on"),
 ]
+
+
+def test_features_may_be_called_as_fields_are() -> None:
+    constants = 'status = { value = "warm" }\ntype = { path = "n", values = { 3 = "three" } }'
+    text = one(context=constants, config='type = { path = "none", default = "a" }')
+    seen = job(text, RUN)
+    assert seen.context == {"status": "warm", "type": "three"}
+    assert seen.config == {"type": "a"}
 
 
 @pytest.mark.parametrize(("text", "said"), MISTAKES)

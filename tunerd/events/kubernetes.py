@@ -10,6 +10,7 @@ its name has the time behind it (``UID@TIME``). Kubernetes does not count such r
 trainer in the pod could not know the number. The run that ends the Job has the Job's own name.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,9 @@ OF_JOB = "kueue.x-k8s.io/job-uid"
 WATCHED = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 HINT = "kubectl get jobs -o json | jq -c '.items[]'"
 MOST_CONTAINERS = 100
+_GOOD = re.compile(r"\b(?:success|succeeded|complete)")
+_BAD = re.compile(r"\b(?:fail|error|not|never|without|cannot|unable)|n't\b")
+"""What turns such a word round: "has not completed"."""
 
 
 class KubernetesState:
@@ -169,12 +173,12 @@ def _owner(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _finish(condition: Mapping[str, Any]) -> str:
     """Before version 0.9 the reason is ``JobFinished`` whatever came of it."""
     reason = condition.get("reason")
-    if reason == "Failed":
-        return "failed"
+    if reason == "Succeeded":
+        return "succeeded"
     if reason in ("AdmissionChecksRejected", "OutOfSync"):
         return "cancelled"
     message = (text(condition.get("message"), 1_000) or "").lower()
-    good = reason == "Succeeded" or "success" in message or "complete" in message
+    good = reason == "JobFinished" and _GOOD.search(message) and not _BAD.search(message)
     return "succeeded" if good else "failed"
 
 

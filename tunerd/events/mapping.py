@@ -22,7 +22,7 @@ from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.quantities import NumberNotation, read_quantity
 from tunerd.events.reasons import MAX_NAME, did_you_mean
 from tunerd.events.rejection import Rejection
-from tunerd.events.times import read_time, time_zone, zone_problem
+from tunerd.events.times import pattern_problem, read_time, time_zone, zone_problem
 from tunerd.events.values import describe
 from tunerd.files import read_text
 
@@ -52,6 +52,7 @@ _VALUE_KEYS = (
 )
 _CONDITION_KEYS = ("equals", "not", "prefix", "present", "min", "max")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ALONE = "takes all entries of an object as they are: a path alone"
 _MISSING = object()
 
 
@@ -408,19 +409,21 @@ class _MappingReader:
         if "value" in given:
             for key in (key for key in _VALUE_KEYS if key in given and key != "value"):
                 self.mistake(f"{where}.{key}", "has no effect on a constant")
-            self.constant(f"{where}.value", name, given["value"])
+            if name == ALL:
+                self.mistake(where, _ALONE)
+            self.constant(f"{where}.value", section, name, given["value"])
             return MappedValue(value=given["value"])
         path = self.path(f"{where}.path", given["path"])
         self.same_kind(where, section, name, given)
         values = given.get("values", {})
         if self.table(f"{where}.values", values):
             for word, meaning in values.items():
-                self.constant(f"{where}.values.{word}", name, meaning)
+                self.constant(f"{where}.values.{word}", section, name, meaning)
         else:
             values = {}
         for key in ("default", "other"):
             if key in given:
-                self.constant(f"{where}.{key}", name, given[key])
+                self.constant(f"{where}.{key}", section, name, given[key])
         is_time = section == "fields" and name in _TIMES
         numeric = not is_time and ("format" in given or "unit" in given)
         return MappedValue(
@@ -434,9 +437,22 @@ class _MappingReader:
             other=given.get("other"),
         )
 
-    def constant(self, where: str, name: str, value: Any) -> None:
+    def constant(self, where: str, section: str, name: str, value: Any) -> None:
         if plain(value) is None:
             self.mistake(where, "should be a text, a number, true or false, or a list of these")
+        elif section == "metrics":
+            # A text may be a number in a notation: 1h.
+            readable = (
+                re.search(r"\d", value) if isinstance(value, str) else measured(value) is not None
+            )
+            if not readable:
+                self.kind(where, value, _Nothing, "a number")
+        elif section != "fields":
+            return
+        elif name in _FLAGS:
+            self.kind(where, value, bool, "true or false")
+        elif name in _WHOLE and whole(value) is None:
+            self.kind(where, value, _Nothing, "a whole number from 0 on")
         elif name == "status" and value not in END_STATUSES:
             hint = did_you_mean(str(value).lower(), END_STATUSES)
             self.mistake(where, f"should be one of {', '.join(END_STATUSES)}, not {value!r}{hint}")
@@ -455,7 +471,7 @@ class _MappingReader:
         if "timezone" in given and not is_time:
             self.mistake(f"{where}.timezone", f"{name!r} is no time")
         if name == ALL and given.keys() - {"path"}:
-            self.mistake(where, "takes all entries of an object as they are: a path alone")
+            self.mistake(where, _ALONE)
 
     def factor(self, where: str, given: Mapping[str, Any]) -> float | None:
         factor = given.get("factor")
@@ -481,6 +497,10 @@ class _MappingReader:
         if form not in ("auto", "seconds", "milliseconds") and "%" not in form:
             message = 'should be auto, seconds, milliseconds, or a pattern such as "%d.%m.%Y %H:%M"'
             self.mistake(f"{where}.format", f"{message}, not {form!r}")
+            return "auto"
+        if "%" in form and (problem := pattern_problem(form)) is not None:
+            self.mistake(f"{where}.format", f"{form!r} {problem}")
+            return "auto"
         return str(form)
 
     def zone(self, where: str, given: Mapping[str, Any]) -> str:

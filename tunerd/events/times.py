@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from tunerd.core.observation import Value
 
-__all__ = ["UNDATED", "read_time", "time_zone", "zone_problem"]
+__all__ = ["UNDATED", "pattern_problem", "read_time", "time_zone", "zone_problem"]
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 """When the first job of a table without times counts as finished; a second later for each row."""
@@ -34,7 +34,7 @@ def read_time(value: Value, form: str, zone: tzinfo) -> datetime:
     try:
         moment = _reader(form)(value)
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError, re.error):  # a pattern may name a part twice
         raise ValueError(_EXPECTED.get(form, f"expected a time like {form}")) from None
 
 
@@ -72,6 +72,18 @@ def _since_1970(value: Value, per_second: int | None) -> datetime:
             raise ValueError
         per_second = fitting[0]
     return UNDATED + timedelta(microseconds=round(number * 1_000_000 / per_second))
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern of ``strptime``, whatever it is to read."""
+    try:
+        datetime.strptime("", pattern)  # noqa: DTZ007 - nothing is read
+    except re.error:
+        return "names a part of the time twice"
+    except ValueError as error:
+        if not str(error).startswith(("time data", "unconverted data")):
+            return "has a % that means nothing" if "%" in str(error) else str(error)
+    return None
 
 
 @cache

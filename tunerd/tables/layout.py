@@ -11,7 +11,7 @@ from tunerd.core.study.context_key import ValueType
 from tunerd.core.study.mapping import ColumnTable, StatusTable, TimeTable
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events.quantities import PLAIN, NumberNotation
-from tunerd.events.times import read_time, time_zone, zone_problem
+from tunerd.events.times import pattern_problem, read_time, time_zone, zone_problem
 from tunerd.tables.values import gist, is_nan, listed, status_in, typed, value_name
 
 __all__ = ["EventField", "StatusField", "TableLayout", "TimeField", "lay_out"]
@@ -270,6 +270,8 @@ class _LayoutBuilder:
         if problem := zone_problem(more.timezone):
             self.mistake(("finished_at", "timezone"), problem)
             more = more.model_copy(update={"timezone": "UTC"})
+        if problem := pattern_problem(more.format):
+            self.mistake(("finished_at", "format"), f"{more.format!r} {problem}")
         elif more.default is not None:
             try:
                 read_time(more.default, more.format, time_zone(more.timezone))
