@@ -232,3 +232,20 @@ def test_what_is_no_job_says_why(record: dict[str, Any], field: str) -> None:
 
 def test_a_list_with_one_job_is_that_job() -> None:
     assert half({"apiVersion": "v1", "kind": "List", "items": [JOB]}) == half(JOB)
+
+
+@pytest.mark.parametrize(
+    ("completed", "metrics"),
+    [
+        ("2026-11-20T08:00:07Z", {"wall_s": 7.0}),
+        ("2026-11-20T08:00:00Z", {"wall_s": 1.0}),  # times are whole seconds; 0 is no speed
+        ("2026-11-20T07:59:00Z", None),  # or it would be the fastest job of all
+    ],
+)
+def test_a_duration_is_never_zero_or_less(completed: str, metrics: Any) -> None:
+    job = changed(
+        JOB,
+        metadata__annotations={"tunerd.dev/study": "s", "tunerd.dev/duration-metric": "wall_s"},
+        status__completionTime=completed,
+    )
+    assert half(job).fields.get("metrics") == metrics

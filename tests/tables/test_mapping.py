@@ -343,6 +343,16 @@ def test_a_column_of_the_study_is_not_taken_for_a_field_of_the_event(tmp_path: P
     assert found.context["user"] == "ann"
 
 
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [("%d.%m.%Y %d", "names a part of the time twice"), ("%Q", "has a % that means nothing")],
+)
+def test_a_pattern_that_reads_no_time_is_a_mistake(tmp_path: Path, form: str, problem: str) -> None:
+    mapping = f'[mapping]\nfinished_at = {{ column = "end", format = "{form}" }}\n'
+    said = mistakes(tmp_path, "tensor,gpu,throughput,end", mapping)
+    assert f"mapping.finished_at.format: {form!r} {problem}" in said
+
+
 def test_a_line_that_is_no_row_is_unusable(tmp_path: Path) -> None:
     found = reader(tmp_path, HEADER).event(
         UnreadableLine(3, "has 2 fields, the header has 7", "a,b")

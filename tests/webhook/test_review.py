@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.events.samples import changed
 from tests.webhook.conftest import JOB, KEY, STUDY, Webhook, message, review, save
+from tunerd.client import context_key
 from tunerd.events.kubernetes import kubernetes_notes
 from tunerd.webhook.review import NoReviewError, answer
 
@@ -242,3 +243,39 @@ def test_the_key_is_the_study_s(webhook: Webhook) -> None:
     assert KEY == "compress|file=logs"
     other = annotated(**{"context.file": "other"})
     assert container(webhook.fill(other))["args"][0] == "-T1"  # nothing is recommended there
+
+
+@pytest.mark.parametrize(("noted", "value"), [("1.0", 1.0), ("1e3", 1e3), ("0.1", 0.1)])
+def test_a_number_as_a_category_has_the_key_of_the_events(
+    webhook: Webhook, noted: str, value: float
+) -> None:
+    key = context_key("compress", {"file": "category"}, {"file": value})
+    save(webhook.file, message(context_key=key))
+    assert container(webhook.fill(annotated(**{"context.file": noted})))["args"][0] == "-T8"
+
+
+def test_a_variable_that_kubernetes_would_refuse_is_left_out(webhook: Webhook) -> None:
+    config = {"threads": 2, "mode": "best", "a b": 1, "ß=": 2, "model.tp": 4}
+    job = webhook.fill(annotated(config=json.dumps(config)))
+    kubernetes_validate.validate(job, "1.37", strict=True)
+    params = {name for name in environment(job) if name.startswith("TUNERD_PARAM_")}
+    assert params == {"TUNERD_PARAM_THREADS", "TUNERD_PARAM_MODE", "TUNERD_PARAM_MODEL.TP"}
+    assert json.loads(environment(job)["TUNERD_CONFIG"]) == config
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"annotations": None}])
+def test_the_patch_makes_what_it_writes_into(webhook: Webhook, metadata: Any) -> None:
+    job = changed(JOB, spec__template__metadata={"annotations": JOB["metadata"]["annotations"]})
+    filled = webhook.fill({**job, "metadata": metadata})
+    assert json.loads(filled["metadata"]["annotations"]["tunerd.dev/config"])["threads"] == 8
+    del job["metadata"]
+    assert webhook.fill(job)["metadata"] == filled["metadata"]
+
+
+@pytest.mark.parametrize("config", ["{threads: 2}", "threads=2", "[1]", ""])
+def test_a_configuration_that_cannot_be_read_is_not_passed_over(
+    webhook: Webhook, config: str
+) -> None:
+    response = webhook.ask(annotated(config=config))
+    assert "patch" not in response
+    assert response["warnings"] == ["tunerd: tunerd.dev/config is no JSON object; unchanged"]

@@ -240,8 +240,13 @@ class JobNotes:
             "candidate_id": self.candidate_id,
         }
 
-    def duration(self, started: str | None, finished: str | None) -> dict[str, Any]:
-        """The time that a job ran as a metric, where its notes say that this is what counts."""
+    def duration(
+        self, started: str | None, finished: str | None, least_s: float = 0.0
+    ) -> dict[str, Any]:
+        """The time that a job ran as a metric, where its notes say that this is what counts.
+
+        ``least_s`` is what a job took at least: 1 where times are whole seconds.
+        """
         if self.duration_metric is None or started is None or finished is None:
             return {}
         try:
@@ -249,7 +254,12 @@ class JobNotes:
         except (ValueError, TypeError):
             return {}
         seconds = ran.total_seconds()
-        return {"metrics": {self.duration_metric: seconds}, "measured_s": max(seconds, 0.0)}
+        if seconds < 0:  # clocks that differ: it would be the fastest job of all
+            return {}
+        seconds = max(seconds, least_s)
+        if seconds == 0:  # no speed at all, and would count as a failure
+            return {}
+        return {"metrics": {self.duration_metric: seconds}, "measured_s": seconds}
 
 
 _NOTES = ("study", "job_id", "cluster", "recommendation_id", "candidate_id", "duration_metric")

@@ -98,7 +98,7 @@ def _job(obj: Mapping[str, Any], where: str, deleted: bool) -> dict[str, Any] | 
     }
     if (ended := true.get("Complete")) is not None:
         finished = text(status.get("completionTime")) or _since(ended)
-        known |= notes.duration(started, finished)
+        known |= notes.duration(started, finished, least_s=1.0)
         return _completed(notes, job_id, known, "succeeded", finished, ended)
     if (ended := true.get("Failed")) is not None:
         late = ended.get("reason") == "DeadlineExceeded"

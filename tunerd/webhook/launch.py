@@ -12,6 +12,7 @@ from typing import Any
 
 from tunerd.client import Choice, RecommendationFile
 from tunerd.core.study import Study
+from tunerd.core.study.context_key import category_text
 from tunerd.core.study.context_texts import read_context
 from tunerd.errors import MisconfiguredError
 from tunerd.settings.studies import load_studies
@@ -117,4 +118,5 @@ class LaunchPlanner:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower() if value is True else str(value)
+    """As a number is the text of a category in the events, so that the key is theirs."""
+    return category_text(value) if isinstance(value, bool | int | float) else str(value)

@@ -8,6 +8,7 @@ An object that was filled before is filled with the same again, so Kubernetes ma
 import base64
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
 """By kind, where the pod is."""
 JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 """Kubernetes 1.27 and later label the pods of a Job with its uid."""
+VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
+"""With a variable of any other name Kubernetes refuses the Job; ``TUNERD_CONFIG`` has its value."""
 MOST_WARNING = 200
 MOST_CONTAINERS = 100
 
@@ -108,7 +111,7 @@ def _patch(
         if isinstance(container, dict) and text(container.get("name")) in wanted:
             where = "/" + "/".join((*path, "spec", "containers", str(place)))
             patch += _filled(where, container, plan, notes, environment)
-    return patch + _annotated(mapping(job.get("metadata")), plan, notes, cluster)
+    return patch + _annotated(job, plan, notes, cluster)
 
 
 def _plan(
@@ -120,6 +123,9 @@ def _plan(
     """What the Job is launched with; what it says itself stays."""
     if notes.config is not None:
         return LaunchPlan(dict(notes.config), None)
+    if f"{NOTES}config" in mapping(metadata.get("annotations")):
+        # It would stay, and the record of the Job's end would not say what it ran with.
+        raise LaunchError(f"{NOTES}config is no JSON object")
     # Of a name that Kubernetes will complete nothing is known yet but this request.
     job_id = notes.job_id or text(metadata.get("name")) or str(request["uid"])
     space = text(request.get("namespace")) or ""
@@ -204,7 +210,9 @@ def _environment(
         "TUNERD_CANDIDATE_ID": plan.choice.candidate_id if plan.choice else notes.candidate_id,
     }
     variables: list[dict[str, Any]] = [
-        {"name": name, "value": value} for name, value in named.items() if value is not None
+        {"name": name, "value": value}
+        for name, value in named.items()
+        if value is not None and VARIABLE.fullmatch(name)
     ]
     if notes.job_id is None:
         # The uid is not known before the Job is created. Kubernetes tells it to the pod.
@@ -219,7 +227,7 @@ def _recommendation(plan: LaunchPlan, notes: JobNotes) -> str | None:
 
 
 def _annotated(
-    metadata: Mapping[str, Any], plan: LaunchPlan, notes: JobNotes, cluster: str
+    job: Mapping[str, Any], plan: LaunchPlan, notes: JobNotes, cluster: str
 ) -> list[dict[str, Any]]:
     """Annotations that say what was filled in: for people, and for the record of the Job's end."""
     choice = plan.choice
@@ -230,13 +238,15 @@ def _annotated(
         "choice": choice and f"{choice.kind}, {choice.match}",
         "cluster": None if notes.cluster else cluster,
     }
-    there = metadata.get("annotations")
+    there = at(job, "metadata", "annotations")
     known = mapping(there)
-    added = [
+    added: list[dict[str, Any]] = [
         {"op": "add", "path": f"/metadata/annotations/tunerd.dev~1{name}", "value": value}
         for name, value in wanted.items()
         if value is not None and f"{NOTES}{name}" not in known
     ]
     if added and not isinstance(there, dict):
-        return [{"op": "add", "path": "/metadata/annotations", "value": {}}, *added]
+        added = [{"op": "add", "path": "/metadata/annotations", "value": {}}, *added]
+        if not isinstance(job.get("metadata"), dict):
+            added = [{"op": "add", "path": "/metadata", "value": {}}, *added]
     return added
