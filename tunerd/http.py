@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
@@ -178,7 +178,7 @@ async def _refusal(_: Request, error: HTTPException) -> Response:
 
 async def _fault(_: Request, error: Exception) -> Response:
     """A client that went away is nothing that an operator cares about; the rest is ours."""
-    if not isinstance(error, OSError):
+    if not isinstance(error, OSError | ClientDisconnect):
         log.error("HTTP request failed", exc_info=error)
     return PlainTextResponse("This failed; the log says why.\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 

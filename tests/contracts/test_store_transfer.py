@@ -123,6 +123,49 @@ def test_a_study_joins_others_and_its_orders_follow(
     assert {one.field for one in derived.differences} <= {"reason"}
 
 
+def test_a_lift_that_waits_lifts_the_same_order_there(
+    tuned: Tuning, empty: Store, tmp_path: Path
+) -> None:
+    (pin,) = tuned.store.commands(NAME, pending=False)
+    tuned.command("lift", number=pin.id)
+    tuned.store.export(tmp_path / "one.gz", [NAME], tuned.time.now(), nothing)
+    with empty.transaction() as tx:
+        tx.publish_generation("other", "sha256:x", "text", "test", tuned.time.now())
+        for _ in range(3):
+            tx.add_command("other", "pause", {}, who="ann", why="", now=tuned.time.now())
+    empty.load(tmp_path / "one.gz", nothing)
+    there = Tuning(empty, Time(tuned.time.at), Heard())
+    stage = there.start({"other": "it is no study"})
+    there.run(stage)
+    stage._background.shutdown()
+    assert str(there.result(pin.id + 4)).startswith("lifted")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"[]",
+        b"5",
+        b"null",
+        b'[["studies"],1]',
+        b'["studies",1]',
+        b'["nope",1]',
+        b'["leases","a",null,"20x6-01-01T00:00:00",1]',
+    ],
+)
+def test_a_wrong_row_changes_nothing(
+    tuned: Tuning, empty: Store, tmp_path: Path, row: bytes
+) -> None:
+    file = tmp_path / "all.gz"
+    tuned.store.export(file, None, tuned.time.now(), nothing)
+    head, _, rest = gzip.decompress(file.read_bytes()).partition(b"\n")
+    file.write_bytes(gzip.compress(b"\n".join([head, row, rest])))
+    before = content(empty)
+    with pytest.raises(MisconfiguredError, match="damaged"):
+        empty.load(file, nothing)
+    assert content(empty) == before
+
+
 @pytest.mark.parametrize("harm", ["cut", "flipped", "no gzip", "another file", "older", "twice"])
 def test_what_is_not_whole_changes_nothing(
     tuned: Tuning, empty: Store, tmp_path: Path, harm: str

@@ -1,5 +1,6 @@
 """Acting on the page: off by default; with the token, a name and a reason, from the page itself."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -165,3 +166,22 @@ def test_actions_need_a_token_that_nobody_guesses(tmp_path: Path) -> None:
     assert http.token is not None
     assert http.token.get_secret_value() == TOKEN
     assert TOKEN not in repr(http)
+
+
+@pytest.mark.parametrize("field", ["who", "why", "context_key", "set", "command"])
+def test_what_no_database_keeps_is_refused(acting: Site, own: World, field: str) -> None:
+    before = commands(own)
+    status, _, text = give(acting, **{**GIVEN, "command": "pause", field: "a\0b"})
+    assert (status, "NUL" in text) == (400, True)
+    assert commands(own) == before
+
+
+def test_a_client_that_goes_away_is_no_fault(
+    acting: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = "POST /studies/toy/commands HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\n"
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", acting.port)) as client:
+            client.sendall(f"{head}Content-Length: 100\r\n\r\ntoken=".encode())
+    assert give(acting, **{**GIVEN, "command": "pause"})[0] == 303
+    assert "HTTP request failed" not in caplog.text

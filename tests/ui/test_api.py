@@ -264,6 +264,28 @@ def test_its_own_names_are_answered(site: Site, host: str) -> None:
     assert site.get("/", Host=host)[0] == 200
 
 
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 19, "0", "-1", "x", "%D9%A3"])
+def test_a_job_of_no_such_number_is_not_there(site: Site, number: str) -> None:
+    for path in (f"{STUDY}/jobs/{number}", f"/api/v1{STUDY}/jobs/{number}"):
+        assert site.get(path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/studies/%00",
+        f"{STUDY}/contexts/n=%00",
+        f"{STUDY}/jobs?user=%00",
+        f"{STUDY}/try?n=%00",
+        f"{STUDY}/recommendations/%00",
+    ],
+)
+def test_nothing_is_asked_for_by_what_no_database_keeps(site: Site, path: str) -> None:
+    assert site.get(path)[0] == 400
+    status, _, body = site.get(f"/api/v1{path}")
+    assert (status, "NUL" in json.loads(body)["problem"]) == (400, True)
+
+
 def test_the_report_is_a_page_that_can_be_saved(site: Site) -> None:
     assert "What people would have gained" in site.page(f"{STUDY}/report")
     _, headers, _ = site.get(f"{STUDY}/report")

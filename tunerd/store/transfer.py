@@ -106,10 +106,13 @@ def load_store(database: Database, source: Path, show: Show) -> tuple[list[str],
                 connection.execute(sa.insert(table), values)
                 counts[name] = counts.get(name, 0) + len(values)
             _count_on(connection)
-    except (EOFError, gzip.BadGzipFile, zlib.error, msgspec.DecodeError, KeyError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _wrong(f"it is damaged or was cut short ({error})") from error
     except UnicodeDecodeError as error:
         raise _wrong("it is damaged: not text") from error
+    except (msgspec.DecodeError, ValueError, TypeError, LookupError) as error:
+        # A wrong byte is met in a row before it is met in the digest at the end.
+        raise _wrong(f"it is damaged or was cut short ({error})") from error
     except sa.exc.IntegrityError as error:
         what = "jobs of this file are in the store already, in another study"
         raise _wrong(what) from error
@@ -249,6 +252,10 @@ class _Renumbering:
         """A row with the ids that it has here."""
         if name in self._added:
             row["id"] += self._added[name]
+        if self._added["commands"] and name == "commands" and row["command"] == "lift":
+            arguments = msgspec.json.decode(row["arguments"])
+            arguments["number"] += self._added["commands"]
+            row["arguments"] = msgspec.json.encode(arguments).decode()
         if self._added["commands"] and name == "study_states":
             row["state"] = msgspec.json.encode(self._orders(msgspec.json.decode(row["state"])))
             row["state"] = row["state"].decode()

@@ -137,7 +137,7 @@ class Pages:
             f"{study}/contexts": self._contexts,
             f"{study}/contexts/{{context:path}}": self._context,
             f"{study}/jobs": self._jobs,
-            f"{study}/jobs/{{sequence:int}}": self._job,
+            f"{study}/jobs/{{sequence}}": self._job,
             f"{study}/ledger": self._ledger,
             f"{study}/ledger.csv": self._ledger_csv,
             f"{study}/try": self._try,
@@ -178,6 +178,7 @@ class Pages:
         request.state.json = as_json
         version = self.digests.version
         scope = request.scope
+        _check_text(scope["path"], *request.query_params.values())
         url = (scope["raw_path"], scope["query_string"], request.headers.get("x-fragment"))
         kept = self._kept.get(url)
         if kept and kept[0] == version and time.monotonic() - kept[1] < KEPT_S:
@@ -353,7 +354,8 @@ class Pages:
     def _job(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])
         sequence = request.path_params["sequence"]
-        view = job_detail(self.store, study, sequence) if sequence < 2**62 else None
+        known = sequence.isascii() and sequence.isdecimal() and len(sequence) < 19
+        view = job_detail(self.store, study, int(sequence)) if known else None
         if view is None:
             raise _AbsentError(f"{study.name} has no job number {sequence}.")
         return self._view(request, "job.html.j2", view)
@@ -492,6 +494,7 @@ class Pages:
             form = dict(parse_qsl(body.decode(), max_num_fields=20))
         except ValueError:
             raise HTTPException(400, "That is no form.") from None
+        _check_text(*form.values())
         token = form.get("token", "").encode(errors="replace")
         if not compare_digest(token, (self._token or "").encode()):
             log.warning("a command over HTTP had the wrong token")
@@ -563,6 +566,12 @@ class _AbsentError(Exception):
 
 class _MistakeError(Exception):
     """What is asked makes no sense."""
+
+
+def _check_text(*texts: str) -> None:
+    """No database keeps a NUL character, and no command takes one: nothing can be called so."""
+    if any("\0" in text for text in texts):
+        raise HTTPException(400, "Nothing has a NUL character in its name.")
 
 
 def _same_origin(request: Request) -> bool:
