@@ -181,7 +181,8 @@ def _compute(
     key = study.context_key(context)
     outcome = "computed" if value else "nothing"
     answer = _told(study, context, key, outcome, reason, value)
-    answer["notes"].append("computed here from the store; nobody publishes it")
+    why = "" if store.held() else "no daemon runs: "
+    answer["notes"].append(f"{why}computed here from the store; nobody publishes it")
     return answer
 
 
