@@ -76,6 +76,25 @@ def test_a_whole_store_comes_out_as_it_went_in(tuned: Tuning, empty: Store, tmp_
     assert content(empty) == content(tuned.store)
 
 
+def test_a_whole_store_goes_into_postgresql(
+    tuned: Tuning, postgres_url: str, tmp_path: Path
+) -> None:
+    """That is how an installation grows; new ids go on after the largest."""
+    tuned.store.export(tmp_path / "all.gz", None, tuned.time.now(), nothing)
+    with open_store(postgres_url) as grown:
+        grown.load(tmp_path / "all.gz", nothing)
+        assert content(grown) == content(tuned.store)
+        with grown.transaction() as tx:
+            number = tx.add_command(NAME, "resume", {}, who="ann", why="", now=tuned.time.now())
+        assert number == len(tuned.store.commands(NAME, pending=False)) + 1
+        there = Tuning(grown, Time(tuned.time.at), Heard())
+        stage = there.start()
+        there.add(random_jobs(5, first=41, seed=41))
+        there.run(stage)
+        stage._background.shutdown()
+        assert len(grown.observations(NAME)) == 45
+
+
 def test_a_tuner_goes_on_there_as_here(tuned: Tuning, empty: Store, tmp_path: Path) -> None:
     tuned.store.export(tmp_path / "all.gz", None, tuned.time.now(), nothing)
     empty.load(tmp_path / "all.gz", nothing)

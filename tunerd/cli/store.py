@@ -46,7 +46,8 @@ def export(file: Path | None, studies: tuple[str, ...], out: Path, as_json: bool
         raise MisconfiguredError([ValidationProblem("--out", f"{out} exists already")])
     part = out.with_name(f"{out.name}.part")
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        part.unlink(missing_ok=True)  # of an export that was killed, or somebody's link
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with open_the_store(settings, upgrade=False) as opened, progress() as show:
             counts = opened.export(part, studies or None, datetime.now(UTC), show)
         part.replace(out)

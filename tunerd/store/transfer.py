@@ -28,8 +28,8 @@ from tunerd.store.schema import HEAD
 __all__ = ["Show", "export_store", "load_store"]
 
 FORMAT = "tunerd.store/1"
-AT_ONCE = 500
-"""Rows written with one statement."""
+AT_ONCE, AT_ONCE_BYTES = 500, 16 * 1024 * 1024
+"""Rows written with one statement, and bytes of the file."""
 LONGEST_LINE = 256 * 1024 * 1024
 """Bytes. The largest rows are checkpoints."""
 
@@ -170,6 +170,8 @@ class _Lines:
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file, self._digest, self.rows = file, hashlib.sha256(), 0
+        self.read = 0
+        """Bytes, so far."""
 
     def head(self) -> dict[str, Any]:
         """The first line, of a file that this tunerd can read."""
@@ -196,16 +198,18 @@ class _Lines:
 
     def _decoded(self, line: bytes) -> Any:
         self._digest.update(line)
+        self.read += len(line)
         return msgspec.json.decode(line)
 
 
 def _batches(lines: _Lines, show: Show) -> Iterator[tuple[str, list[list[Any]]]]:
     """Rows of one table after the other, some at a time."""
-    name, rows = "", list[list[Any]]()
+    name, rows, begun = "", list[list[Any]](), 0
     for number, (of, *row) in enumerate(lines, 1):
-        if rows and (of != name or len(rows) >= AT_ONCE):
+        full = len(rows) >= AT_ONCE or lines.read - begun > AT_ONCE_BYTES
+        if rows and (of != name or full):
             yield name, rows
-            rows = []
+            rows, begun = [], lines.read
             show("reading rows", number, 0)
         name = of
         rows.append(row)
