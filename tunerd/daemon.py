@@ -48,7 +48,7 @@ from tunerd.streams.base import Stream
 from tunerd.systemd import SystemdNotifier
 from tunerd.topic_watch import TopicWatch
 from tunerd.tuner_process import TunerProcess
-from tunerd.ui import LOOPBACK, LazyPages
+from tunerd.ui import LazyPages, is_loopback
 
 __all__ = ["STAGES", "run"]
 
@@ -217,8 +217,8 @@ class _Daemon:
     def _pages(self, store: Store, open_until_end: ExitStack) -> ASGIApp | None:
         """The pages, which are imported when the first is asked for."""
         http = self.settings.http
-        on_loopback = http.host.startswith(LOOPBACK)
-        if not (http.pages if http.pages is not None else on_loopback or http.names):
+        wanted = http.pages
+        if not (is_loopback(http.host) or http.names if wanted is None else wanted):
             return None
         pages = LazyPages(
             store,

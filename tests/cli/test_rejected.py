@@ -17,6 +17,26 @@ from tunerd.stages.publish import PublishStage
 
 Tunerd = Callable[..., Said]
 
+MAPPING = """
+[[mapping]]
+name = "ours"
+[mapping.when]
+kind = "ours"
+[mapping.fields]
+job_id = "id"
+study = { value = "llm" }
+status = { value = "succeeded" }
+finished_at = "ended"
+[mapping.context]
+gpu = { value = "H100" }
+n_gpus = { value = 8 }
+[mapping.config]
+tp = { value = 1 }
+pp = { value = 1 }
+[mapping.metrics]
+speed = "speed"
+"""
+
 
 def event(number: int, study: str = "llm", speed: object = 10.0) -> dict[str, object]:
     return {
@@ -134,3 +154,20 @@ def test_nothing_was_rejected(tunerd: Tunerd, installation: Installation) -> Non
     assert (said.code, said.out) == (0, "0 records rejected for 0 kinds of reason.\n")
     said = tunerd("replay-rejected", "--settings", installation.file)
     assert said.out == "0 records sent again, 0 stay rejected.\n"
+
+
+def test_a_mapping_that_was_added_counts(
+    tunerd: Tunerd, installation: Installation, stream: Path
+) -> None:
+    """A record of another program, which nothing knew when it came."""
+    record = {"kind": "ours", "id": "j9", "ended": datetime.now(UTC).isoformat(), "speed": 5.0}
+    (stream / "tunerd.jobs.jsonl").write_text(json.dumps(record) + "\n")
+    pump(installation)
+    said = tunerd("replay-rejected", "--settings", installation.file)
+    assert said.out.endswith("0 records sent again, 1 stay rejected.\n")
+    (installation.folder / "ours.toml").write_text(MAPPING)
+    installation.file.write_text(
+        installation.file.read_text() + '[ingest]\nmappings = "ours.toml"\n'
+    )
+    said = tunerd("replay-rejected", "--dry-run", "--settings", installation.file)
+    assert said.out == "1 record would be sent again, 0 stay rejected.\n", said.out + said.err

@@ -17,7 +17,7 @@ from tests.ui.world import NAMES, World
 from tunerd.cli import run
 from tunerd.http import HttpServer
 from tunerd.metrics import MetricsExporter
-from tunerd.ui import LazyPages
+from tunerd.ui import LazyPages, is_loopback
 from tunerd.ui.openapi import ANSWERS, openapi
 from tunerd.ui.render import context_url
 
@@ -388,3 +388,21 @@ def test_names_under_which_a_daemon_s_pages_are_asked(
         finally:
             pages.close()
             server.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("::1234", False),
+        ("0.0.0.0", False),  # noqa: S104 - a setting
+        ("::", False),
+        ("127.example.org", False),
+        ("localhost.example.org", False),
+    ],
+)
+def test_only_this_machine_s_own_addresses_are_loopback(host: str, local: bool) -> None:
+    assert is_loopback(host) is local

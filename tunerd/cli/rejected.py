@@ -88,40 +88,45 @@ def rejected(file: Path | None, reason: str | None, as_json: bool) -> None:
 def replay_rejected(file: Path | None, reason: str | None, dry_run: bool, as_json: bool) -> None:
     """Send rejected records to the jobs topic again, those that would be accepted now.
 
-    For when a study was added or mended. What would be rejected again stays where it is, and what
-    was sent before is dropped as a duplicate, so that doing it twice does no harm. Records that
-    were cut short, and those whose id another event has, are never sent.
+    For when a study or a mapping was added or mended. What would be rejected again stays where it
+    is, and what was sent before is dropped as a duplicate, so that doing it twice does no harm.
+    Records that were cut short, and those whose id another event has, are never sent.
     """
     from tunerd.connections import stream_of
     from tunerd.streams.base import StreamMessage
 
     settings = read_settings(file)
-    with open_the_store(settings, upgrade=False) as store:
-        studies = frozenset(row.name for row in store.studies())
+    accepts = _Acceptance(settings)
     kept: Counter[str] = Counter()
     done: set[str] = set()
-    messages = []
-    for record in _records(settings, reason):
-        position = _header(record, "id")
-        if position in done:
-            continue  # sent twice after a crash
-        done.add(position)
-        if (why := _why_not_again(record, settings, studies)) is not None:
-            kept[why] += 1
-        else:
+    waiting: list[StreamMessage] = []
+    accepted = 0
+    with closing(stream_of(settings).sink()) as sink:
+        for record in _records(settings, reason):
+            position = _header(record, "id")
+            if position in done:
+                continue  # sent twice after a crash
+            done.add(position)
+            if (why := accepts.why_not(record)) is not None:
+                kept[why] += 1
+                continue
+            accepted += 1
+            if dry_run:
+                continue
             assert record.value is not None
             value = record.value.replace(b"\n", b" ").replace(b"\r", b" ")  # no JSON text has these
-            messages.append(StreamMessage(settings.topics.jobs, None, value))
-    if messages and not dry_run:
-        with closing(stream_of(settings).sink()) as sink:
-            for begin in range(0, len(messages), AT_ONCE):
-                sink.send(messages[begin : begin + AT_ONCE])
+            waiting.append(StreamMessage(settings.topics.jobs, None, value))
+            if len(waiting) >= AT_ONCE:
+                sink.send(waiting)
+                waiting.clear()
+        if waiting:
+            sink.send(waiting)
     if as_json:
         tell_json(
             {
                 "schema": "tunerd.replay-rejected/1",
-                "accepted_now": len(messages),
-                "sent": 0 if dry_run else len(messages),
+                "accepted_now": accepted,
+                "sent": 0 if dry_run else accepted,
                 "kept": dict(kept.most_common()),
             }
         )
@@ -129,7 +134,7 @@ def replay_rejected(file: Path | None, reason: str | None, dry_run: bool, as_jso
     for why, count in kept.most_common(LISTED):
         click.echo(f"{count:>7,} stay: {printable(why)}")
     verb = "would be sent again" if dry_run else "sent again"
-    click.echo(f"{plural(len(messages), 'record')} {verb}, {kept.total():,} stay rejected.")
+    click.echo(f"{plural(accepted, 'record')} {verb}, {kept.total():,} stay rejected.")
 
 
 def _records(settings: "Settings", reason: str | None) -> "Iterator[StreamRecord]":
@@ -143,29 +148,39 @@ def _records(settings: "Settings", reason: str | None) -> "Iterator[StreamRecord
                 yield record
 
 
-def _why_not_again(
-    record: "StreamRecord", settings: "Settings", studies: frozenset[str]
-) -> str | None:
-    """Why a record would be rejected again; None where it would be accepted."""
-    from tunerd.events import Rejection, read_job
-    from tunerd.events.job import TimeLimits
+class _Acceptance:
+    """What ingest would accept now: by the studies in the store, and the mappings in the file."""
 
-    if _header(record, "topic") != settings.topics.jobs:
-        return "topic: it did not come from the jobs topic"
-    if "was accepted before with other content" in _header(record, "reason"):
-        return "event_id: another event has this id"
-    if not record.value or _header(record, "size") != str(len(record.value)):
-        return "value: it is not kept whole"
-    limits = TimeLimits(
-        timedelta(hours=settings.ingest.max_future_hours),
-        timedelta(days=settings.ingest.max_age_days),
-    )
-    read = read_job(record.value, (), datetime.now(UTC), limits)
-    if isinstance(read, Rejection):
-        return QUOTED.sub("…", read.reason)
-    if read.study is not None and read.study not in studies:
-        return f"study: there is no study {read.study!r}"
-    return None
+    def __init__(self, settings: "Settings") -> None:
+        from tunerd.events.job import TimeLimits
+        from tunerd.events.mapping import load_mappings
+
+        with open_the_store(settings, upgrade=False) as store:
+            self._studies = frozenset(row.name for row in store.studies())
+        ingest = settings.ingest
+        self._topic = settings.topics.jobs
+        self._mappings = load_mappings(ingest.mappings) if ingest.mappings is not None else ()
+        self._limits = TimeLimits(
+            timedelta(hours=ingest.max_future_hours), timedelta(days=ingest.max_age_days)
+        )
+
+    def why_not(self, record: "StreamRecord") -> str | None:
+        """Why a record would be rejected again; None where it would be accepted."""
+        from tunerd.events import Rejection, read_job
+
+        if _header(record, "topic") != self._topic:
+            return "topic: it did not come from the jobs topic"
+        if "was accepted before with other content" in _header(record, "reason"):
+            return "event_id: another event has this id"
+        if not record.value or _header(record, "size") != str(len(record.value)):
+            return "value: it is not kept whole"
+        now = datetime.now(UTC)
+        read = read_job(record.value, (), now, self._limits, mappings=self._mappings)
+        if isinstance(read, Rejection):
+            return QUOTED.sub("…", read.reason)
+        if read.study is not None and read.study not in self._studies:
+            return f"study: there is no study {read.study!r}"
+        return None
 
 
 def _header(record: "StreamRecord", name: str) -> str:

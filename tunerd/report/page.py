@@ -30,7 +30,7 @@ from tunerd.report.formatting import (
 )
 from tunerd.report.model import ReportInterval, StudyReport
 
-__all__ = ["page"]
+__all__ = ["page", "template_environment"]
 
 OPEN = 3
 """Contexts whose advice is open from the start."""
@@ -42,16 +42,21 @@ def page(report: StudyReport) -> str:
     return text.strip() + "\n"
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tunerd.report"),
+def template_environment(package: str) -> Environment:
+    """Of the templates in a package: what comes from jobs is escaped, and made printable."""
+    return Environment(
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=printable_value,
     )
+
+
+@cache
+def _environment() -> Environment:
+    environment = template_environment("tunerd.report")
     environment.globals |= {
         "states": STATES,
         "tried": TRIED,

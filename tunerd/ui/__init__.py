@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -10,9 +11,17 @@ if TYPE_CHECKING:
     from tunerd.store import Store
     from tunerd.ui.app import Pages
 
-__all__ = ["LOOPBACK", "LazyPages"]
+__all__ = ["LazyPages", "is_loopback"]
 
-LOOPBACK = ("127.", "localhost", "::1")
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class LazyPages:
@@ -58,7 +67,7 @@ class LazyPages:
 
         with self._lock:
             if self._pages is None:
-                local = self._host.startswith(LOOPBACK)
+                local = is_loopback(self._host)
                 own = LOCAL | {self._host} if local else frozenset[str]()
                 hosts = own.union(self._names)
                 self._pages = Pages(

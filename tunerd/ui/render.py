@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tunerd import __version__
@@ -26,6 +26,7 @@ from tunerd.report.formatting import (
     rounded,
     value_text,
 )
+from tunerd.report.page import template_environment
 from tunerd.ui import plots
 
 __all__ = ["asset", "asset_path", "render"]
@@ -98,14 +99,7 @@ def asset_path(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tunerd.ui"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=printable_value,
-    )
+    environment = template_environment("tunerd.ui")
     environment.globals |= {
         "asset": asset_path,
         "changes": changes,
