@@ -23,8 +23,8 @@ from benchmarks.latency import history
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import simulator_for
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import simulator_for
 
 P99_S = 2.0
 GAP_S = 0.25

@@ -33,10 +33,10 @@ from tunerd.core.space.space import Codes
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import Simulator, simulator_for
 from tunerd.settings.model import TuneSettings
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import Simulator, simulator_for
 from tunerd.stages.tune import TuneStage
 from tunerd.store import Store, open_store
 from tunerd.threads import THREADS

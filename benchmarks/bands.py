@@ -30,9 +30,9 @@ from tunerd.core.conformal import BAND
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.streams import DriftStream, StreamJob, WorkloadOptions, make_stream
-from tunerd.evaluation.tabular import measured
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.evaluation.streams import DriftStream, StreamJob, WorkloadOptions, make_stream
+from tunerd.lab.evaluation.tabular import measured
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
 
 KINDS = ("nothing", "slower", "reversed", "decay", "new_hardware")
 NOISES = (0.03, 0.10)

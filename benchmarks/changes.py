@@ -31,8 +31,8 @@ from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
 
 __all__ = ["SCENARIOS", "Played", "Scenario", "play"]
 

@@ -1,8 +1,8 @@
 """Drift: what is noticed, how soon, how often for nothing, and what noticing is worth.
 
-Streams with known changes (:mod:`tunerd.evaluation.streams`) go through the tuner as a daemon would
-feed it. Quiet streams count false alarms, of every kind. Streams with a change say after how many
-jobs it was found, whether it was called what it is, and how the order of configurations was
+Streams with known changes (:mod:`tunerd.lab.evaluation.streams`) go through the tuner as a daemon
+would feed it. Quiet streams count false alarms, of every kind. Streams with a change say after how
+many jobs it was found, whether it was called what it is, and how the order of configurations was
 predicted before, at the worst, and 50 affected jobs later: Kendall's τ between prediction and truth
 over all configurations of the affected contexts, beside the same predictor that is told nothing
 (``[drift] act = false``).
@@ -32,8 +32,8 @@ from tunerd.core.scores import kendall
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.streams import ChangeTruth, DriftStream, WorkloadOptions, make_stream
-from tunerd.evaluation.tabular import measured
+from tunerd.lab.evaluation.streams import ChangeTruth, DriftStream, WorkloadOptions, make_stream
+from tunerd.lab.evaluation.tabular import measured
 
 STEP = 10
 """Jobs that come in together."""

@@ -35,7 +35,7 @@ from tests.broken_events import good_event
 from tests.servers import tied
 from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
-from tunerd.simulation.shipped import shipped_study
+from tunerd.lab.simulation.shipped import shipped_study
 
 STUDY = "llm-pretrain"
 LEAST_SHARE = 0.5

@@ -31,7 +31,7 @@ from tests.servers.kafka import KafkaServer
 from tunerd.cli.progress import progress, track
 from tunerd.core.observation import Observation, Value
 from tunerd.core.space import SearchSpace
-from tunerd.simulation.simulator import SimulatedRun
+from tunerd.lab.simulation.simulator import SimulatedRun
 
 __all__ = [
     "Bars",

@@ -27,9 +27,9 @@ from benchmarks.search import TUNER_ENVIRONMENT, Situation, learned, most_gpus
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import SearchBudget
-from tunerd.evaluation.forecast_scores import weighed
-from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
-from tunerd.simulation.simulator import simulator_for
+from tunerd.lab.evaluation.forecast_scores import weighed
+from tunerd.lab.simulation.shipped import ads_study, demo_contexts, shipped_study
+from tunerd.lab.simulation.simulator import simulator_for
 
 WITHIN = 0.01
 """Bar: share of the range that ``reinforce`` may lie below the best with the same calls."""

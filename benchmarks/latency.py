@@ -22,8 +22,8 @@ from tunerd.core.observation import Scalar
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import CostSimulator, job_rng, simulator_for
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import CostSimulator, job_rng, simulator_for
 
 RATE = 2.0
 """Probes per second."""

@@ -27,9 +27,9 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import simulator_for
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import simulator_for
 from tunerd.threads import THREADS
 
 SCORING_MS = {"boosted_trees": 150.0, "committee": 500.0}

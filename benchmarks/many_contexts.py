@@ -31,10 +31,10 @@ from tunerd.core.recommendation import MadeFrom
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.simulation.shipped import shipped_study
 from tunerd.settings import load_settings
-from tunerd.simulation.shipped import shipped_study
 from tunerd.store import ContextRow, RecommendationRow, TuneStep, open_store
 
 MOST_S = 3.0

@@ -32,10 +32,10 @@ from benchmarks.kit import Bars, Daemon, arguments
 from tests.servers import tied
 from tests.servers.prometheus import PrometheusServer, QueryError
 from tunerd.core.study_file import parse_study
+from tunerd.lab.simulation.shipped import demo_contexts, shipped_study
 from tunerd.monitoring.alerts import AlertRule, AlertTimings, groups
 from tunerd.monitoring.dashboard import dashboard
 from tunerd.monitoring.rules import rule_file
-from tunerd.simulation.shipped import demo_contexts, shipped_study
 
 STUDY = "llm-pretrain"
 EVERY_S = 0.5

@@ -41,10 +41,10 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor
 from tunerd.events import to_bytes
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import CostSimulator, FaultModel, simulator_for
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import CostSimulator, FaultModel, simulator_for
 
 __all__ = ["Cluster", "Month", "Passed", "Ran"]
 

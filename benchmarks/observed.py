@@ -24,13 +24,13 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
+from tunerd.lab.simulation.shipped import demo_contexts, shipped_study
+from tunerd.lab.simulation.simulator import CostSimulator, job_rng, simulator_for
 from tunerd.report.compute import compute
 from tunerd.report.formatting import VERDICTS, percent, span
 from tunerd.report.gather import gather
 from tunerd.report.model import StudyReport
 from tunerd.settings.model import TuneSettings
-from tunerd.simulation.shipped import demo_contexts, shipped_study
-from tunerd.simulation.simulator import CostSimulator, job_rng, simulator_for
 from tunerd.stages.tune import TuneStage
 from tunerd.store import Store, open_store
 

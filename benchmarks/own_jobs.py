@@ -19,9 +19,10 @@ from benchmarks.yardsticks.plan import table_names
 from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.model.model import StudyModel
+from tunerd.core.scores import kendall_large
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.scores import kendall, regret
+from tunerd.lab.evaluation.scores import regret
 
 KNOWN = (0, 5, 10, 20)
 CONTEXTS, REPEATS = 8, 6
@@ -84,7 +85,7 @@ def asked(
                 said = model.outlook(rest, sure=True).mean
                 best = float(np.append(own, rest.score[np.argsort(-said)[:TOP]]).max())
                 lost = regret(study, best, float(target.score.max()))
-                found[i], seen = (kendall(said, rest.score), lost), known
+                found[i], seen = (kendall_large(said, rest.score), lost), known
             yield found
 
 

@@ -28,8 +28,8 @@ from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord
 from tunerd.core.observation import Observation, Scalar
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
+from tunerd.lab.simulation.shipped import shipped_study
 from tunerd.settings import load_settings
-from tunerd.simulation.shipped import shipped_study
 from tunerd.store import ContextRow, Store, TuneStep, open_store
 from tunerd.ui.render import context_url
 

@@ -19,10 +19,10 @@ from benchmarks.kit import Bars, arguments, counted
 from benchmarks.peers import forecaster as peer
 from benchmarks.tables import DATA, Table, read_table
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.backtest import SplitScore, answer, ask, verdicts
-from tunerd.evaluation.forecast_scores import GroundTruth
-from tunerd.evaluation.splits import folds, parse_known, parse_split
-from tunerd.evaluation.tunerd_forecaster import forecaster
+from tunerd.lab.evaluation.backtest import SplitScore, answer, ask, verdicts
+from tunerd.lab.evaluation.forecast_scores import GroundTruth
+from tunerd.lab.evaluation.splits import folds, parse_known, parse_split
+from tunerd.lab.evaluation.tunerd_forecaster import forecaster
 
 TABLES = ("vtrain_megatron", "trimtuner_ps")
 KNOWN = {"a fifth held out": "80%", "5 % known": "5%"}

@@ -1,12 +1,12 @@
 """Rebuilds: is the model that takes over the better one, and what does comparing cost?
 
-Jobs of streams (:mod:`tunerd.evaluation.streams`) are predicted, then learned, as the tuner does it
-(``boosted_trees``, one member of 40 trees, for speed). At every rebuild champion and challenger are
-compared on the jobs since it began (:mod:`tunerd.core.model.comparison`); whoever wins serves. The
-loser is kept as well, for as many jobs again: what it would have predicted of them says whether the
-verdict was right. Every third rebuild is spoiled on purpose: a third of its jobs have the speeds of
-other jobs, as after an importer's mistake. Beside the contest: always taking over, and taking over
-when Kendall's τ within contexts was at least as large.
+Jobs of streams (:mod:`tunerd.lab.evaluation.streams`) are predicted, then learned, as the tuner
+does it (``boosted_trees``, one member of 40 trees, for speed). At every rebuild champion and
+challenger are compared on the jobs since it began (:mod:`tunerd.core.model.comparison`); whoever
+wins serves. The loser is kept as well, for as many jobs again: what it would have predicted of them
+says whether the verdict was right. Every third rebuild is spoiled on purpose: a third of its jobs
+have the speeds of other jobs, as after an importer's mistake. Beside the contest: always taking
+over, and taking over when Kendall's τ within contexts was at least as large.
 """
 
 import argparse
@@ -35,8 +35,8 @@ from tunerd.core.model.training import GROWTH, RECENT, SMALL, SWAP_AFTER
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.streams import DriftStream, WorkloadOptions, make_stream
-from tunerd.evaluation.tabular import measured
+from tunerd.lab.evaluation.streams import DriftStream, WorkloadOptions, make_stream
+from tunerd.lab.evaluation.tabular import measured
 
 STEP = 10
 KINDS = ("nothing", "slower", "reversed")

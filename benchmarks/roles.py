@@ -29,11 +29,11 @@ from benchmarks.kit import Bars, arguments
 from benchmarks.tables import DATA
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.tables.draft import StudyDraft, draft, study_name
-from tunerd.tables.files import open_table
-from tunerd.tables.guess import guess
-from tunerd.tables.profile import profile
-from tunerd.tables.roles import ColumnGuess
+from tunerd.lab.tables.draft import StudyDraft, draft, study_name
+from tunerd.lab.tables.files import open_table
+from tunerd.lab.tables.guess import guess
+from tunerd.lab.tables.profile import profile
+from tunerd.lab.tables.roles import ColumnGuess
 
 __all__ = ["Judged", "judge", "main"]
 

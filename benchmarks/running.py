@@ -29,12 +29,12 @@ from tunerd.core.observation import Observation, Status
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import BenchmarkPlan, play
-from tunerd.evaluation.optimizers import TunerdOptimizer
-from tunerd.evaluation.scores import auc, brier
-from tunerd.evaluation.tabular import measured
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import simulator_for
+from tunerd.lab.evaluation.closed_loop import BenchmarkPlan, play
+from tunerd.lab.evaluation.optimizers import TunerdOptimizer
+from tunerd.lab.evaluation.scores import auc, brier
+from tunerd.lab.evaluation.tabular import measured
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import simulator_for
 
 TABLE = "calculon_simulated_16k"
 SURE = 0.8

@@ -27,12 +27,12 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.events import from_bytes
-from tunerd.http import HttpServer
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import CostSimulator, job_rng, simulator_for
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import CostSimulator, job_rng, simulator_for
 from tunerd.store import Store
 from tunerd.ui.app import Pages
 from tunerd.ui.render import context_url
+from tunerd.ui.server import HttpServer
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LLM, LATER = "llm-pretrain", "llm-finetune"

@@ -25,9 +25,9 @@ from tunerd.core.searchers.base import SearchBudget, SearchResult
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.forecast_scores import weighed
-from tunerd.simulation.shipped import ads_study, demo_contexts, shipped_study
-from tunerd.simulation.simulator import SimulatedRun, job_rng, simulator_for
+from tunerd.lab.evaluation.forecast_scores import weighed
+from tunerd.lab.simulation.shipped import ads_study, demo_contexts, shipped_study
+from tunerd.lab.simulation.simulator import SimulatedRun, job_rng, simulator_for
 
 SEARCH_S = 2.0
 """Bar: seconds of one search."""

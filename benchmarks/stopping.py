@@ -19,8 +19,8 @@ from benchmarks.kit import Bars, Daemon, arguments
 from benchmarks.latency import history
 from tests.servers import tied
 from tunerd.core.study_file import parse_study
-from tunerd.simulation.shipped import shipped_study
-from tunerd.simulation.simulator import simulator_for
+from tunerd.lab.simulation.shipped import shipped_study
+from tunerd.lab.simulation.simulator import simulator_for
 
 STOP_S = 5.0
 JOBS = 4_000

@@ -17,8 +17,14 @@ from benchmarks.tables import DATA, read_table
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.streams import CHANGES, DriftStream, StreamJob, WorkloadOptions, make_stream
-from tunerd.evaluation.tabular import TabularBenchmark, measured
+from tunerd.lab.evaluation.streams import (
+    CHANGES,
+    DriftStream,
+    StreamJob,
+    WorkloadOptions,
+    make_stream,
+)
+from tunerd.lab.evaluation.tabular import TabularBenchmark, measured
 
 TABLES = ("vtrain_megatron", "trimtuner_ps", "pollux_dp", "calculon_simulated_16k")
 AS_CONTEXT = {"pollux_dp": ("num_replicas",)}

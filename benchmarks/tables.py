@@ -30,9 +30,9 @@ from typing import Any
 from tunerd.core.expressions import RESERVED
 from tunerd.core.observation import Observation, Scalar
 from tunerd.core.study_file import parse_study
-from tunerd.tables.files import TableFile, TableRow, open_table
-from tunerd.tables.mapping import read_observations
-from tunerd.tables.values import status_in, typed
+from tunerd.lab.tables.files import TableFile, TableRow, open_table
+from tunerd.lab.tables.mapping import read_observations
+from tunerd.lab.tables.values import status_in, typed
 
 __all__ = ["DATA", "TABLES", "Table", "read_table"]
 

@@ -24,9 +24,9 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import BenchmarkPlan, play
-from tunerd.evaluation.optimizers import TunerdOptimizer
-from tunerd.evaluation.tabular import TabularBenchmark, TabularContext, measured
+from tunerd.lab.evaluation.closed_loop import BenchmarkPlan, play
+from tunerd.lab.evaluation.optimizers import TunerdOptimizer
+from tunerd.lab.evaluation.tabular import TabularBenchmark, TabularContext, measured
 
 KINDS = ("none", "right", "useless", "reversed in a tenth", "reversed in a half")
 AFTER = (1, 3, 5, 10, 20)

@@ -15,11 +15,11 @@ from tunerd.client import JobReporter, Recommendations
 from tunerd.core.toml import load_toml
 from tunerd.errors import MisconfiguredError, StreamUnavailableError
 from tunerd.files import append_to, read_bytes
+from tunerd.lab.tables.files import open_table
 from tunerd.settings import load_settings
 from tunerd.settings.studies import load_studies
 from tunerd.streams.base import StreamMessage, TopicContent, TopicSpec
 from tunerd.streams.jsonl.stream import JsonlStream
-from tunerd.tables.files import open_table
 
 STRANGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "pipe": (os.mkfifo, "is a named pipe, not a file"),

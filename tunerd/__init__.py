@@ -10,7 +10,7 @@
 The stages (:mod:`tunerd.stages`) share one store (:mod:`tunerd.store`) and nothing else.
 :mod:`tunerd.core` holds everything that needs no I/O: studies, search spaces, predictors,
 searchers and decisions. :mod:`tunerd.streams` and :mod:`tunerd.events` are the edges,
-:mod:`tunerd.daemon` runs it all.
+:mod:`tunerd.service.daemon` runs it all.
 """
 
 __version__ = "0.1.0"

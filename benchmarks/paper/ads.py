@@ -2,8 +2,8 @@
 
 The space is the paper's: a sharding strategy for each group of layers, the local batch size in
 steps of 32, the share of memory kept from embeddings in steps of .01. The cluster that runs the
-jobs is ``tunerd/simulation/fsdp.py``: a cost model with noise, whose constants are plausible and
-not measured. Figures without noise are the cost model's own.
+jobs is ``tunerd/lab/simulation/fsdp.py``: a cost model with noise, whose constants are plausible
+and not measured. Figures without noise are the cost model's own.
 """
 
 import itertools
@@ -39,11 +39,11 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
-from tunerd.evaluation.closed_loop import EPOCH
-from tunerd.evaluation.forecast_scores import weighed
-from tunerd.evaluation.optimizers import followed
-from tunerd.evaluation.tunerd_forecaster import InlineExecutor, forecaster
-from tunerd.simulation.simulator import job_rng, simulator_for
+from tunerd.lab.evaluation.closed_loop import EPOCH
+from tunerd.lab.evaluation.forecast_scores import weighed
+from tunerd.lab.evaluation.optimizers import followed
+from tunerd.lab.evaluation.tunerd_forecaster import InlineExecutor, forecaster
+from tunerd.lab.simulation.simulator import job_rng, simulator_for
 
 __all__ = ["accuracy", "campaign", "few_jobs", "hardware", "losses", "searches", "space_facts"]
 

@@ -42,11 +42,11 @@ CODE = (
     ("A.1.2, predictor for language models", "gradient boosted trees",
      "`tunerd/core/predictors/boosted_trees.py`"),
     ("A.2.1, ads space", "strategy per layer, local batch, share of memory",
-     "`benchmarks/paper/ads.toml`, `tunerd/simulation/fsdp.py`"),
+     "`benchmarks/paper/ads.toml`, `tunerd/lab/simulation/fsdp.py`"),
     ("Figures 2b, 3, 4: τ, r, ρ", "rank and linear correlations",
      "`tunerd/core/scores.py`, `benchmarks/paper/intervals.py`"),
     ("Figure 3, splits", "random, by time, by scale",
-     "`tunerd/evaluation/splits.py`"),
+     "`tunerd/lab/evaluation/splits.py`"),
 )  # fmt: skip
 
 

@@ -27,12 +27,12 @@ from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.closed_loop import BenchmarkPlan, Optimizer, play_all
-from tunerd.evaluation.forecaster import Forecaster, stripped
-from tunerd.evaluation.optimizers import RandomOptimizer, TunerdOptimizer
-from tunerd.evaluation.splits import SplitFold, folds, parse_known, parse_split
-from tunerd.evaluation.tabular import measured
-from tunerd.evaluation.tunerd_forecaster import forecaster
+from tunerd.lab.evaluation.closed_loop import BenchmarkPlan, Optimizer, play_all
+from tunerd.lab.evaluation.forecaster import Forecaster, stripped
+from tunerd.lab.evaluation.optimizers import RandomOptimizer, TunerdOptimizer
+from tunerd.lab.evaluation.splits import SplitFold, folds, parse_known, parse_split
+from tunerd.lab.evaluation.tabular import measured
+from tunerd.lab.evaluation.tunerd_forecaster import forecaster
 
 __all__ = ["LANGUAGE_MODELS", "PEERS", "Question", "curve", "groups", "loops", "questions", "split"]
 

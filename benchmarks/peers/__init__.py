@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module, util
 from typing import cast
 
-from tunerd.evaluation.closed_loop import Optimizer
-from tunerd.evaluation.forecaster import Forecaster
+from tunerd.lab.evaluation.closed_loop import Optimizer
+from tunerd.lab.evaluation.forecaster import Forecaster
 
 __all__ = ["OPTIMIZERS", "PREDICTORS", "Peer", "forecaster", "optimizer"]
 
@@ -54,7 +54,7 @@ PREDICTORS: Mapping[str, Peer] = {
 """Name in results → peer."""
 
 OPTIMIZERS: Mapping[str, Peer] = {
-    "random": Peer("tunerd.evaluation.optimizers:RandomOptimizer"),
+    "random": Peer("tunerd.lab.evaluation.optimizers:RandomOptimizer"),
     "optuna_tpe": Peer("benchmarks.peers.optimizers.optuna_tpe:OptunaTPE", ("optuna",)),
     "optuna_gp": Peer("benchmarks.peers.optimizers.optuna_gp:OptunaGP", ("optuna",)),
     "optuna_cmaes": Peer(

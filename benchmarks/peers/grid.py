@@ -16,7 +16,7 @@ import numpy as np
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
 from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.study import Parameter
-from tunerd.evaluation.closed_loop import BenchmarkProblem, TrialResult
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, TrialResult
 
 __all__ = ["Dimension", "Grid", "PeerRun", "as_jobs"]
 

@@ -27,21 +27,21 @@ from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.evaluation.backtest import SplitScore, answer, ask, verdicts
-from tunerd.evaluation.closed_loop import (
+from tunerd.lab.evaluation.backtest import SplitScore, answer, ask, verdicts
+from tunerd.lab.evaluation.closed_loop import (
     BenchmarkProblem,
     Optimizer,
     OptimizerRun,
     TrialResult,
     play,
 )
-from tunerd.evaluation.forecast_scores import ForecastScores, GroundTruth
-from tunerd.evaluation.forecaster import Forecaster, JobForecasts
-from tunerd.evaluation.optimizers import TunerdOptimizer
-from tunerd.evaluation.results import results
-from tunerd.evaluation.splits import folds, parse_known, parse_split
-from tunerd.evaluation.tabular import TabularBenchmark, TabularContext, measured
-from tunerd.evaluation.tunerd_forecaster import forecaster
+from tunerd.lab.evaluation.forecast_scores import ForecastScores, GroundTruth
+from tunerd.lab.evaluation.forecaster import Forecaster, JobForecasts
+from tunerd.lab.evaluation.optimizers import TunerdOptimizer
+from tunerd.lab.evaluation.results import results
+from tunerd.lab.evaluation.splits import folds, parse_known, parse_split
+from tunerd.lab.evaluation.tabular import TabularBenchmark, TabularContext, measured
+from tunerd.lab.evaluation.tunerd_forecaster import forecaster
 
 __all__ = ["Oracle", "Shuffled", "died", "run"]
 

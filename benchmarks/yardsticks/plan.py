@@ -19,7 +19,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.predictors import PREDICTORS as OWN
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import BenchmarkPlan
+from tunerd.lab.evaluation.closed_loop import BenchmarkPlan
 
 __all__ = [
     "CHECKS",

@@ -7,7 +7,7 @@ from benchmarks.peers.grid import Grid, as_jobs
 from tests.needs import need_library
 from tunerd.core.observation import Value
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import BenchmarkProblem
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem
 
 STUDY = """
 schema = 1

@@ -11,12 +11,12 @@ from tests.benchmarks.made_up import NAME, write_table
 from tests.needs import without
 from tunerd.core.observation import Observation, Status
 from tunerd.core.predictors import PREDICTORS as OWN
+from tunerd.core.scores import kendall_large
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.closed_loop import BenchmarkPlan, BenchmarkProblem, TrialResult, play
-from tunerd.evaluation.forecaster import checked, stripped
-from tunerd.evaluation.scores import kendall
-from tunerd.evaluation.tabular import TabularBenchmark, measured
+from tunerd.lab.evaluation.closed_loop import BenchmarkPlan, BenchmarkProblem, TrialResult, play
+from tunerd.lab.evaluation.forecaster import checked, stripped
+from tunerd.lab.evaluation.tabular import TabularBenchmark, measured
 
 # What other people's libraries warn of is theirs to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -63,7 +63,7 @@ def test_predictors_rank_what_is_easy(predictor: str, made: Made) -> None:
     told = checked(predictor, forecaster(predictor).foretell(study, known, asked, 1), len(asked))
     actual = [study.score(job.metrics) for job in jobs[330:]]
     ran = [i for i, score in enumerate(actual) if score is not None]
-    tau = kendall(told.score[ran], np.array([actual[i] for i in ran], dtype=np.float64))
+    tau = kendall_large(told.score[ran], np.array([actual[i] for i in ran], dtype=np.float64))
     # A share of its context's best is not meant to be compared between contexts.
     assert tau > (0.1 if told.only_ranks else 0.5)
     assert told.runs is not None

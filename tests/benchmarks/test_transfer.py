@@ -6,7 +6,7 @@ import pytest
 from benchmarks.transfer import KINDS, interval, past, spread
 from tests.core.tuning import random_jobs, study
 from tunerd.core.scores import spearman
-from tunerd.evaluation.tabular import TabularBenchmark, measured
+from tunerd.lab.evaluation.tabular import TabularBenchmark, measured
 
 MOST = 1_000
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Said
-from tunerd.demo import DemoResult, in_one_sentence
+from tunerd.lab.demo import DemoResult, in_one_sentence
 
 Tunerd = Callable[..., Said]
 

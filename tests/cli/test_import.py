@@ -12,7 +12,7 @@ from tests.cli.conftest import STUDY, Installation, Said
 from tunerd.core.observation import Observation
 from tunerd.errors import StreamUnavailableError
 from tunerd.events import read_job
-from tunerd.importing import sending
+from tunerd.lab.importing import sending
 from tunerd.streams.jsonl.sink import JsonlSink
 
 Tunerd = Callable[..., Said]

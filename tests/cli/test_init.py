@@ -1,4 +1,4 @@
-"""``tunerd init``: what a person sees; what is guessed is tested in ``tests/tables``."""
+"""``tunerd init``: what a person sees; what is guessed is tested in ``tests/lab/tables``."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Said
 from tunerd.core.study.mapping import StatusTable
 from tunerd.core.study_file import parse_study
-from tunerd.tables.open_guesses import A_GUESS
+from tunerd.lab.tables.open_guesses import A_GUESS
 
 Tunerd = Callable[..., Said]
 

@@ -12,9 +12,9 @@ import pytest
 from tests.cli.conftest import Installation, Said
 from tests.cli.test_status import VALUE, recommend
 from tunerd.core.decisions.overrides import Override
-from tunerd.http import HttpServer
 from tunerd.metrics import MetricsExporter
 from tunerd.store import OperatorCommand
+from tunerd.ui.server import HttpServer
 
 Tunerd = Callable[..., Said]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Said
-from tests.evaluation.loops import STUDY, rows
+from tests.lab.evaluation.loops import STUDY, rows
 from tunerd.cli import run
 
 Answer = tuple[int, str, str]
@@ -67,7 +67,7 @@ def test_the_whole_command(
     assert "s per suggestion" in shown.out
     assert "the context has fewer than 40 configurations" in shown.err
 
-    assert told["schema"] == "tunerd.simulation/1"
+    assert told["schema"] == "tunerd.lab.simulation/1"
     assert list(told["mean_regret"]) == [str(n) for n in range(1, 25)]
     regrets = list(told["mean_regret"].values())
     assert regrets == sorted(regrets, reverse=True)

@@ -14,7 +14,6 @@ from tests.contracts.store_data import observation
 from tunerd.cli.status_view import show
 from tunerd.core.request import AdviceRequest
 from tunerd.core.usability import ObjectiveUsability
-from tunerd.http import HttpServer
 from tunerd.metrics import MetricsExporter
 from tunerd.store import ContextRow, RecommendationRow, TuneStep
 from tunerd.telemetry import (
@@ -26,6 +25,7 @@ from tunerd.telemetry import (
     StepCommitted,
     StudySetAside,
 )
+from tunerd.ui.server import HttpServer
 
 Tunerd = Callable[..., Said]
 

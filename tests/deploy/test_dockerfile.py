@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tunerd.http import HttpServer
+from tunerd.ui.server import HttpServer
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "deploy" / "Dockerfile").read_text()

@@ -64,7 +64,7 @@ def installation(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "tunerd.toml").write_text(f"[http]\nport = {port}\n")
     (folder / "studies").mkdir()
-    shutil.copy(ROOT / "tunerd/simulation/studies" / f"{STUDY}.toml", folder / "studies")
+    shutil.copy(ROOT / "tunerd/lab/simulation/studies" / f"{STUDY}.toml", folder / "studies")
 
 
 def shell(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tables.test_mapping import mistakes, reader
+from tests.lab.tables.test_mapping import mistakes, reader
 from tunerd.events.quantities import NumberNotation, read_duration, read_quantity, read_size
-from tunerd.tables.files import TableRow
+from tunerd.lab.tables.files import TableRow
 
 DURATIONS = {
     "2-01:24:56": 177_896,

@@ -157,7 +157,7 @@ class Daemon:
         with contextlib.suppress(OSError):
             children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
             for pid in map(int, children.read_text().split()):
-                if "tunerd.tuner_main" in Path(f"/proc/{pid}/cmdline").read_text():
+                if "tunerd.service.tuner_main" in Path(f"/proc/{pid}/cmdline").read_text():
                     return pid
         return None
 

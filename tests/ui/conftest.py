@@ -12,8 +12,8 @@ import pytest
 
 from tests.servers import wait_until
 from tests.ui.world import World, build_hostile, build_world, file_of
-from tunerd.http import HttpServer
 from tunerd.ui.app import LOCAL, Pages
+from tunerd.ui.server import HttpServer
 
 
 @dataclass(frozen=True)

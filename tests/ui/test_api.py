@@ -15,11 +15,11 @@ from jsonschema import Draft202012Validator
 from tests.ui.conftest import Site, serving
 from tests.ui.world import NAMES, World
 from tunerd.cli import run
-from tunerd.http import HttpServer
 from tunerd.metrics import MetricsExporter
 from tunerd.ui import LazyPages, is_loopback
 from tunerd.ui.openapi import ANSWERS, openapi
 from tunerd.ui.render import context_url
+from tunerd.ui.server import HttpServer
 
 pytestmark = pytest.mark.slow
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tunerd.cli.historical_jobs import HistoricalJobs
     from tunerd.core.observation import Observation
     from tunerd.core.study import Study
-    from tunerd.evaluation.backtest import ForecastResult, ForecastTask, SplitScore
-    from tunerd.evaluation.importance import PermutationImportance
-    from tunerd.evaluation.results import BacktestResult
-    from tunerd.evaluation.splits import SplitFold, SplitSpec, TrainingAmount
-    from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster, TunerdForecaster
+    from tunerd.lab.evaluation.backtest import ForecastResult, ForecastTask, SplitScore
+    from tunerd.lab.evaluation.importance import PermutationImportance
+    from tunerd.lab.evaluation.results import BacktestResult
+    from tunerd.lab.evaluation.splits import SplitFold, SplitSpec, TrainingAmount
+    from tunerd.lab.evaluation.tunerd_forecaster import PrequentialForecaster, TunerdForecaster
 
 __all__ = ["backtest"]
 
@@ -104,11 +104,11 @@ def backtest(
     """
     from tunerd.cli.backtest_view import show
     from tunerd.cli.historical_jobs import old_jobs
-    from tunerd.evaluation.backtest import verdicts
-    from tunerd.evaluation.forecast_scores import GroundTruth
-    from tunerd.evaluation.results import results
-    from tunerd.evaluation.splits import parse_known, parse_split
-    from tunerd.evaluation.tunerd_forecaster import PrequentialForecaster, forecaster
+    from tunerd.lab.evaluation.backtest import verdicts
+    from tunerd.lab.evaluation.forecast_scores import GroundTruth
+    from tunerd.lab.evaluation.results import results
+    from tunerd.lab.evaluation.splits import parse_known, parse_split
+    from tunerd.lab.evaluation.tunerd_forecaster import PrequentialForecaster, forecaster
 
     amounts = parse_known(known) if known else ()
     with progress() as tell:
@@ -149,7 +149,7 @@ def _folds(
     seed: int,
 ) -> "list[SplitFold]":
     from tunerd.errors import MisconfiguredError, ValidationProblem
-    from tunerd.evaluation.splits import folds
+    from tunerd.lab.evaluation.splits import folds
 
     if split.kind == "time" and not jobs.dated:
         why = "these jobs have no dates; mapping.finished_at names the column that has them"
@@ -165,7 +165,7 @@ def _questions(
     live: "Sequence[PrequentialForecaster]",
     seed: int,
 ) -> "list[ForecastTask]":
-    from tunerd.evaluation.backtest import ask
+    from tunerd.lab.evaluation.backtest import ask
 
     in_order = [fold for fold in folds if fold.split == "time"]
     return ask(folds, own, seed) + ask(in_order, live, seed)
@@ -175,7 +175,7 @@ def _answers(
     jobs: "HistoricalJobs", questions: "Sequence[ForecastTask]", processes: int
 ) -> "Iterator[ForecastResult]":
     """Answers in the order of the questions, from this process or several."""
-    from tunerd.evaluation.backtest import answer
+    from tunerd.lab.evaluation.backtest import answer
 
     if processes == 1:
         for question in questions:
@@ -199,7 +199,7 @@ def _begin(text: str, observations: "Sequence[Observation]") -> None:
 
 
 def _answer(question: "ForecastTask") -> "ForecastResult":
-    from tunerd.evaluation.backtest import answer
+    from tunerd.lab.evaluation.backtest import answer
 
     return answer(*_given, question)
 
@@ -212,7 +212,7 @@ def _importances(
     tell: Show,
 ) -> "dict[str, Sequence[PermutationImportance]]":
     """Of each predictor on the last fold of each split: where the most is known."""
-    from tunerd.evaluation.importance import importance
+    from tunerd.lab.evaluation.importance import importance
 
     last = {fold.split: fold for fold in folds if fold.repeat == 0}
     asked = [(split, fold, forecaster) for split, fold in last.items() for forecaster in own]
@@ -232,7 +232,7 @@ def _json(
 ) -> bytes:
     import msgspec
 
-    from tunerd.evaluation.results import BacktestReport
+    from tunerd.lab.evaluation.results import BacktestReport
 
     report = BacktestReport(
         tunerd=__version__,
@@ -256,7 +256,7 @@ def _draw(
     found: "Sequence[BacktestResult]",
     important: "Mapping[str, Sequence[PermutationImportance]]",
 ) -> Iterator[Path]:
-    from tunerd.evaluation import plots
+    from tunerd.lab.evaluation import plots
 
     folder.mkdir(parents=True, exist_ok=True)
     for split in dict.fromkeys(result.split for result in found):

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tunerd.core.study import Study
-from tunerd.evaluation.importance import PermutationImportance
-from tunerd.evaluation.results import BacktestResult
-from tunerd.evaluation.scores import TOP
+from tunerd.lab.evaluation.importance import PermutationImportance
+from tunerd.lab.evaluation.results import BacktestResult
+from tunerd.lab.evaluation.scores import TOP
 
 __all__ = ["show"]
 

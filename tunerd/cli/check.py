@@ -150,7 +150,7 @@ def _read(
 
 
 def _summary(study: "Study") -> dict[str, Any]:
-    from tunerd.tables.open_guesses import open_guesses
+    from tunerd.lab.tables.open_guesses import open_guesses
 
     return {
         "name": study.name,
@@ -213,7 +213,7 @@ def _feasible(study: "Study", given: Sequence[str]) -> dict[str, Any]:
 
 
 def _told(summary: dict[str, Any]) -> str:
-    from tunerd.tables.open_guesses import A_GUESS
+    from tunerd.lab.tables.open_guesses import A_GUESS
 
     unit = f" ({summary['unit']})" if summary["unit"] else ""
     lines = [

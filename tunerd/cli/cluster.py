@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # what these import costs a second, and ``tunerd --help`` mus
     from tunerd.client import JobReporter, Recommendations
     from tunerd.core.observation import Scalar
     from tunerd.core.study import Study
-    from tunerd.simulation.cluster import FinishedJob
+    from tunerd.lab.simulation.cluster import FinishedJob
 
 __all__ = ["cluster"]
 
@@ -83,8 +83,8 @@ def cluster(
     It sends the events of its jobs and launches what tunerd recommends, by shares and wanted
     runs, as any scheduler would.
     """
-    from tunerd.simulation.cluster import POLICIES, SimulatedCluster
-    from tunerd.simulation.simulator import simulator_for
+    from tunerd.lab.simulation.cluster import POLICIES, SimulatedCluster
+    from tunerd.lab.simulation.simulator import simulator_for
 
     study = _read_study(study_name)
     streams = (jobs_topic, recommendations_topic)
@@ -116,7 +116,7 @@ def _read_study(name: str) -> "Study":
     from tunerd.core.study_file import parse_study
     from tunerd.core.toml import MOST_BYTES
     from tunerd.files import read_text
-    from tunerd.simulation.shipped import STUDIES, shipped_study
+    from tunerd.lab.simulation.shipped import STUDIES, shipped_study
 
     if name in STUDIES:
         return parse_study(shipped_study(name), f"{name}.toml")
@@ -132,7 +132,7 @@ def _read_study(name: str) -> "Study":
 
 def _contexts(study: "Study", given: tuple[str, ...]) -> "list[Mapping[str, Scalar]]":
     from tunerd.cli.contexts import parse_context
-    from tunerd.simulation.shipped import demo_contexts
+    from tunerd.lab.simulation.shipped import demo_contexts
 
     if given:
         return [parse_context(study, text.split(",")) for text in given]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tunerd.demo import DemoProgress, DemoResult, DemoRun
+    from tunerd.lab.demo import DemoProgress, DemoResult, DemoRun
 
 __all__ = ["demo"]
 
@@ -74,8 +74,8 @@ def demo(
         raise click.UsageError(f"--folder: {where} exists; name a new one")
     from rich.console import Console
 
-    from tunerd.demo import DemoRun, plot
     from tunerd.errors import DemoError
+    from tunerd.lab.demo import DemoRun, plot
 
     broker = (bootstrap or "127.0.0.1:9092") if stream == "kafka" else None
     run = DemoRun(where.absolute(), study, jobs, seed, rate, broker)
@@ -161,7 +161,7 @@ def _table(progress: "DemoProgress", run: "DemoRun") -> "Table":
 def _tell(result: "DemoResult", console: "Console") -> None:
     from rich.table import Table
 
-    from tunerd.demo import LATELY, in_one_sentence
+    from tunerd.lab.demo import LATELY, in_one_sentence
 
     table = Table(title=f"After {result.jobs} jobs ({result.seconds:.0f} s), without noise")
     table.add_column("")

@@ -103,8 +103,8 @@ def _of_tables(
     mapping: Path | None,
     progress: Callable[[int, int], None] | None,
 ) -> HistoricalJobs:
-    from tunerd.tables.files import open_table
-    from tunerd.tables.mapping import read_mapping, read_observations, reading_of
+    from tunerd.lab.tables.files import open_table
+    from tunerd.lab.tables.mapping import read_mapping, read_observations, reading_of
 
     mapping_file = None if mapping is None else read_mapping(mapping, study)
     reading = reading_of(study, study.mapping if mapping_file is None else mapping_file)

@@ -20,7 +20,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
     from tunerd.core.study import Study
-    from tunerd.importing.run import ImportResult, ImportRun
+    from tunerd.lab.importing.run import ImportResult, ImportRun
     from tunerd.settings import Settings
 
 __all__ = ["import_"]
@@ -72,9 +72,9 @@ def import_(
     cannot be used is counted by reason and written to a file. Exit code 0, or 1 when nothing
     could be used, 2 when the mapping does not fit.
     """
-    from tunerd.importing.run import ImportRun
-    from tunerd.tables.files import open_table
-    from tunerd.tables.mapping import read_mapping, readers_of, reading_of
+    from tunerd.lab.importing.run import ImportRun
+    from tunerd.lab.tables.files import open_table
+    from tunerd.lab.tables.mapping import read_mapping, readers_of, reading_of
 
     settings = read_settings(file)
     target = _study(settings, study, must_be_known=not dry_run)

@@ -19,10 +19,10 @@ from tunerd.cli.progress import progress
 from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
-    from tunerd.tables.files import ReadOptions, TableFile
-    from tunerd.tables.guess import TableGuess, UserAnswers
-    from tunerd.tables.profile import TableProfile
-    from tunerd.tables.roles import Role
+    from tunerd.lab.tables.files import ReadOptions, TableFile
+    from tunerd.lab.tables.guess import TableGuess, UserAnswers
+    from tunerd.lab.tables.profile import TableProfile
+    from tunerd.lab.tables.roles import Role
 
 __all__ = ["init"]
 
@@ -129,9 +129,9 @@ def init(
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE', or --from-command.")
-    from tunerd.tables.draft import draft, study_name
-    from tunerd.tables.guess import UserAnswers
-    from tunerd.tables.open_guesses import open_guesses
+    from tunerd.lab.tables.draft import draft, study_name
+    from tunerd.lab.tables.guess import UserAnswers
+    from tunerd.lab.tables.open_guesses import open_guesses
 
     if as_json and str(out) == "-":
         raise click.UsageError("--out - and --json both write to standard output: say one")
@@ -173,8 +173,8 @@ def _guessed(
 ) -> "tuple[TableFile, TableGuess, str | None]":
     """What the columns of a table are, with the table and the objective's unit; a person is asked
     where that is not sure."""
-    from tunerd.tables.files import ReadOptions
-    from tunerd.tables.guess import guess
+    from tunerd.lab.tables.files import ReadOptions
+    from tunerd.lab.tables.guess import guess
 
     table, rows_read = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
     try:
@@ -244,8 +244,8 @@ def _write(target: Path, text: str) -> None:
 
 def _look_at(file: Path, reading: "ReadOptions") -> "tuple[TableFile, TableProfile]":
     """The table, and what its columns hold."""
-    from tunerd.tables.files import open_table
-    from tunerd.tables.profile import profile
+    from tunerd.lab.tables.files import open_table
+    from tunerd.lab.tables.profile import profile
 
     table = open_table(file, reading)
     with progress() as show:

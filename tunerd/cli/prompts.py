@@ -8,10 +8,10 @@ import click
 
 if TYPE_CHECKING:
     from tunerd.core.study.mapping import JobStatus
-    from tunerd.tables.guess import TableGuess, UserAnswers
-    from tunerd.tables.profile import TableProfile
-    from tunerd.tables.roles import ColumnGuess, Role
-    from tunerd.tables.sentinel_values import Meaning
+    from tunerd.lab.tables.guess import TableGuess, UserAnswers
+    from tunerd.lab.tables.profile import TableProfile
+    from tunerd.lab.tables.roles import ColumnGuess, Role
+    from tunerd.lab.tables.sentinel_values import Meaning
 
 __all__ = ["ask"]
 
@@ -38,7 +38,7 @@ def ask(
     seen: "TableProfile", first: "TableGuess", given: "UserAnswers", unit: str | None
 ) -> "tuple[TableGuess, str | None]":
     """Ask for what is not sure, with the guess as the answer of who just presses Return."""
-    from tunerd.tables.guess import guess
+    from tunerd.lab.tables.guess import guess
 
     _say("Return takes the guess in brackets.\n")
     guesses, given = _objective(seen, first, given)
@@ -71,7 +71,7 @@ def _objective(
     seen: "TableProfile", first: "TableGuess", given: "UserAnswers"
 ) -> "tuple[TableGuess, UserAnswers]":
     """What is to be made better, and which way that is."""
-    from tunerd.tables.guess import guess
+    from tunerd.lab.tables.guess import guess
 
     guesses = first
     if given.objective is None:
@@ -91,7 +91,7 @@ def _objective(
 
 
 def _unit(guesses: "TableGuess") -> str:
-    from tunerd.tables.column_names import unit_of
+    from tunerd.lab.tables.column_names import unit_of
 
     column = guesses.objective.column.name
     unit = unit_of(column) or guesses.profile.units.get(column, "")
@@ -123,7 +123,7 @@ def _role(one: "ColumnGuess") -> "Role":
 def _statuses(guesses: "TableGuess") -> "dict[str, JobStatus]":
     """What words for how a job ended mean, of which nobody knows it."""
     from tunerd.core.observation import END_STATUSES
-    from tunerd.tables.draft_mapping import guessed_words
+    from tunerd.lab.tables.draft_mapping import guessed_words
 
     among = [status.value for status in END_STATUSES]
     statuses: dict[str, JobStatus] = {}

@@ -44,7 +44,7 @@ def run(file: Path | None, stages: tuple[str, ...]) -> int:
     """
     settings = read_settings(file, check_studies=True)
     _something_to_run(settings, file)
-    from tunerd import daemon
+    from tunerd.service import daemon
 
     return daemon.run(settings, stages, file)
 

@@ -18,7 +18,7 @@ SCHEMAS = {
     "recommendation": "tunerd.events.recommendation:recommendation_schema",
     "request": "tunerd.events.request:request_schema",
     "drift": "tunerd.events.drift:drift_schema",
-    "backtest": "tunerd.evaluation.results:backtest_schema",
+    "backtest": "tunerd.lab.evaluation.results:backtest_schema",
     "report": "tunerd.report.model:report_schema",
 }
 """Functions that give a JSON Schema, as ``module:name``: imported when called."""

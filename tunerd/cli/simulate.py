@@ -18,9 +18,9 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tunerd.evaluation.closed_loop import BenchmarkPlan, Optimizer, RegretCurve
-    from tunerd.evaluation.loop_results import OptimizerResult, SimulationResult
-    from tunerd.evaluation.tabular import TabularBenchmark
+    from tunerd.lab.evaluation.closed_loop import BenchmarkPlan, Optimizer, RegretCurve
+    from tunerd.lab.evaluation.loop_results import OptimizerResult, SimulationResult
+    from tunerd.lab.evaluation.tabular import TabularBenchmark
 
 __all__ = ["simulate"]
 
@@ -106,10 +106,10 @@ def simulate(
     """
     from rich.console import Console
 
-    from tunerd.evaluation.closed_loop import BenchmarkPlan
-    from tunerd.evaluation.loop_results import loops, simulation
-    from tunerd.evaluation.optimizers import RandomOptimizer, TunerdOptimizer
-    from tunerd.evaluation.tabular import measured
+    from tunerd.lab.evaluation.closed_loop import BenchmarkPlan
+    from tunerd.lab.evaluation.loop_results import loops, simulation
+    from tunerd.lab.evaluation.optimizers import RandomOptimizer, TunerdOptimizer
+    from tunerd.lab.evaluation.tabular import measured
 
     if unknown is not None and history == "none":
         raise click.UsageError("--unknown leaves contexts out of --history others")
@@ -160,14 +160,14 @@ def _played(
     table: "TabularBenchmark", player: "Optimizer", plan: "BenchmarkPlan", tell: Show
 ) -> Iterator["RegretCurve"]:
     """The curves, as they are told."""
-    from tunerd.evaluation.closed_loop import play_all
+    from tunerd.lab.evaluation.closed_loop import play_all
 
     total = len(table.contexts) * len(plan.seeds)
     yield from track(play_all(table, player, plan), player.name, total, tell)
 
 
 def _plot(folder: Path, told: "SimulationResult", own: "OptimizerResult") -> None:
-    from tunerd.evaluation.loop_plots import plot_contexts, plot_means
+    from tunerd.lab.evaluation.loop_plots import plot_contexts, plot_means
     from tunerd.report.formatting import plural
 
     known = "nothing known" if told.history == "none" else "other contexts known"

@@ -12,8 +12,8 @@ from tunerd.cli.options import settings_option
 from tunerd.errors import MisconfiguredError, ValidationProblem
 
 if TYPE_CHECKING:
+    from tunerd.service.systemd import SystemdNotifier
     from tunerd.subscriber import EventForwarder, FileSubscriber
-    from tunerd.systemd import SystemdNotifier
 
 __all__ = ["destination_of", "subscribe"]
 
@@ -47,8 +47,8 @@ def subscribe(file: Path | None, path: Path, spool: Path | None, once: bool) -> 
 
     Exit code: 0; with --once 1 where the stream is away, or events could not be sent.
     """
+    from tunerd.service.systemd import SystemdNotifier
     from tunerd.subscriber import EventForwarder, FileSubscriber
-    from tunerd.systemd import SystemdNotifier
 
     former = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

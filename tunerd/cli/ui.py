@@ -49,8 +49,8 @@ def ui(file: Path | None, folder: Path | None, demo: bool, port: int) -> int:
 
 
 def _serve(settings: "Settings", file: Path | None, port: int) -> None:
-    from tunerd.http import HttpServer
     from tunerd.ui.app import LOCAL, Pages
+    from tunerd.ui.server import HttpServer
 
     arguments = () if file is None else (f"--settings={file}",)
     with open_the_store(settings, upgrade=False) as store:
@@ -70,7 +70,7 @@ def _demo(port: int) -> int:
     """A demo whose daemon serves its pages."""
     import tempfile
 
-    from tunerd.demo import DemoProgress, DemoRun
+    from tunerd.lab.demo import DemoProgress, DemoRun
 
     folder = Path(tempfile.mkdtemp(prefix="tunerd-demo-")) / "demo"
     run = DemoRun(folder=folder, jobs=300, port=port)

@@ -20,6 +20,7 @@ __all__ = [
     "PrequentialWindow",
     "WindowScores",
     "kendall",
+    "kendall_large",
     "mape",
     "pearson",
     "ranks",
@@ -57,6 +58,15 @@ def kendall(predicted: FloatArray, actual: FloatArray) -> float:
     pairs = n * n
     untied = float(pairs - tied_predicted) * float(pairs - tied_actual)
     return concordant / float(np.sqrt(untied)) if untied > 0 else float("nan")
+
+
+def kendall_large(predicted: FloatArray, actual: FloatArray) -> float:
+    """The same of any number of rows: n log n beyond a thousand, with scipy (.5 s to import)."""
+    if len(predicted) <= 1_000:
+        return kendall(predicted, actual)
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(predicted, actual).statistic)
 
 
 def pearson(predicted: FloatArray, actual: FloatArray) -> float:

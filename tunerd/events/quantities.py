@@ -2,7 +2,7 @@
 
 A :class:`NumberNotation` says how a column writes its numbers; :func:`read_quantity` reads one of
 them. Nothing is guessed here: what a notation does not allow is refused. Which notation a column
-has, :mod:`tunerd.tables.notations` finds out from the column as a whole.
+has, :mod:`tunerd.lab.tables.notations` finds out from the column as a whole.
 """
 
 import math

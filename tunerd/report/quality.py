@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.core.scores import mape, relative_errors, spearman, within_contexts
+from tunerd.core.scores import kendall_large, mape, relative_errors, spearman, within_contexts
 from tunerd.core.study import Study
-from tunerd.evaluation.scores import kendall
 from tunerd.report.gains import ConfidenceInterval, Z
 from tunerd.report.jobs import JobArrays
 
@@ -112,7 +111,7 @@ def judge_quality(
     width = (jobs.high[rows] - jobs.low[rows]) / 2
     return PredictionQuality(
         jobs=len(rows),
-        kendall=_surely(lambda part: _within(kendall, jobs, part), latest),
+        kendall=_surely(lambda part: _within(kendall_large, jobs, part), latest),
         spearman=_surely(lambda part: _within(spearman, jobs, part), latest),
         mape=mape(_raw(study, jobs.predicted, jobs, rows), _raw(study, jobs.score, jobs, rows)),
         median_error=float(np.median(errors)) if len(errors) else math.nan,
@@ -194,7 +193,7 @@ def _periods(study: Study, jobs: JobArrays, rows: IntArray) -> Sequence[QualityP
                 until=float(jobs.at[part].max()),
                 jobs=len(part),
                 error=float(np.median(errors)) if len(errors) else math.nan,
-                kendall=_within(kendall, jobs, part),
+                kendall=_within(kendall_large, jobs, part),
                 coverage=float(held.mean()),
             )
         )

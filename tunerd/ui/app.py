@@ -30,7 +30,6 @@ from starlette.routing import Route
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, StoreUnavailableError, TunerdError, UnknownStudyError
-from tunerd.http import EVENTS
 from tunerd.queries.digest import StudyDigest, StudyDigests
 from tunerd.queries.job_views import LedgerWindow, job_detail, job_list, jobs_at, ledger_window
 from tunerd.queries.metric_samples import MetricSamples
@@ -47,6 +46,7 @@ from tunerd.store import Store
 from tunerd.ui.answers import AsideAnswer, AsideAnswers, BusyError
 from tunerd.ui.openapi import openapi
 from tunerd.ui.render import asset, context_url, render, study_url
+from tunerd.ui.server import EVENTS
 
 __all__ = ["Pages"]
 

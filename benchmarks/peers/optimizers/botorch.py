@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.grid import PeerRun
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["BoTorch"]
 

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from benchmarks.peers.optimizers.surrogate import TREES, SurrogateRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["EIExtraTrees"]
 

@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern, Whi
 
 from benchmarks.peers.optimizers.surrogate import SurrogateRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["EIGP"]
 

@@ -15,7 +15,7 @@ from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.matrix import Jobs, chance_to_run
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["GreedyLightGBM", "OnceLightGBM"]
 

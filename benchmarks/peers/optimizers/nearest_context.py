@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.predictors.nearest_context import NearestContext
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["NearestContextsBest"]
 

@@ -16,7 +16,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from benchmarks.peers.grid import PeerRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem
 
 __all__ = ["START", "OptunaRun", "distributions", "quiet"]
 

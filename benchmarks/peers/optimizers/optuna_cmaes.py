@@ -21,7 +21,7 @@ from optuna.samplers import CmaEsSampler
 from benchmarks.peers.grid import PeerRun
 from benchmarks.peers.optimizers.optuna_base import START, quiet
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
 
 __all__ = ["OptunaCMAES"]
 

@@ -13,7 +13,7 @@ from optuna.samplers import GPSampler
 
 from benchmarks.peers.optimizers.optuna_base import START, OptunaRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["OptunaGP"]
 

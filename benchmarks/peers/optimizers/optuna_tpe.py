@@ -15,7 +15,7 @@ from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
 
 from benchmarks.peers.optimizers.optuna_base import START, OptunaRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun
 
 __all__ = ["OptunaTPE"]
 

@@ -23,7 +23,7 @@ from smac.runhistory import StatusType, TrialInfo, TrialValue
 
 from benchmarks.peers.grid import PeerRun
 from tunerd.core.arrays import FloatArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem, OptimizerRun, TrialResult
 
 __all__ = ["SMAC"]
 

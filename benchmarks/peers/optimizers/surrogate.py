@@ -16,7 +16,7 @@ from benchmarks.peers.grid import PeerRun, as_jobs
 from benchmarks.peers.matrix import MANY, Jobs, boosted_chance
 from benchmarks.peers.predictors.extra_trees import forest_chance
 from tunerd.core.arrays import FloatArray, IntArray
-from tunerd.evaluation.closed_loop import BenchmarkProblem
+from tunerd.lab.evaluation.closed_loop import BenchmarkProblem
 
 __all__ = ["SurrogateRun", "log_expected_improvement"]
 

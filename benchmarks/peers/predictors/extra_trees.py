@@ -13,7 +13,7 @@ from benchmarks.peers.matrix import Jobs
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.forecaster import JobForecasts
+from tunerd.lab.evaluation.forecaster import JobForecasts
 
 __all__ = ["ExtraTrees", "forest_chance"]
 

@@ -16,7 +16,7 @@ from benchmarks.peers.matrix import Jobs, chance_to_run, for_few
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.forecaster import JobForecasts
+from tunerd.lab.evaluation.forecaster import JobForecasts
 
 __all__ = ["DefaultLightGBM", "LogLightGBM", "boosted"]
 

@@ -18,7 +18,7 @@ from benchmarks.peers.predictors.lightgbm import boosted
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.forecaster import JobForecasts
+from tunerd.lab.evaluation.forecaster import JobForecasts
 
 __all__ = ["LightGBMWithMLP"]
 

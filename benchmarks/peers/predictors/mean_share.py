@@ -13,7 +13,7 @@ from benchmarks.peers.matrix import Jobs, chance_to_run
 from benchmarks.peers.predictors.nearest_context import by_context, similar
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.forecaster import JobForecasts
+from tunerd.lab.evaluation.forecaster import JobForecasts
 
 __all__ = ["MeanShare"]
 

@@ -15,7 +15,7 @@ from benchmarks.peers.matrix import Jobs
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
-from tunerd.evaluation.forecaster import JobForecasts
+from tunerd.lab.evaluation.forecaster import JobForecasts
 
 __all__ = ["NearestContext", "by_context", "nearest_first", "similar"]
 

@@ -10,7 +10,7 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.estimators.codec import seal_json, unseal_json
 from tunerd.core.estimators.trees import BoosterEnsemble
 from tunerd.core.feasibility.classifier import FORESTS, FeasibilityClassifier, PlattScaling
-from tunerd.evaluation.scores import auc
+from tunerd.lab.evaluation.scores import auc
 
 FAR = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 

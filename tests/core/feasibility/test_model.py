@@ -14,7 +14,7 @@ from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
-from tunerd.evaluation.scores import auc
+from tunerd.lab.evaluation.scores import auc
 
 MIN_FEASIBLE = CONTRACT.min_feasible
 CONTEXT: dict[str, Value] = {"model_params": 7e9, "gpu": "H100", "n_gpus": 64, "global_batch": 512}

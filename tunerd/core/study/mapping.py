@@ -1,6 +1,6 @@
 """``[mapping]``: which columns of a table of old jobs hold what a study wants to know.
 
-Shapes, and what can be checked without a table; :mod:`tunerd.tables.mapping` reads rows by it.
+Shapes, and what can be checked without a table; :mod:`tunerd.lab.tables.mapping` reads rows by it.
 """
 
 from collections.abc import Collection, Iterator

@@ -30,9 +30,9 @@ _INTRODUCTION = """\
 <!-- Made by `tunerd schema study --markdown`; a test compares the two. -->
 
 A study is one tuning problem: what to make better, what a job brings, what may be tuned, and the
-rules between them. One TOML file each, in the folder of studies; `tunerd/simulation/studies` has
-two to start from. `tunerd check` says everything that is wrong with a file at once, by key and, in
-expressions, by column.
+rules between them. One TOML file each, in the folder of studies; `tunerd/lab/simulation/studies`
+has two to start from. `tunerd check` says everything that is wrong with a file at once, by key and,
+in expressions, by column.
 
 Names of context features, parameters, derived values and constraints are made of ASCII letters,
 digits and underscores; the first three share one set of names, because expressions use them.

@@ -1,0 +1,162 @@
+"""The tuner process seen from the parent: replaced when it dies or takes too long."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import pytest
+
+from tests.servers import wait_until
+from tunerd.service.tuner_process import TunerProcess
+from tunerd.telemetry import Report, StepStarted, TunerReady
+
+pytestmark = pytest.mark.slow
+
+Lost = tuple[str, str, bool]
+
+
+@dataclass
+class Watched:
+    """A child that follows a script, and what the parent heard of it."""
+
+    script: Sequence[str]
+    step_deadline_s: float = 30.0
+    reports: list[Report] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tuner = TunerProcess(
+            settings=json.dumps(self.script).encode(),
+            step_deadline_s=self.step_deadline_s,
+            max_crashes=3,
+            clock=time.monotonic,
+            on_report=self.reports.append,
+            on_exit=lambda study, cause, aside: self.lost.append((study, cause, aside)),
+            module="tests.service.tuner_child",
+        )
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Supervise until something is true."""
+
+        def supervised() -> bool:
+            self.tuner.supervise()
+            return true()
+
+        wait_until(supervised, 30.0, "what the test waits for")
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    made: list[Watched] = []
+
+    def start(*lines: str, step_deadline_s: float = 30.0) -> Watched:
+        made.append(Watched(lines, step_deadline_s))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.tuner.stop()
+
+
+def test_reports_come_through_and_other_output_is_passed_over(watch: Watch) -> None:
+    child = watch("say rubbish", "ready", 'say {"type": "nonsense"}', "began toy", "wait")
+    child.until(lambda: len(child.reports) == 2)
+    assert child.reports == [TunerReady(), StepStarted(study="toy")]
+    assert not child.lost
+
+
+def test_a_child_that_cannot_be_started_is_tried_again(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    child = watch("ready", "wait")
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", full)
+        child.until(lambda: len(child.lost) == 2)
+    assert child.lost == [("", "it could not be started: Too many open files", False)] * 2
+    child.until(lambda: child.reports == [TunerReady()])
+
+
+def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:
+    child = watch("began toy", "stepped toy", "wait")
+    child.until(lambda: len(child.reports) == 2)
+    first = child.tuner.pid
+    assert first is not None
+    assert child.tuner.resident_bytes is not None
+    assert child.tuner.resident_bytes > 10**6
+    os.kill(first, signal.SIGKILL)
+    child.until(lambda: len(child.reports) == 4)
+    assert child.tuner.pid not in (None, first)
+    assert child.lost == [("", "it was killed by signal 9", False)]
+
+
+def test_a_step_over_its_deadline_is_ended_and_its_study_is_named(watch: Watch) -> None:
+    child = watch("began slow", "wait", step_deadline_s=0.2)
+    child.until(lambda: bool(child.lost))
+    assert child.lost == [("slow", "its step took more than 0.2 s (tune.step_deadline_s)", False)]
+
+
+def test_an_idle_child_has_no_deadline(watch: Watch) -> None:
+    child = watch("began toy", "progressed", "sleep 0.8", "ready", "wait", step_deadline_s=0.2)
+    child.until(lambda: TunerReady() in child.reports)
+    assert not child.lost
+
+
+def test_a_study_that_ends_it_three_times_is_set_aside_and_the_others_go_on(watch: Watch) -> None:
+    child = watch("began good", "stepped good", "began bad", "crash bad", "wait")
+    child.tuner._pause_s = 0.0
+    child.until(lambda: "bad" in child.tuner.set_aside)
+    assert [lost[::2] for lost in child.lost] == [("bad", False), ("bad", False), ("bad", True)]
+    heard = len(child.reports)
+    child.until(lambda: len(child.reports) == heard + 2)
+    assert len(child.lost) == 3
+
+
+def test_crashes_with_a_finished_step_between_them_do_not_add_up(watch: Watch) -> None:
+    child = watch("began toy", "stepped toy", "began toy", "crash")
+    child.until(lambda: len(child.lost) == 4)
+    assert child.tuner.set_aside == {}
+
+
+def test_it_is_asked_to_stop_and_then_made_to(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunerd.service.tuner_process.STOP_S", 0.3)
+    willing, deaf = watch("ready", "wait"), watch("deaf", "ready", "sleep 60")
+    pids = []
+    for child in (willing, deaf):
+        child.until(lambda child=child: bool(child.reports))  # type: ignore[misc]
+        pids.append(child.tuner.pid)
+        child.tuner.ask_to_stop()
+    began = time.monotonic()
+    for child in (willing, deaf):
+        child.tuner.stop()
+        child.tuner.stop()
+    assert time.monotonic() - began < 5
+    for pid in pids:
+        assert pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            pytest.fail("it is still there")
+
+
+def test_a_child_ends_with_its_parent(watch: Watch) -> None:
+    child = watch("ready", "wait")
+    child.until(lambda: bool(child.reports))
+    process = child.tuner._process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()  # as it is when the parent was killed
+    assert process.wait(10) == 0

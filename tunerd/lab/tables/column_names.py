@@ -1,0 +1,396 @@
+"""Names of columns as words, and what the words say."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tunerd.core.expressions import RESERVED
+from tunerd.lab.tables.rates import DOUBTFUL, RateMeaning, plain_unit, rate_of
+from tunerd.lab.tables.vocabulary import (
+    CONTEXT,
+    DEVICES,
+    LABELS,
+    MEASURES,
+    OUTCOMES,
+    PARAMETER,
+    QUALIFIERS,
+    QUANTITIES,
+    SENSORS,
+    STATISTICS,
+    STATUS,
+    TAKEN,
+    WISHES,
+    MetricPhrase,
+)
+
+__all__ = ["ColumnName", "identifier", "read_name", "unit_of", "words"]
+
+Class = Literal["context", "parameter", "measured", "status", "label"]
+"""What a name can say that a column is."""
+
+_EXPANDED = {
+    **dict.fromkeys(("num", "number", "nr", "cnt", "count", "no"), "n"),
+    **dict.fromkeys(("sec", "second"), "s"),
+    **dict.fromkeys(("msec", "millis", "millisecond"), "ms"),
+    **dict.fromkeys(("usec", "microsecond"), "us"),
+    **dict.fromkeys(("nsec", "nanosecond"), "ns"),
+    **dict.fromkeys(("hr", "hour"), "hour"),
+    **dict.fromkeys(("length", "size of"), "len"),
+    **dict.fromkeys(("std", "stdev", "stddev", "sd", "stdv"), "std"),
+    **dict.fromkeys(("avg", "average"), "mean"),
+    **dict.fromkeys(("bsz", "bs", "batchsize"), "batch size"),
+    **dict.fromkeys(("gas", "gradaccum"), "gradient accumulation"),
+    **dict.fromkeys(("proc", "pe"), "process"),
+    **dict.fromkeys(("iter", "it"), "iteration"),
+    "mbs": "micro batch size",
+    "gbs": "global batch size",
+    "microbatches": "micro batch",
+    "seqlen": "seq len",
+    "ctx": "context",
+    "mem": "memory",
+    "util": "utilization",
+    "ckpt": "checkpoint",
+    "ckpting": "checkpointing",
+    "chkpt": "checkpoint",
+    "act": "activation",
+    "grad": "gradient",
+    "accum": "accumulation",
+    "acc": "accuracy",
+    "thruput": "throughput",
+    "perf": "performance",
+    "quant": "quantization",
+    "freq": "frequency",
+    "bw": "bandwidth",
+    "lat": "latency",
+    "exec": "execution",
+    "attn": "attention",
+    "percent": "pct",
+    "ntasks": "process",
+    "cpus": "cpu",
+    "gpus": "gpu",
+    "tpus": "tpu",
+    "ngpus": "gpu",
+    "ncpus": "cpu",
+    "params": "param",
+    "dl": "dataloader",
+    "lyr": "layer",
+    "hid": "hidden",
+    "emb": "embedding",
+    "ffw": "ffn",
+    "tput": "throughput",
+    **dict.fromkeys(("thpt", "thrpt", "thruput", "xput", "durchsatz"), "throughput"),
+    **dict.fromkeys(("laufzeit", "rechenzeit"), "run time"),
+    "dauer": "duration",
+    "zeit": "time",
+    "toks": "token",
+    "tok": "token",
+    "imgs": "image",
+    "img": "image",
+}
+
+
+def _all(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WHOLE = _all("""
+    ops fps qps tps rps iops ips pps flops gflops tflops mflops pflops ms us ns bs gbs mbs os
+    gas bus axis loss status class address radius bias process access success less always mlups
+    gups gbps mbps kbps bps wps sps tgs mpps kpps mips gops tops
+    glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
+""")
+"""Words that end in s in the singular."""
+_NOUNS = _all("""
+    gpu node proc rank thread core worker layer head task cpu process expert socket replica
+    param executor device host channel row col block tile warp stage iteration request
+""")
+_TAILS = _all("size type name value kind mode degree factor strategy setting level used")
+"""Last words that say less than the one before."""
+_SINGLE = frozenset(
+    word
+    for table in (CONTEXT, PARAMETER, MEASURES, STATUS, LABELS)
+    for phrase in table
+    for word in phrase
+) | _all("time size count rate type name mode limit number use enable max min mpi omp")
+"""Words of which names are made."""
+_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name: lower case, singular, abbreviations spelt out, "number of" left out."""
+    text = (
+        plain_unit(name)
+        .replace("µ", "u")
+        .replace("%", " pct ")
+        .replace("#", " n ")
+        .replace("/", " per ")
+    )
+    text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
+    text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
+    text = _PLURAL_ACRONYM.sub(r"\1", text).replace("vCPU", "vcpu")
+    parts = re.split(r"[^A-Za-z0-9]+", _CASE.sub(" ", text))
+    words_read = [word for part in parts if part for word in _expanded(part.lower())]
+    several = [part for word in words_read if word != "n" for part in _parted(word)]
+    return tuple(several or words_read)
+
+
+def _parted(word: str) -> tuple[str, ...]:
+    """A word that nobody knows as two that are known: ``blocksize``, ``elapsedtime``."""
+    if word not in _SINGLE:
+        for place in range(3, len(word) - 2):
+            halves = tuple(_expanded(word[:place])) + tuple(_expanded(word[place:]))
+            if all(half in _SINGLE and len(half) > 2 for half in halves):
+                return halves
+    return (word,)
+
+
+def _expanded(word: str) -> list[str]:
+    if word in _EXPANDED:
+        return _EXPANDED[word].split()
+    if word.endswith(("sses", "xes", "shes")):
+        word = word[:-2]
+    elif len(word) > 3 and word.endswith("s") and word not in _WHOLE and word[-2] not in "su":
+        word = word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
+    for prefix in ("num", "n"):
+        if word.startswith(prefix) and word[len(prefix) :] in _NOUNS:
+            word = word[len(prefix) :]
+    return _EXPANDED.get(word, word).split()
+
+
+_SECTIONS: dict[str, Class] = {
+    **dict.fromkeys(("config", "cfg", "conf", "configuration", "args", "arg"), "parameter"),
+    **dict.fromkeys(("param", "params", "parameters", "hparams", "knobs", "flags"), "parameter"),
+    **dict.fromkeys(("hyperparameters", "tunable", "tunables", "knob"), "parameter"),
+    **dict.fromkeys(("context", "ctx", "workload"), "context"),
+    **dict.fromkeys(("metric", "metrics", "result", "results", "summary"), "measured"),
+    **dict.fromkeys(("output", "outputs", "measurement", "measurements"), "measured"),
+    **dict.fromkeys(("label", "labels", "tag", "tags", "meta", "metadata", "info"), "label"),
+}
+"""What records of other tools call the parts of a run: ``params.lr``, ``metrics/loss``."""
+
+
+def _named(table: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
+    """A vocabulary in the words that names are read as."""
+    weights: dict[tuple[str, ...], float] = {}
+    for phrase, weight in table.items():
+        key = words(" ".join(phrase))
+        weights[key] = max(weight, weights.get(key, 0.0))
+    return weights
+
+
+_MEASURES = {words(" ".join(phrase)): measure for phrase, measure in MEASURES.items()}
+_TABLES: dict[Class, Mapping[tuple[str, ...], float]] = {
+    "context": _named(CONTEXT),
+    "parameter": _named(PARAMETER),
+    "measured": {phrase: measure.weight for phrase, measure in _MEASURES.items()},
+    "status": _named(STATUS),
+    "label": _named(LABELS),
+}
+_KNOWN = frozenset[tuple[str, ...]]().union(*_TABLES.values())
+_LONGEST = max(map(len, _KNOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName:
+    """What the name of a column says."""
+
+    words: tuple[str, ...]
+    leaf: str
+    """Without the section of a record: ``lr`` of ``params.lr``."""
+    weights: Mapping[Class, float]
+    """How much it says for each class; what is not there is 0."""
+    said: tuple[str, ...]
+    """The phrases that it was recognised by."""
+    rank: float
+    """As an objective."""
+    goal: Literal["maximize", "minimize"] | None
+    guard: bool
+    measure: str
+    """The phrase that says what was measured; "" when none does."""
+    measure_rank: float = 0.0
+    """Rank of that phrase alone."""
+    goal_sure: float = 0.9
+    """How sure the goal is; below 0.5 the name can be read both ways."""
+    goal_why: str = ""
+    certainly_measured: bool = False
+    """Whether nobody can have chosen it: a spread, a percentile, a mean power."""
+
+    def weight(self, one: Class) -> float:
+        """How much the name says for a class."""
+        return self.weights.get(one, 0.0)
+
+
+def read_name(name: str) -> ColumnName:
+    """What a name says: its phrases, longest first; the last words say most."""
+    section, leaf = _section(name)
+    leaf_words = words(leaf)
+    weights: dict[Class, float] = {}
+    measures_named: list[str] = []
+    measures: dict[str, MetricPhrase] = {}
+    if section is not None:
+        # Trackers of experiments put everything that went into a run under "params".
+        weights[section] = 1.5 if name.lower().startswith(("param", "hparam", "arg")) else 5.0
+        measures_named.append(name[: len(name) - len(leaf) - 1])
+    for phrase, last in _phrases(leaf_words):
+        measures_named.append(" ".join(phrase))
+        for kind, table in _TABLES.items():
+            if phrase in table:
+                share = 1.0 if last else 0.2 if kind in ("status", "label") else 0.6
+                weights[kind] = weights.get(kind, 0.0) + table[phrase] * share
+        if phrase in _MEASURES:
+            measures[" ".join(phrase)] = _MEASURES[phrase]
+    rate = rate_of(leaf)
+    if rate is not None and rate.goal == "maximize":
+        measures = {rate.unit or "rate": MetricPhrase(4.0, 9.0, "maximize")}
+        weights["measured"] = max(weights.get("measured", 0.0), 4.0)
+        for kind in ("context", "parameter"):  # what is counted: images, steps
+            weights[kind] = 0.25 * weights.get(kind, 0.0)
+    elif rate is not None and not measures:
+        measures[leaf_words[-1]] = MetricPhrase(1.5, 6.0, "minimize")
+        weights["measured"] = weights.get("measured", 0.0) + 1.5
+    measure = max(measures, key=lambda other: measures[other].rank, default="")
+    best = measures.get(measure, MetricPhrase(0.0, 0.0, None))
+    rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in leaf_words) if measures else 0.0
+    guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
+    if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
+        weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
+    goal, sure, why = _goal(leaf_words, measures, measure, rate)
+    taken = _certainly_measured(leaf_words)
+    return ColumnName(
+        leaf_words,
+        leaf,
+        weights,
+        tuple(measures_named),
+        rank,
+        goal,
+        guard,
+        measure,
+        best.rank,
+        sure,
+        why,
+        taken,
+    )
+
+
+def _certainly_measured(found: Sequence[str]) -> bool:
+    word_set = frozenset(found)
+    if word_set & WISHES:
+        return False
+    if word_set & STATISTICS or word_set & OUTCOMES:
+        return True
+    if word_set & DEVICES and word_set & SENSORS and "memory" not in word_set:
+        return True
+    # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
+    taken = word_set & TAKEN - ({"max"} if "memory" in word_set else set())
+    return bool(taken and word_set & QUANTITIES)
+
+
+def _goal(
+    found: Sequence[str], measures: Mapping[str, MetricPhrase], told: str, rate: RateMeaning | None
+) -> tuple[Literal["maximize", "minimize"] | None, float, str]:
+    """Which way better is by a name, how sure that is, and why."""
+    best = measures[told].goal if told else None
+    if rate is not None and (rate.sure < 0.5 or best in (None, rate.goal)):
+        return rate.goal, rate.sure, f"by its name: {rate.why}"
+    if rate is not None:
+        return rate.goal, DOUBTFUL, f"{told} and {rate.why} say opposite things"
+    goals = {measure.goal for measure in measures.values()} - {None}
+    if len(goals) > 1:
+        last = max(measures, key=lambda name: _last_place(found, name))
+        return measures[last].goal or best, DOUBTFUL, f"{' and '.join(measures)} pull apart"
+    if best is not None and not _TURNED.isdisjoint(found):
+        return best, DOUBTFUL, "it says how much better or worse something became"
+    return best, 0.9, f'by its name ("{told}")'
+
+
+_TURNED = {"improvement", "gain", "saving", "saved", "reduction", "increase", "degradation"}
+
+
+def _last_place(found: Sequence[str], phrase: str) -> int:
+    last = phrase.split()[-1]
+    return max((place for place, word in enumerate(found) if word == last), default=-1)
+
+
+_TAIL = QUALIFIERS["p99"]
+
+
+def _section(name: str) -> tuple[Class | None, str]:
+    first, separator, rest = name.partition("/" if "/" in name else ".")
+    section = _SECTIONS.get(first.lower()) if separator and rest else None
+    return section, rest if section is not None else name
+
+
+def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Known phrases that do not overlap, and whether each holds the last word that counts."""
+    taken = [False] * len(found)
+    for place, word in enumerate(found[:-1]):  # "per GPU" says per what, not what
+        after = found[place : place + 2] in _KNOWN
+        before = (
+            found[place - 1 : place + 1] in _KNOWN and "per" not in found[place - 2 : place - 1]
+        )
+        if word == "per" and place and not (after or before):
+            taken[place] = taken[place + 1] = True
+    end = max((place for place, done in enumerate(taken) if not done), default=-1)
+    while end > 0 and found[end] in _UNITS.keys() | _TAILS and found[end - 1] != "per":
+        end -= 1
+    for size in range(min(_LONGEST, len(found)), 0, -1):
+        for start in range(len(found) - size + 1):
+            phrase = found[start : start + size]
+            if not any(taken[start : start + size]) and phrase in _KNOWN:
+                taken[start : start + size] = [True] * size
+                yield phrase, start + size > end
+
+
+_UNITS = {
+    "ms": "ms", "us": "µs", "ns": "ns", "s": "s", "min": "min", "minute": "min", "hour": "h",
+    "gib": "GiB", "mib": "MiB", "kib": "KiB", "gb": "GB", "mb": "MB", "kb": "kB", "tb": "TB",
+    "byte": "B", "pct": "%", "watt": "W", "w": "W", "kwh": "kWh", "joule": "J", "j": "J",
+    "usd": "USD", "dollar": "USD", "eur": "EUR", "gflops": "GFLOP/s", "tflops": "TFLOP/s",
+    "pflops": "PFLOP/s", "mflops": "MFLOP/s", "qps": "queries/s", "tps": "transactions/s",
+    "rps": "requests/s", "iops": "operations/s", "fps": "frames/s", "gbps": "Gbit/s",
+    "mbps": "Mbit/s", "tgs": "tokens/s/GPU", "wps": "words/s",
+    "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
+}  # fmt: skip
+_THOUSANDS = {"k": "k ", "kilo": "k ", "thousand": "k ", "million": "M "}
+_SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
+
+
+def unit_of(name: str) -> str:
+    """The unit that a name ends in: ``tokens/s/GPU`` of ``tokens_per_s_per_gpu``; "" for none."""
+    leaf = _section(name)[1]
+    rate = rate_of(leaf)
+    if rate is not None and rate.unit is not None:
+        return rate.unit
+    leaf_words = words(leaf)
+    if "per" in leaf_words[1:]:
+        start = leaf_words.index("per", 1)
+        head, tail = leaf_words[start - 1], [word for word in leaf_words[start:] if word != "per"]
+        shown = _UNITS.get(head, _SHOWN.get(head, f"{head}s"))
+        if start > 1:
+            shown = _THOUSANDS.get(leaf_words[start - 2], "") + shown
+        return "/".join([shown, *(_UNITS.get(word, _SHOWN.get(word, word)) for word in tail)])
+    for word in reversed(leaf_words):
+        if word in _UNITS and (len(leaf_words) > 1 or len(word) > 2):
+            return _UNITS[word]
+    return ""
+
+
+def identifier(name: str, taken: Collection[str]) -> str:
+    """A name as one that can stand in an expression, unlike all that are taken."""
+    plain = unicodedata.normalize(
+        "NFKD", name.replace("µ", "u").replace("ß", "ss").replace("%", "_pct")
+    )
+    text = re.sub(r"[^A-Za-z0-9_]+", "_", plain.encode("ascii", "ignore").decode()).strip("_")
+    text = (text or "column")[:56]
+    if text[0].isdigit():
+        text = f"c{text}"
+    if text in RESERVED:
+        text = f"{text}_"
+    unique, count = text, 1
+    while unique in taken:
+        count += 1
+        unique = f"{text}_{count}"
+    return unique

@@ -1,0 +1,253 @@
+"""Columns that follow from others: ``total_cores`` is ``n_workers`` times what ``vm_type`` has."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.lab.tables.column_names import ColumnName
+from tunerd.lab.tables.profile import ColumnProfile
+from tunerd.lab.tables.relations import determines, grouped, products
+
+__all__ = ["DerivationRule", "following", "rule_of"]
+
+_TOTALS = {"total", "overall", "sum", "aggregate", "all"}
+
+
+@dataclass(frozen=True, slots=True)
+class DerivationRule:
+    """How a column follows: numbers multiplied, times what a category has."""
+
+    numbers: tuple[str, ...] = ()
+    thing: str | None = None
+    has: Mapping[str, float] = field(default_factory=dict)
+    """The factor by the category's value; empty when some value's is not known."""
+    times: float = 1.0
+    """What the numbers are multiplied by besides."""
+    follows: tuple[str, ...] = ()
+    """Columns that fix it in a way that nobody can write down."""
+
+    @property
+    def why(self) -> str:
+        if self.follows:
+            return f"follows from {' and '.join(self.follows)} in every row"
+        if self.thing is None:
+            times = "" if self.times == 1 else f" * {self.times:g}"
+            return f"is {' * '.join(self.numbers)}{times} in every row"
+        if not self.numbers:
+            return f"follows from {self.thing}"
+        return f"is {' * '.join(self.numbers)} times what {self.thing} has of it"
+
+    def expression(self, names: Mapping[str, str]) -> str | None:
+        """It in the language of studies; ``None`` where that would be no exact one, or endless.
+
+        ``names`` are those of the study by column; without one of them there is no expression.
+        """
+        if self.follows or not float(self.times).is_integer():
+            return None
+        needed = [*self.numbers, *([self.thing] if self.thing is not None else [])]
+        if self.thing is not None and not self.has:
+            return None
+        plain = all(_plain(value) for value in self.has)
+        whole = all(float(factor).is_integer() for factor in self.has.values())
+        if (
+            not all(name in names for name in needed)
+            or not plain
+            or not whole
+            or len(self.has) > 12
+        ):
+            return None
+        factors = [names[name] for name in self.numbers]
+        if self.thing is not None:
+            *others, last = [(value, int(factor)) for value, factor in self.has.items()]
+            cases = [
+                f"{factor} if {names[self.thing]} == '{value}' else" for value, factor in others
+            ]
+            chosen = " ".join([*cases, str(last[1])])
+            factors.append(f"({chosen})" if factors else chosen)
+        if self.times != 1:
+            factors.append(str(int(self.times)))
+        return " * ".join(factors)
+
+
+def _plain(value: str) -> bool:
+    return value.isprintable() and "'" not in value and len(value) <= 60
+
+
+def rule_of(
+    column: ColumnProfile, name: ColumnName, inputs: Sequence[ColumnProfile], tuned: Collection[str]
+) -> DerivationRule | None:
+    """How a number that few would set by hand follows from other inputs; ``None`` if it does not.
+
+    Categories count only where they are ``tuned``: what follows from the context tells about it.
+    """
+    if not column.numeric or name.weight("context") >= 3:
+        return None
+    others = [c for c in inputs if c is not column]
+    if set(name.words) & _TOTALS:
+        numbers = [c for c in others if c.kind == "int"]
+        for product in products([column, *numbers]):
+            if product.total == column.name:
+                return DerivationRule(product.factors)
+    if name.weight("parameter") >= 3:
+        return None
+    for thing in others:
+        if thing.kind != "category" or thing.name not in tuned:
+            continue
+        if determines(grouped([thing], len(column.codes)), column):
+            return DerivationRule((), thing.name, _whole(_factors(column.numbers, thing), thing))
+        for number in others:
+            if number.numeric and (has := _multiple(column, number, thing)) is not None:
+                return DerivationRule((number.name,), thing.name, _whole(has, thing))
+    return None
+
+
+FEWEST = 8
+"""Different rows from which on it is no chance that one column fixes another."""
+MOST = 14
+"""Inputs among which it is looked for what fixes a column."""
+
+
+def following(
+    columns: Sequence[ColumnProfile], names: Mapping[str, ColumnName], tuned: Collection[str]
+) -> dict[str, DerivationRule]:
+    """The inputs that follow from tuned ones, one to three of them, in every row.
+
+    Advice that changes what a context follows from leaves that context, and nobody can follow it:
+    the number of weights of a model whose depth is tuned. Each combination must occur with several
+    values of the other columns, else any column would follow from the rest. What a product says
+    is left to a constraint, and what people set by hand to them.
+    """
+    among = list(columns)
+    if len(among) < 2:
+        return {}
+    rows = np.unique(np.stack([column.codes for column in among], axis=1), axis=0)
+    if len(rows) < 3:
+        return {}
+    multiplied = {name for product in products(among) for name in (product.total, *product.factors)}
+    rules: dict[str, DerivationRule] = {}
+    places = sorted(range(len(among)), key=lambda place: (-among[place].distinct, -place))
+    for place in places:
+        column = among[place]
+        by_hand = names[column.name].weight("parameter") >= 3
+        if by_hand or column.name in multiplied or column.distinct < 2 or len(column.counts) < 2:
+            continue
+        others = [
+            other
+            for other, other_column in enumerate(among)
+            if other != place and other_column.name not in rules
+        ]
+        others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
+        rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
+        if rule is not None:
+            rules[column.name] = rule
+    return rules
+
+
+def _fixed_by(
+    place: int,
+    others: Sequence[int],
+    among: Sequence[ColumnProfile],
+    rows: IntArray,
+    names: Mapping[str, ColumnName],
+    tuned: Collection[str],
+) -> DerivationRule | None:
+    column = among[place]
+    strong = names[column.name].weight("context") >= 3
+    for size in (1, 2, 3):
+        for by in combinations(others, size):
+            free = sum(among[place_by].name in tuned for place_by in by)
+            most = max(among[place_by].distinct for place_by in by)
+            # With the context's help it must tell far more apart: n_gpus may go with a model.
+            enough = column.distinct > most if free == size else column.distinct >= 2 * most
+            if not free or (size > 1 and not enough):
+                continue
+            groups = _fixed_groups(rows, by, place)
+            if not groups:
+                continue
+            if not (
+                _often(rows, groups)
+                or _is_grid(groups, [among[place_by] for place_by in by], column)
+            ):
+                if size == 1 and groups >= 3 and _ratio(column, among[by[0]]) is not None:
+                    return DerivationRule(
+                        (among[by[0]].name,), times=_ratio(column, among[by[0]]) or 1.0
+                    )
+                continue
+            if size > 1:
+                return DerivationRule(follows=tuple(among[place_by].name for place_by in by))
+            other = among[by[0]]
+            ratio = _ratio(column, other)
+            alike = column.distinct == other.distinct
+            if ratio is not None and (alike or not strong):
+                return DerivationRule((other.name,), times=ratio)
+            if not strong:
+                return DerivationRule(follows=(other.name,))
+    return None
+
+
+def _often(rows: IntArray, groups: int) -> bool:
+    """Whether each combination occurs with several values of the other columns."""
+    return groups >= 2 and len(rows) >= 2 * groups and len(rows) - groups >= FEWEST // 2
+
+
+def _is_grid(groups: int, by: Sequence[ColumnProfile], column: ColumnProfile) -> bool:
+    """Whether all combinations were run, and another column has a value for nearly each: nobody
+    varies three things so that one of them never goes its own way."""
+    cells = math.prod(column_by.distinct for column_by in by)
+    return len(by) > 1 and groups == cells >= FEWEST and 10 * column.distinct >= 8 * groups
+
+
+def _fixed_groups(rows: IntArray, by: Sequence[int], place: int) -> int:
+    """How many combinations of some columns there are, where each fixes another; else 0."""
+    groups = 0
+    for part in (rows[:200], rows):  # a few rows rule nearly everything out, and cost little
+        groups = len(np.unique(part[:, by], axis=0))
+        if len(np.unique(part[:, [*by, place]], axis=0)) != groups:
+            return 0
+    return groups
+
+
+def _ratio(column: ColumnProfile, other: ColumnProfile) -> float | None:
+    """What the other is multiplied by in every row; ``None`` where that differs."""
+    if not column.numeric or not other.numeric:
+        return None
+    with np.errstate(all="ignore"):
+        ratios = column.numbers / other.numbers
+    ratios = ratios[np.isfinite(ratios)]
+    if not len(ratios) or np.ptp(ratios) > 1e-9 * abs(float(ratios[0])):
+        return None
+    return round(float(ratios[0]), 9)
+
+
+def _whole(has: Mapping[str, float] | None, thing: ColumnProfile) -> Mapping[str, float]:
+    return has if has is not None and len(has) == thing.distinct else {}
+
+
+def _multiple(
+    column: ColumnProfile, number: ColumnProfile, thing: ColumnProfile
+) -> Mapping[str, float] | None:
+    """What each category multiplies the number by, if nothing else does and it differs."""
+    with np.errstate(all="ignore"):
+        ratios = column.numbers / number.numbers
+    has = _factors(ratios, thing)
+    return has if has is not None and len(set(has.values())) > 1 else None
+
+
+def _factors(ratios: FloatArray, thing: ColumnProfile) -> dict[str, float] | None:
+    """The number that goes with each category; ``None`` if one category has several."""
+    there = np.isfinite(ratios) & (thing.codes >= 0)
+    if there.sum() < 10:
+        return None
+    factors: dict[str, float] = {}
+    for code, value in enumerate(thing.counts):
+        those = ratios[there & (thing.codes == code)]
+        if not len(those):
+            continue
+        if np.ptp(those) > 1e-9 * max(1.0, abs(float(those[0]))):
+            return None
+        factors[str(value)] = round(float(those[0]), 9)
+    return factors

@@ -1,0 +1,268 @@
+"""Tables in texts that are none: JSON documents, and logs of programs.
+
+A document is read as a whole, so its size is bounded. What it holds, an exporter says that knows
+it, else its shape: a list of records, a record for each key, a list for each column.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.lab.tables.exports import EXPORTERS
+from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened, shortened
+from tunerd.lab.tables.text_tables import open_text
+
+__all__ = ["document_records", "is_document", "is_log", "log_records", "records_in"]
+
+MAX_DOCUMENT = 64 << 20
+"""Characters of a JSON document. One object a line has no such bound."""
+
+
+def is_document(start: str) -> bool:
+    """Whether a text is a JSON document and not JSON lines, by its beginning."""
+    if start.startswith("["):
+        return start[1:].lstrip().startswith(("{", "]"))
+    if not start.startswith("{"):
+        return False
+    first, _, rest = start.partition("\n")
+    second = rest.lstrip()[:1]
+    if second == "{":
+        return False
+    try:
+        alone, end = json.JSONDecoder().raw_decode(first)
+    except RecursionError:
+        return False
+    except ValueError:
+        unfinished = first.rstrip()[-1:] in "{[,:" and bool(second)
+        return unfinished or any(mark in start[:4_096] for mark in _ONE_LINERS)
+    if first[end:].strip():  # several on one line, as files without a last line end come together
+        return first[end:].lstrip().startswith("{")
+    return not second and taken_apart(alone) != [alone]
+
+
+_ONE_LINERS = ('"tune_params', '"tune_params_keys"')
+"""What stands at the beginning of documents that may be one very long line."""
+
+
+def is_log(start: str) -> bool:
+    """Whether a text is a log that an exporter can read, by its beginning."""
+    return any(exporter.is_log is not None and exporter.is_log(start) for exporter in EXPORTERS)
+
+
+def log_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
+    """A row for each run that a log tells of."""
+    with open_text(path) as file:
+        start = file.text.read(1 << 16)
+    reader = next(
+        exporter for exporter in EXPORTERS if exporter.is_log is not None and exporter.is_log(start)
+    )
+    assert reader.log is not None
+    with open_text(path) as file:
+        for number, record in enumerate(reader.log(_lines(file)), 1):
+            yield TableRow(number, flattened(record))
+
+
+def _lines(file: Any) -> Iterator[str]:
+    """The lines of a text, without those that are too long to be of a log."""
+    while True:
+        file.taken.clear()
+        try:
+            yield next(file)
+        except StopIteration:
+            return
+        except ValueError:
+            continue
+
+
+def document_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
+    """A row for each record of a JSON document, or of several that follow each other.
+
+    Raises MisconfiguredError when it is too large.
+    """
+    with open_text(path) as file:
+        text = file.text.read(MAX_DOCUMENT + 1)
+    if len(text) > MAX_DOCUMENT:
+        message = (
+            f"is a JSON document of more than {MAX_DOCUMENT:,} characters; write one object a"
+            " line, for instance with jq -c '.[]'"
+        )
+        raise MisconfiguredError([ValidationProblem(str(path), message)])
+    yield from records_in(text)
+
+
+def records_in(text: str) -> Iterator[TableRow | UnreadableLine]:
+    """A row for each record in a JSON text."""
+    number = 0
+    for value in _values(text):
+        if isinstance(value, UnreadableLine):
+            number += 1
+            yield UnreadableLine(number, value.reason, value.text)
+            continue
+        for record in taken_apart(value):
+            number += 1
+            yield _row(number, record)
+
+
+def _row(number: int, record: Any) -> TableRow | UnreadableLine:
+    if not isinstance(record, Mapping):
+        return UnreadableLine(number, "is not a JSON object", shortened(json.dumps(record)))
+    try:
+        values = flattened(record)
+        json.dumps(values, ensure_ascii=False).encode()
+    except RecursionError:
+        return UnreadableLine(number, "is nested too deeply", "")
+    except UnicodeEncodeError:
+        return UnreadableLine(number, "has half of a surrogate pair", "")
+    except ValueError as error:
+        return UnreadableLine(number, str(error), shortened(json.dumps(record)))
+    return TableRow(number, values)
+
+
+def _values(text: str) -> Iterator[Any]:
+    """The JSON values in a text, one behind the other; the last may have no end."""
+    decoder = json.JSONDecoder(parse_constant=_number)
+    place = 0
+    while (start := _after_blanks(text, place)) < len(text):
+        try:
+            value, place = decoder.raw_decode(text, start)
+        except RecursionError:
+            yield UnreadableLine(0, "is nested too deeply", shortened(text[start:]))
+            return
+        except ValueError as error:
+            yield from _without_end(text[start:], str(error), decoder)
+            return
+        yield value
+
+
+def _number(name: str) -> Any:
+    """What Python's own writer puts where a number is infinite: a word that people use too."""
+    return {"Infinity": "inf", "-Infinity": "-inf"}.get(name)
+
+
+def _after_blanks(text: str, place: int) -> int:
+    match = re.compile(r"[\s,]*").match(text, place)
+    return match.end() if match else place
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_CLOSED = {"{": "}", "[": "]"}
+
+
+def _without_end(text: str, why: str, decoder: json.JSONDecoder) -> Iterator[Any]:
+    """A document whose writer was stopped, up to its last whole entry."""
+    end = _last_whole(text)
+    if end is None:
+        yield UnreadableLine(0, f"is not JSON: {why}", shortened(text))
+        return
+    cut, closers = end
+    try:
+        value = decoder.decode(text[:cut] + closers)
+    except (ValueError, RecursionError):
+        yield UnreadableLine(0, f"is not JSON: {why}", shortened(text))
+        return
+    yield value
+    if rest := text[cut:].strip(" \t\r\n,]}"):
+        yield UnreadableLine(0, "the file ends in the middle of it", shortened(rest))
+
+
+@dataclass
+class _OpenBracket:
+    """A list or record that has not ended."""
+
+    closer: str
+    whole: int = 0
+    """Records in it that have."""
+    end: int = 0
+    """Where the last of them ends."""
+
+
+def _last_whole(text: str) -> tuple[int, str] | None:
+    """Where the last whole record of a document ends, and what closes what is open there.
+
+    Records stand in the outermost list or record that holds several. ``None``: there are none.
+    """
+    open_: list[_OpenBracket] = []
+    for token in _TOKENS.finditer(text):
+        if token[0] in _CLOSED:
+            open_.append(_OpenBracket(_CLOSED[token[0]]))
+        elif token[0] in ("}", "]"):
+            if not open_ or open_.pop().closer != token[0]:
+                return None
+            if open_ and token[0] == "}":
+                open_[-1].whole += 1
+                open_[-1].end = token.end()
+    several = [depth for depth, level in enumerate(open_) if level.whole > 1]
+    single = [depth for depth, level in enumerate(open_) if level.whole == 1]
+    if not several and not single:
+        return None
+    depth = several[0] if several else single[-1]
+    return open_[depth].end, "".join(level.closer for level in reversed(open_[: depth + 1]))
+
+
+# -- what a document holds ----------------------------------------------------------------------
+
+
+def taken_apart(value: Any) -> list[Any]:
+    """The records in one JSON value."""
+    for exporter in EXPORTERS:
+        if exporter.records is not None and (records := exporter.records(value)) is not None:
+            return list(records)
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return [value]
+    return _columns(value) or _listed(value) or _keyed(value) or [value]
+
+
+def _columns(value: Mapping[str, Any]) -> list[Any]:
+    """Records of a document that has a list or a numbered record for each column, as pandas
+    writes tables."""
+    names, data = value.get("columns"), value.get("data")
+    if isinstance(names, list) and isinstance(data, list):
+        return [dict(zip(map(str, names), row, strict=False)) for row in data]
+    parts = list(value.values())
+    if len(parts) < 2:
+        return []
+    if all(isinstance(part, list) for part in parts):
+        count = len(parts[0])
+        if count > 1 and all(len(part) == count for part in parts):
+            return [{name: value[name][place] for name in value} for place in range(count)]
+    if all(isinstance(part, dict) and part and all(map(str.isdigit, part)) for part in parts):
+        places = dict.fromkeys(place for part in parts for place in part)
+        return [{name: value[name].get(place) for name in value} for place in places]
+    return []
+
+
+def _listed(value: Mapping[str, Any]) -> list[Any]:
+    """Records of the longest list in a document, each with what is said of all of them."""
+    lists = {
+        name: part
+        for name, part in value.items()
+        if isinstance(part, list) and part and all(isinstance(item, dict) for item in part)
+    }
+    if not lists:
+        return []
+    longest = max(lists, key=lambda name: len(lists[name]))
+    shared = {name: part for name, part in value.items() if not isinstance(part, list)}
+    return [_merged(shared, record) for record in lists[longest]]
+
+
+def _merged(shared: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in shared.items() if name not in record} | dict(record)
+
+
+def _keyed(value: Mapping[str, Any]) -> list[Any]:
+    """Records of a document that has one for each key, ``{"run1": {...}, "run2": {...}}``."""
+    parts = list(value.values())
+    if len(parts) < 2 or not all(isinstance(part, dict) for part in parts):
+        return []
+    common = set(parts[0])
+    for part in parts[1:]:
+        common &= set(part)
+    if not common:
+        return []
+    return [{"name": name, **part} if "name" not in part else part for name, part in value.items()]

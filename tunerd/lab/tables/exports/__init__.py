@@ -1,0 +1,93 @@
+"""Tables of other tools, known by their marks: one file for each, and one line here."""
+
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.lab.tables.exports import (
+    clearml,
+    fixed_width,
+    kernel_tuner,
+    micro,
+    mlflow,
+    optuna,
+    pgbench,
+    ray_tune,
+    run_reports,
+    sacct,
+    serving,
+    sklearn,
+    sysbench,
+    tfruns,
+    wandb,
+)
+from tunerd.lab.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    ReadOptions,
+    TableHead,
+)
+
+__all__ = [
+    "EXPORTERS",
+    "INPUT",
+    "ColumnHint",
+    "DetectedExport",
+    "ReadOptions",
+    "TableHead",
+    "recognised",
+]
+
+EXPORTERS: tuple[ExportFormat, ...] = (
+    optuna.EXPORTER,
+    ray_tune.EXPORTER,
+    mlflow.EXPORTER,
+    wandb.EXPORTER,
+    sacct.EXPORTER,
+    kernel_tuner.EXPORTER,
+    sklearn.EXPORTER,
+    tfruns.EXPORTER,
+    clearml.EXPORTER,
+    micro.HYPERFINE,
+    micro.GOOGLE,
+    micro.PYTEST,
+    pgbench.EXPORTER,
+    sysbench.EXPORTER,
+    serving.EXPORTER,
+    run_reports.EXPORTER,
+    fixed_width.EXPORTER,
+)
+"""The first that recognises a table has it."""
+
+
+def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None:
+    """What a table is.
+
+    Args:
+        head: its beginning.
+        asked: ``auto``, ``none``, or the key of an exporter: then no other is looked at.
+        where: names the table in mistakes.
+
+    Raises:
+        MisconfiguredError: there is no such export, or the table is none.
+    """
+    if asked == "none":
+        return None
+    keys = {exporter.key for exporter in EXPORTERS if exporter is not fixed_width.EXPORTER}
+    if asked != "auto" and asked not in keys:
+        known = ", ".join(["auto", "none", *sorted(keys)])
+        raise MisconfiguredError(
+            [ValidationProblem("mapping.export", f"there is no {asked!r}; there are {known}")]
+        )
+    if asked == "auto":
+        tries = [exporter.recognise for exporter in EXPORTERS]
+    else:
+        tries = [
+            exporter.asked or exporter.recognise for exporter in EXPORTERS if exporter.key == asked
+        ]
+    detected = next(
+        (export for recognise in tries if (export := recognise(head)) is not None), None
+    )
+    if detected is None and asked != "auto":
+        message = f'does not look like {asked}; export = "none" in [mapping] reads it as it stands'
+        raise MisconfiguredError([ValidationProblem(where, message)])
+    return detected

@@ -1,0 +1,255 @@
+"""What the columns of a table of old jobs are: a guess for each, why, and how sure it is.
+
+Three kinds of evidence, added up: what a column is called, what its values look like, and how it
+hangs together with the others. Names say most; the data decides where they say nothing, or say
+two things. Steps, each using what the one before found:
+
+1. what is no part of a configuration: times, status, names of jobs, prose
+   (:mod:`.metadata_columns`);
+2. what was measured, and which of it people want better (:mod:`.metric_columns`);
+3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tunerd.core.study.mapping import JobStatus
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.lab.tables.column_names import ColumnName, read_name
+from tunerd.lab.tables.hints import hinted, inputs_of, not_aside
+from tunerd.lab.tables.metadata_columns import find_oddities
+from tunerd.lab.tables.metric_columns import (
+    find_measured,
+    goal_of,
+    pick_objective,
+    refuse_second_best,
+)
+from tunerd.lab.tables.profile import ColumnProfile, TableProfile
+from tunerd.lab.tables.relations import BoundRelation, ProductRelation, bounds, products
+from tunerd.lab.tables.roles import ColumnGuess, Goal, Role
+from tunerd.lab.tables.sentinel_values import Meaning, ObjectiveValues, objective_values
+from tunerd.lab.tables.tunable import can_be_tuned, find_inputs, followers
+
+__all__ = ["TableGuess", "UserAnswers", "guess"]
+
+MOST_COLUMNS = 1_000
+"""Columns of a table; a study has no more context features, nor a mapping more metrics."""
+
+
+DOUBTED = 0.4
+"""How sure a column is whose numbers can be read in two ways."""
+
+
+@dataclass(frozen=True)
+class UserAnswers:
+    """What a person has said, so that it need not be guessed."""
+
+    objective: str | None = None
+    goal: Goal | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """By column."""
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
+    """What words of the status column mean."""
+    meaning: Meaning | None = None
+    """What values say that the objective cannot have."""
+
+
+@dataclass(frozen=True)
+class TableGuess:
+    """What a table is."""
+
+    profile: TableProfile
+    columns: tuple[ColumnGuess, ...]
+    """In the order of the table."""
+    goal: Goal
+    goal_sure: float
+    goal_why: str
+    products: tuple[ProductRelation, ...]
+    """Of inputs; held in every row looked at."""
+    bounds: tuple[BoundRelation, ...]
+    """Of inputs too."""
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
+    """What words of the status column mean, as a person or the export says; others are guessed."""
+    meaning: Meaning | None = None
+    """What a person said of values that the objective cannot have."""
+
+    def having(self, *roles: Role) -> list[ColumnGuess]:
+        """The columns with one of these roles, in the order of the table."""
+        return [guess for guess in self.columns if guess.role in roles]
+
+    @property
+    def objective(self) -> ColumnGuess:
+        return self.having("objective")[0]
+
+    @property
+    def values(self) -> ObjectiveValues:
+        """What the objective's values say."""
+        return objective_values(self.objective.column, self.objective.name, self.meaning)
+
+
+def guess(profile: TableProfile, given: UserAnswers = UserAnswers()) -> TableGuess:
+    """Guess what every column is.
+
+    Raises MisconfiguredError when no study can be made of the table, and says what is missing.
+    """
+    with np.errstate(all="ignore"):  # tables may hold 1e308; what overflows decides nothing
+        return _guess(profile, given)
+
+
+def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
+    _check(profile, given)
+    names = {column.name: _name(profile, column) for column in profile.columns}
+    guesses = {
+        name: ColumnGuess(profile.column(name), names[name], role, 1.0, "you said so")
+        for name, role in given.roles.items()
+    }
+    if given.objective is not None:
+        column = profile.column(given.objective)
+        guesses[column.name] = ColumnGuess(
+            column, names[column.name], "objective", 1.0, "you said so"
+        )
+    guesses |= hinted(profile, names, guesses)
+    inputs_hinted = inputs_of(profile, names, guesses)
+    guesses |= find_oddities(profile, names, guesses | inputs_hinted)
+    guesses |= find_measured(profile, names, guesses | inputs_hinted)
+    objective = pick_objective(profile, not_aside(profile, guesses))
+    if given.objective is None:
+        known = () if profile.export is None else profile.export.hints
+        refuse_second_best(profile, objective, {*given.roles, *known})
+    guesses[objective.column.name] = objective
+    guesses |= find_inputs(profile, names, guesses)
+    if not any(guess.role == "parameter" for guess in guesses.values()):
+        guesses |= _last_resort(guesses)
+        guesses |= followers(guesses, names)
+    guesses = {name: _as_written(guess) for name, guess in guesses.items()}
+    inputs = [
+        guess.column
+        for guess in guesses.values()
+        if guess.role in ("context", "parameter", "derived")
+    ]
+    goal, goal_sure, why = _goal(profile, objective, guesses, given)
+    ordered = tuple(guesses[column.name] for column in profile.columns)
+    equal = products(inputs)
+    tuned = {guess.column.name for guess in guesses.values() if guess.role == "parameter"}
+    held = bounds(
+        [column for column in inputs if guesses[column.name].role != "derived"], tuned, equal
+    )
+    return TableGuess(
+        profile,
+        ordered,
+        goal,
+        goal_sure,
+        why,
+        tuple(equal),
+        tuple(held),
+        {**({} if profile.export is None else profile.export.statuses), **given.statuses},
+        given.meaning,
+    )
+
+
+def _as_written(column_guess: ColumnGuess) -> ColumnGuess:
+    """A parameter as it is launched, with its unit; and what is doubtful about how it is read."""
+    if column_guess.role == "parameter":
+        column_guess = replace(column_guess, column=column_guess.column.as_texts())
+    doubt = column_guess.column.written.doubt
+    if not doubt or column_guess.role not in ("context", "parameter", "objective", "metric"):
+        return column_guess
+    return replace(
+        column_guess, sure=min(column_guess.sure, DOUBTED), why=f"{column_guess.why}; {doubt}"
+    )
+
+
+def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
+    """What a column's name says; of a known export, without its prefix."""
+    hint = None if profile.export is None else profile.export.hints.get(column.name)
+    if hint is None or hint.name is None:
+        return read_name(column.name)
+    return replace(read_name(hint.name), leaf=hint.name)
+
+
+def _goal(
+    profile: TableProfile,
+    objective: ColumnGuess,
+    found: Mapping[str, ColumnGuess],
+    given: UserAnswers,
+) -> tuple[Goal, float, str]:
+    hint = None if profile.export is None else profile.export.hints.get(objective.column.name)
+    if hint is None or hint.goal is None or given.goal is not None:
+        return goal_of(objective, list(found.values()), given.goal)
+    if hint.goal_sure >= 0.5 or objective.name.goal is None:
+        return hint.goal, hint.goal_sure, hint.goal_why
+    return goal_of(objective, list(found.values()), given.goal)
+
+
+def _check(profile: TableProfile, given: UserAnswers) -> None:
+    problems = list(_table_problems(profile))
+    known = {column.name for column in profile.columns}
+    if len(known) > MOST_COLUMNS:
+        message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"
+        problems.append(ValidationProblem("table", message))
+    for name in [*given.roles, *([given.objective] if given.objective is not None else [])]:
+        if name not in known:
+            there = ", ".join(sorted(known)[:20])
+            problems.append(
+                ValidationProblem("table", f"has no column {name!r}; there are {there}")
+            )
+    if given.objective in known:
+        column = profile.column(str(given.objective))
+        if not column.numeric:
+            problems.append(
+                ValidationProblem(column.name, "holds no numbers, so it cannot be the objective")
+            )
+        if column.name in given.roles:
+            role = given.roles[column.name]
+            problems.append(
+                ValidationProblem(column.name, f"cannot be the objective and {role} too")
+            )
+    for name, role in given.roles.items():
+        if name in known and (why := _unfit(profile.column(name), role)):
+            problems.append(ValidationProblem(name, why))
+    if problems:
+        raise MisconfiguredError(problems)
+
+
+def _table_problems(profile: TableProfile) -> Iterator[ValidationProblem]:
+    """Why no study can be made of a table, whatever its columns are."""
+    if not profile.rows:
+        message = "has no rows to learn from"
+        if profile.unreadable:
+            header = ", ".join(column.name for column in profile.columns[:5])
+            message += f": none of {profile.unreadable:,} lines fits the header ({header})"
+        yield ValidationProblem("table", message)
+    if profile.rows == 1 and profile.export is not None and profile.export.reported:
+        thing = profile.export.reported
+        message = f"has one {thing} alone; a study needs several: name the folder of all of them"
+        yield ValidationProblem("table", message)
+
+
+def _unfit(column: ColumnProfile, role: Role) -> str:
+    """Why a column cannot be what a person says; "" when it can."""
+    if role == "metric" and not column.numeric:
+        return "holds no numbers, so it was not measured"
+    if role == "finished_at" and column.kind != "datetime" and not column.numeric:
+        return "holds no times that can be read, so it cannot say when a job finished"
+    if role == "parameter" and column.distinct != 1 and not can_be_tuned(column):
+        # One value may get others in the draft; hundreds of texts are no choices.
+        return "holds no values that could be chosen, so it cannot be tuned"
+    return ""
+
+
+def _last_resort(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
+    """Take for a parameter what is least a context, where nothing else is there to tune."""
+    among = [
+        guess for guess in found.values() if guess.role == "context" and can_be_tuned(guess.column)
+    ]
+    if not among:
+        message = (
+            "has no column that could be tuned: each is constant, measured, a time or a name."
+            " A study needs one that varies; name it with --parameter COLUMN"
+        )
+        raise MisconfiguredError([ValidationProblem("table", message)])
+    best = min(among, key=lambda guess: (guess.sure, -guess.column.place))
+    why = f"nothing else could be tuned; else it would be context: {best.why}"
+    return {best.column.name: replace(best, role="parameter", sure=0.2, why=why)}

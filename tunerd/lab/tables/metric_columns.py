@@ -1,0 +1,283 @@
+"""Columns that were measured, which of them people want better, and which way better is."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tunerd.core.arrays import BoolArray
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.lab.tables.column_names import ColumnName, read_name
+from tunerd.lab.tables.metadata_columns import meaning
+from tunerd.lab.tables.profile import ColumnProfile, TableProfile
+from tunerd.lab.tables.relations import explained, same_gaps
+from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
+from tunerd.lab.tables.vocabulary import QUALITY
+
+__all__ = [
+    "find_measured",
+    "goal_of",
+    "many_digits",
+    "pick_objective",
+    "refuse_second_best",
+    "shape_of",
+]
+
+FEW = 12
+"""Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
+
+
+def shape_of(column: ColumnProfile) -> tuple[float, str]:
+    """How much a number's values look measured (positive) or chosen (negative), and why."""
+    if not column.numeric or column.distinct < 2:
+        return -1.0, "is constant" if column.numeric else "holds no numbers"
+    ratio = column.distinct / max(1, column.present)
+    if column.distinct <= FEW and ratio <= 0.34:
+        return -2.5, f"has {column.distinct} values only"
+    if _on_a_grid(column) and ratio < 0.9:
+        return -2.0, f"has {column.distinct} values on a grid"
+    if ratio >= 0.5 or (ratio >= 0.2 and column.distinct > 30):
+        digits = column.kind == "float" and many_digits(column)
+        return (
+            2.5 if digits else 1.5
+        ), f"has {column.distinct:,} values in {column.present:,} rows"
+    if column.kind == "float" and column.distinct > 40 and many_digits(column):
+        return 1.0, f"has {column.distinct:,} values that follow no grid"
+    return (-1.0 if ratio < 0.05 else 0.0), f"has {column.distinct:,} values"
+
+
+def _on_a_grid(column: ColumnProfile) -> bool:
+    """Whether the values are evenly spaced, or powers of one number."""
+    values = np.array([float(v) for v in column.counts if isinstance(v, int | float)])
+    if len(values) < 3:
+        return True
+    gaps = np.diff(values)
+    if np.allclose(gaps, gaps[0], rtol=1e-6):
+        return True
+    return bool(
+        values[0] > 0 and np.allclose(np.diff(np.log(values)), np.log(values[1] / values[0]))
+    )
+
+
+def many_digits(column: ColumnProfile) -> bool:
+    """Whether most values have four significant digits or more."""
+    values = [float(v) for v in list(column.counts)[:1_000] if isinstance(v, int | float)]
+    long = sum(1 for value in values if float(f"{value:.3g}") != value)
+    return 2 * long > len(values)
+
+
+def find_measured(
+    profile: TableProfile, names: Mapping[str, ColumnName], known: Mapping[str, ColumnGuess]
+) -> dict[str, ColumnGuess]:
+    """The measured columns, all as metrics; columns in ``known`` are left as they are."""
+    open_ = [c for c in profile.columns if c.name not in known and c.numeric]
+    failed = _failed(known.values())
+    margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
+    margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if _is_certain(c, names)}
+    sure = {name for name, (margin, _) in margins.items() if margin >= 2}
+    sure |= {guess.column.name for guess in known.values() if guess.role in ("objective", "metric")}
+    first = min((profile.column(name).place for name in sure), default=len(profile.columns))
+    inputs = [
+        c for c in profile.columns if c.name not in known and margins.get(c.name, (-1,))[0] < 0
+    ]
+    guesses: dict[str, ColumnGuess] = {}
+    for column in open_:
+        name = names[column.name]
+        margin, why = margins[column.name]
+        if column.place > first and margin < 2:
+            margin += _bonus(column, inputs)
+        if any(same_gaps(column, profile.column(other)) for other in sure - {column.name}):
+            margin, why = margin + 2.0, f"{why}; is missing where other measurements are"
+        silent = not name.said
+        if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
+            continue  # drawn at random, like a learning rate: nothing that was chosen explains it
+        if margin > 0:
+            guesses[column.name] = ColumnGuess(
+                column, name, "metric", sureness(margin), f"measured: {why}"
+            )
+    return guesses
+
+
+def _is_certain(column: ColumnProfile, names: Mapping[str, ColumnName]) -> bool:
+    """Whether a column was measured whatever its values look like: a spread, or beside others of
+    the same thing (latency, latency_std), a percentile, a mean power."""
+    return names[column.name].certainly_measured
+
+
+def _certain(column: ColumnProfile, margin: tuple[float, str]) -> tuple[float, str]:
+    why = f'its name ("{column.name[:40]}") is of something measured'
+    return max(margin[0], 2.5), margin[1] if margin[0] > 2.5 else why
+
+
+def _bonus(column: ColumnProfile, inputs: Sequence[ColumnProfile]) -> float:
+    """People write what came out after what went in, and what came out follows what went in."""
+    if shape_of(column)[0] < 1.5:
+        return 0.75
+    return 3.0 if explained(column, inputs) > 0.2 else 1.5
+
+
+def _failed(known: Iterable[ColumnGuess]) -> BoolArray | None:
+    """Which rows of the sample failed, by the status; ``None`` without one or without failures."""
+    for guess in known:
+        if guess.role != "status":
+            continue
+        column = guess.column
+        good = [meaning(str(value)) == "succeeded" or value in (True,) for value in column.counts]
+        if column.kind == "int":
+            good = [value == 0 for value in column.counts]
+        failed: BoolArray = ~np.array([*good, False])[column.codes]
+        return failed if failed.any() and not failed.all() else None
+    return None
+
+
+def _margin(column: ColumnProfile, name: ColumnName, failed: BoolArray | None) -> tuple[float, str]:
+    """Evidence that a column was measured, minus that it was chosen."""
+    shape, why = shape_of(column)
+    weight = name.weight("measured")
+    margin = weight + shape - _chosen(name) - (0.5 if not weight else 0.0)
+    if name.measure:
+        why = f'its name ("{name.measure}") is of something measured, and it {why}'
+    if failed is not None and (column.codes < 0).any():
+        gaps = column.codes < 0
+        if gaps[failed].mean() > 0.9 and gaps[~failed].mean() < 0.1:
+            return margin + 4.0, f"{why}; is missing where jobs failed"
+    return margin, why
+
+
+def _chosen(name: ColumnName) -> float:
+    """How much a name says that people choose it."""
+    return max(name.weight("context"), name.weight("parameter"), name.weight("label"))
+
+
+def pick_objective(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> ColumnGuess:
+    """The measured column that people most likely want better.
+
+    Raises MisconfiguredError when nothing was measured.
+    """
+    given = [guess for guess in found.values() if guess.role == "objective"]
+    if given:
+        return given[0]
+    among = [
+        guess for guess in found.values() if guess.role == "metric" and guess.column.distinct > 1
+    ]
+    if not among:
+        among = _anything(profile, found)
+    if not among:
+        message = (
+            "no study can be drafted: no column looks measured. An objective is a number that"
+            " differs from job to job, such as a speed or a time; name it with --objective COLUMN"
+        )
+        raise MisconfiguredError([ValidationProblem("table", message + _called_measured(profile))])
+    ranked = sorted(among, key=_rank, reverse=True)
+    best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
+    lead = _rank(best) - (_rank(second) if second else 0.0)
+    sure = sureness(min(lead + 0.5, _rank(best) / 2))
+    quality = None if _is_quality(best) else next(filter(_is_quality, ranked), None)
+    if quality is not None:
+        sure = min(sure, 0.4)
+    why = f'"{best.name.measure}" is what people tune for' if best.name.measure else best.why
+    if quality is not None:
+        why += f"; {quality.column.name} may be meant instead"
+    elif second is not None and second.name.rank > 0:
+        why += f"; the next likely is {second.column.name}"
+    return replace(best, role="objective", sure=sure, why=why)
+
+
+def _is_quality(one: ColumnGuess) -> bool:
+    """Whether it says how good what was trained is."""
+    return not QUALITY.isdisjoint(one.name.measure.split())
+
+
+def refuse_second_best(
+    profile: TableProfile, objective: ColumnGuess, said: Collection[str]
+) -> None:
+    """Refuse an objective that is one only because a better column cannot be read.
+
+    Columns in ``said`` are what a person has called something. Raises MisconfiguredError.
+    """
+    for column in profile.columns:
+        name = read_name(column.name)
+        better = name.rank > objective.name.rank and name.weight("measured") > _chosen(name)
+        if column.name not in said and better and column.distinct > FEW and _written_oddly(column):
+            message = (
+                f"{column.name} looks like what is to be made better, and"
+                f" {_why_unread(column)}. To make {objective.column.name} better instead, say"
+                f" --objective {shlex.quote(objective.column.name)}"
+            )
+            raise MisconfiguredError([ValidationProblem("table", message)])
+
+
+_ODD = re.compile(r"[+-]?[$€£]?\s?\d[\d\s.,:'’_-]*[^\d\s]{0,12}")
+"""A number as people and spreadsheets write it: 14,108.9, 12.5 tok/s, 00:12:02."""
+
+
+def _written_oddly(column: ColumnProfile) -> bool:
+    """Whether a text holds numbers that only a person can read."""
+    if column.kind not in ("category", "text"):
+        return False
+    texts = [str(value) for value in column.values[:1_000]]
+    return 2 * sum(1 for text in texts if _ODD.fullmatch(text)) > len(texts)
+
+
+def _rank(one: ColumnGuess) -> float:
+    gaps = one.column.missing / max(1, one.column.rows)
+    known = one.name.rank if one.name.said else 2.0
+    return known - gaps + one.sure - 0.01 * one.column.place
+
+
+def _anything(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> list[ColumnGuess]:
+    """A number with many values that is nothing else yet; the last column most likely."""
+    numbers = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
+    open_ = [c for c in numbers if not _chosen(read_name(c.name))]
+    if not open_:
+        return []
+    best = max(open_, key=lambda c: (read_name(c.name).weight("measured"), c.distinct, c.place))
+    why = "no column looks measured; of the numbers this one has the most values"
+    return [ColumnGuess(best, read_name(best.name), "metric", 0.1, why)]
+
+
+def _called_measured(profile: TableProfile) -> str:
+    """Why columns that are called like a measurement are none."""
+    reason = ""
+    for column in profile.columns:
+        if not read_name(column.name).measure or column.kind in ("bool", "datetime"):
+            continue
+        reason += f"; {column.name} {_why_unread(column)}"
+    return reason
+
+
+def _why_unread(column: ColumnProfile) -> str:
+    """Why a column that is called like a measurement is none, and what to do about it."""
+    text = next((value for value in column.values if isinstance(value, str)), None)
+    if text is None:
+        return "is empty" if column.kind == "empty" else "is the same in all rows"
+    write = "seconds" if re.search(r"\d:\d\d", text) else "1234.5, without comma or unit"
+    return f"holds text such as {text[:40]!r}: write {write}"
+
+
+def goal_of(
+    objective: ColumnGuess, columns: Sequence[ColumnGuess], given: Goal | None
+) -> tuple[Goal, float, str]:
+    """Which way better is, how sure that is, and why."""
+    if given is not None:
+        return given, 1.0, "you said so"
+    name = objective.name
+    if name.goal is not None and name.goal_sure >= 0.5:
+        return name.goal, name.goal_sure, name.goal_why
+    if name.goal is not None:
+        return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
+    for column in columns:
+        if column.role == "metric" and column.name.goal is not None and column.name.rank >= 5:
+            both = np.isfinite(column.column.numbers) & np.isfinite(objective.column.numbers)
+            if both.sum() >= 10:
+                with np.errstate(all="ignore"):
+                    pair = np.corrcoef(objective.column.numbers[both], column.column.numbers[both])
+                if abs(pair[0, 1]) > 0.3:
+                    alike = pair[0, 1] > 0
+                    opposite: Goal = "minimize" if column.name.goal == "maximize" else "maximize"
+                    moves = "rises" if alike else "falls"
+                    goal = column.name.goal if alike else opposite
+                    return goal, 0.6, f"it {moves} with {column.column.name}"
+    return "maximize", 0.2, "nothing says which way is better"

@@ -1,0 +1,467 @@
+"""Tables that are text: CSV with any delimiter, and JSON lines, plain or compressed.
+
+Read line by line in constant memory. What no line may do is end the reading: a line that is no
+row is yielded as :class:`UnreadableLine`, and reading goes on after it.
+"""
+
+import csv
+import errno
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import IO, Any, cast
+
+import msgspec
+
+from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.files import open_regular
+from tunerd.lab.tables.encodings import Encoding, encoding_of
+from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, flattened, shortened
+
+__all__ = [
+    "COMMENTS",
+    "CsvHeader",
+    "TextReader",
+    "csv_header",
+    "csv_rows",
+    "json_rows",
+    "open_text",
+    "sniffed",
+    "text_encoding",
+    "unpacked",
+]
+
+MAX_LINE = 1 << 20
+"""Characters of one line. What is longer is no row, and would take memory."""
+
+MOST_SKIPPED = 32 << 20
+"""Characters of a line that is skipped. What is longer ends the reading: a gigabyte of one byte
+packs into a megabyte, and takes half a minute."""
+
+SAMPLE = 64 << 10
+COMMENTS = ("#", "//")
+"""What lines begin with that are for people."""
+DELIMITERS = ",\t;|"
+MISSING = frozenset({"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
+"""How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
+categories too; where numbers belong those cannot be used either."""
+
+_TOLD = re.compile(r"\"?sep=([,;|\t])\"?", re.IGNORECASE)
+
+
+class TextReader:
+    """A text file that is being read, and how much of the file on disk has been."""
+
+    def __init__(self, raw: IO[bytes], plain: IO[bytes], encoding: str, errors: str) -> None:
+        self.raw = raw
+        self.text = io.TextIOWrapper(plain, encoding, errors, newline="")
+        self.taken: list[str] = []
+        """The lines of the row that is being read, for a person to look at."""
+        self.ended = False
+        """Whether the file ended in the middle of that row."""
+        self.lines = 0
+        """Lines read so far."""
+        self._again: list[str] = []
+        """Lines to read once more, the next one last."""
+
+    def __iter__(self) -> "TextReader":
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.pop() if self._again else self.text.readline(MAX_LINE)
+        if not line:
+            self.ended = bool(self.taken)
+            raise StopIteration
+        self.lines += 1
+        self.taken.append(line)
+        if len(line) >= MAX_LINE:
+            if line[-1] not in "\r\n":
+                self.taken[-1] += "\n"  # read once more, it is as long and has no more to skip
+                self._skip()
+            raise ValueError(f"is longer than {MAX_LINE:,} characters")
+        return line
+
+    def _skip(self) -> None:
+        """Read to the end of a line that is too long. Raises OSError where there is none."""
+        for _ in range(MOST_SKIPPED // MAX_LINE):
+            line = self.text.readline(MAX_LINE)
+            if len(line) < MAX_LINE or line[-1] in "\r\n":
+                return
+        problem = f"line {self.lines} is longer than {MOST_SKIPPED:,} characters; is this a table?"
+        raise OSError(errno.EFBIG, problem)
+
+    def told_delimiter(self) -> str:
+        """What Excel's own first line, ``sep=;``, says: it is taken, and is no header.
+
+        "" where there is none.
+        """
+        line = self.text.readline(MAX_LINE)
+        if match := _TOLD.fullmatch(line.rstrip("\r\n")):
+            self.lines += 1
+            return match[1]
+        self._again.append(line)
+        return ""
+
+    def keep_one_line(self) -> None:
+        """Take the first line alone for the row that is being read, and read the others again."""
+        self._again += reversed(self.taken[1:])
+        self.lines -= len(self.taken) - 1
+        del self.taken[1:]
+        self.ended = False
+
+    @property
+    def line(self) -> int:
+        """The number of the line at which the row that is being read begins, from 1."""
+        return self.lines - len(self.taken) + 1
+
+    @property
+    def commented(self) -> bool:
+        """Whether the row that is being read begins as comments do."""
+        return bool(self.taken) and self.taken[0].lstrip().startswith(COMMENTS)
+
+    def shown(self) -> str:
+        """The row that is being read, as it stands in the file."""
+        return shortened("".join(self.taken[:64])).rstrip("\r\n")
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The file, and what is in it when it is compressed (gzip or Zstandard, told by content).
+
+    Raises MisconfiguredError when the file or what is in it cannot be read, then or later.
+    """
+    try:
+        with open_regular(path) as raw:
+            start = raw.read(4)
+            raw.seek(0)
+            if start[:2] == b"\x1f\x8b":
+                with gzip.open(raw) as plain:
+                    yield raw, cast("IO[bytes]", plain)
+            elif start == b"\x28\xb5\x2f\xfd":
+                import pyarrow  # the only reader here that notices a truncated file
+
+                with pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd") as plain:
+                    yield raw, cast("IO[bytes]", io.BufferedReader(plain))
+            else:
+                yield raw, raw
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise MisconfiguredError(
+            [ValidationProblem(str(path), f"its compression is broken: {error}")]
+        ) from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise MisconfiguredError(
+            [ValidationProblem(str(path), f"cannot be read: {why}")]
+        ) from error
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextReader]:
+    """Open a text table, whatever it is compressed and encoded with."""
+    encoding = text_encoding(path)
+    with unpacked(path) as (raw, plain):
+        yield TextReader(raw, plain, *encoding)
+
+
+def text_encoding(path: Path) -> Encoding:
+    """How a text table is encoded. Raises MisconfiguredError when it cannot be opened."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise MisconfiguredError(
+            [ValidationProblem(str(path), f"cannot be read: {error}")]
+        ) from error
+    return _encoding(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _encoding(path: Path, size: int, changed_ns: int) -> Encoding:  # noqa: ARG001 - of the cache
+    with unpacked(path) as (_, plain):
+        return encoding_of(_blocks(plain))
+
+
+def _blocks(plain: IO[bytes]) -> Iterator[bytes]:
+    """Its bytes, up to where its compression is broken: whoever reads it to there will say so."""
+    with suppress(EOFError, OSError, zlib.error):
+        while block := plain.read(1 << 20):
+            yield block
+
+
+def sniffed(sample: str, first: str) -> str:
+    """The delimiter of a CSV: what splits its header and most of its lines alike.
+
+    ``first`` wins where none does, and ties.
+    """
+    best, delimiter = (0.0, 0), first
+    for candidate in dict.fromkeys(first + DELIMITERS):
+        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=candidate)
+        counts: list[int] = []
+        with suppress(csv.Error):  # a sample cut within quotes, or too long a field: count so far
+            counts.extend(len(fields) for fields in reader if fields)
+        if counts and counts[0] > 1:
+            body = counts[1:-1] or counts[1:] or counts  # the sample may end in a line's middle
+            alike = sum(count == counts[0] for count in body) / len(body)
+            if (round(alike, 1), counts[0]) > best:
+                best, delimiter = (round(alike, 1), counts[0]), candidate
+    return delimiter
+
+
+@dataclass(frozen=True)
+class CsvHeader:
+    """The line of a CSV with the names of its columns."""
+
+    fields: tuple[str, ...]
+    """As they stand there, without white space around them."""
+    commented: bool = False
+    """Whether it is a comment, ``# tp,tokens``, as plotting programs have it."""
+    line: int = 1
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The names, in lower case."""
+        return frozenset(field.lower() for field in self.fields if field)
+
+
+def csv_header(file: TextReader, delimiter: str) -> CsvHeader:
+    """The first line that is no comment; or the last comment, where it names what follows.
+
+    Raises csv.Error or ValueError when that line cannot be read.
+    """
+    file.told_delimiter()
+    comment: CsvHeader | None = None
+    for fields, mistake in _csv_lines(file, delimiter):
+        if file.commented:
+            file.keep_one_line()
+            (alone,) = csv.reader([file.taken[0].lstrip().lstrip("#/")], delimiter=delimiter)
+            names = _stripped(alone)
+            comment = CsvHeader((names[0] or "#", *names[1:]) if names else (), True, file.line)
+            continue
+        if mistake:
+            raise ValueError(mistake)
+        header = CsvHeader(_stripped(fields), False, file.line)
+        if comment is not None and _names(comment, header):
+            return comment
+        given = [name for name in header.fields if name]
+        return _of_two_lines(file, header, delimiter) if len(set(given)) < len(given) else header
+    return comment or CsvHeader(())
+
+
+_MARK = "\ufeff"
+"""The byte order mark; in files that were put together it stands before a header in the middle."""
+
+
+def _stripped(fields: Sequence[str]) -> tuple[str, ...]:
+    return tuple(field.strip().strip(_MARK) for field in fields)
+
+
+def _of_two_lines(file: TextReader, header: CsvHeader, delimiter: str) -> CsvHeader:
+    """The header with the names of the line below it, where pandas wrote columns in groups:
+    ``params,params`` over ``lr,dropout``. Else as it is."""
+    for fields, mistake in _csv_lines(file, delimiter):
+        below = _stripped(fields)
+        if mistake or len(below) != len(header.fields) or any(map(_is_number, below)):
+            return header
+        pairs = zip(header.fields, below, strict=True)
+        names = tuple(
+            f"{upper}_{other}" if upper and other else upper or other for upper, other in pairs
+        )
+        alike = len(set(filter(None, names))) < len([name for name in names if name])
+        return header if alike else CsvHeader(names, False, file.line)
+    return header
+
+
+def _names(comment: CsvHeader, first: CsvHeader) -> bool:
+    """Whether a comment names the columns of the row below it."""
+    alike = len(comment.fields) == len(first.fields) > 1
+    return alike and not any(map(_is_number, comment.fields)) and any(map(_is_number, first.fields))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_RULED = re.compile(r"[\s|+]*[-=:]{2,}[-=:\s|+]*")
+_FOOTER = re.compile(r"\(?\d+ rows?\b.*", re.IGNORECASE)
+AGAIN = "the header again"
+
+
+def csv_rows(
+    file: TextReader,
+    header: CsvHeader,
+    columns: Sequence[str | None],
+    delimiter: str,
+    not_jobs: SkippedRows,
+) -> Iterator[TableRow | UnreadableLine]:
+    """The rows after the header.
+
+    Args:
+        file: at its beginning.
+        header: what :func:`csv_header` found.
+        columns: a name for each of its fields; ``None`` for one that is left out.
+        delimiter: between fields.
+        not_jobs: told which lines are no rows: comments, the header again, blanks, footers.
+    """
+    file.told_delimiter()
+    number, names = 0, columns
+    given = [column for column in columns if column is not None]
+    for fields, mistake in _csv_lines(file, delimiter):
+        if file.line <= header.line:
+            if file.commented:
+                file.keep_one_line()
+                if file.line < header.line:
+                    not_jobs.add("a comment", file.line)
+            continue
+        if not mistake and (why := _no_row(file, header, fields)) is not None:
+            if why == AGAIN:
+                names = _named_again(header, columns, fields)
+            if why:
+                not_jobs.add(why, file.line)
+            continue
+        number += 1
+        reason = mistake
+        if not reason and len(fields) != len(names):
+            reason = f"has {len(fields)} fields, the header has {len(names)}"
+        if len(file.taken) > 1 and (reason or file.ended):
+            # One quotation mark too many would take the lines up to the next one with it.
+            file.keep_one_line()
+            reason = "opens a quotation that does not end in the line"
+        elif not reason and not _is_text(fields):
+            reason = "is not UTF-8"
+        if reason:
+            yield UnreadableLine(number, reason, file.shown())
+        else:
+            values = (None if (text := field.strip()) in MISSING else text for field in fields)
+            row = dict(zip(names, values, strict=True))
+            row.pop(None, None)
+            yield TableRow(number, row if names is columns else dict.fromkeys(given) | row)  # type: ignore[arg-type]
+
+
+def _no_row(file: TextReader, header: CsvHeader, fields: Sequence[str]) -> str | None:
+    """What a line is that is no row; "" for one that need not be told; ``None`` for a row."""
+    many = len(header.fields)
+    first = next((text for field in fields if (text := field.strip())), "")
+    start = first[:1]
+    if many < 2:
+        return None
+    if not start:
+        return None if len(fields) == 1 else ""
+    if file.commented and (header.commented or not header.fields[0].startswith(COMMENTS)):
+        line = file.taken[0].lstrip()
+        if header.commented or line.startswith(("# ", "//")) or len(fields) != many:
+            file.keep_one_line()
+            again = header.commented and all(name in line for name in header.fields)
+            return AGAIN if again else "a comment"
+    if len(fields) == 1 and _FOOTER.fullmatch(first):
+        return "a footer"
+    if start in "-=+|:" and all(
+        _RULED.fullmatch(field.strip()) for field in fields if field.strip()
+    ):
+        return "a ruled line"
+    return AGAIN if _is_header(header, fields) else None
+
+
+def _is_header(header: CsvHeader, fields: Sequence[str]) -> bool:
+    """Whether most fields are names of columns, in whatever case, and none is a number."""
+    known = header.known
+    first, last = fields[0].strip().strip(_MARK), fields[-1].strip()
+    if first.lower() not in known and last.lower() not in known:
+        return False
+    texts = [text.lower() for text in _stripped(fields) if text]
+    alike = sum(text in known for text in texts)
+    return alike >= 2 and 5 * alike >= 3 * len(texts) and not any(map(_is_number, texts))
+
+
+def _named_again(
+    header: CsvHeader, columns: Sequence[str | None], fields: Sequence[str]
+) -> Sequence[str | None]:
+    """The columns below a header that comes again, maybe in another order or with others."""
+    texts = _stripped(fields)
+    if texts == header.fields:
+        return columns
+    place = {name.lower(): at for at, name in reversed(list(enumerate(header.fields)))}
+    places = [place.get(text.lower()) for text in texts]
+    return [None if at is None else columns[at] for at in places]
+
+
+def _csv_lines(file: TextReader, delimiter: str) -> Iterator[tuple[list[str], str]]:
+    """Fields of each record that is not empty, or what is wrong with it."""
+    reader = csv.reader(file, delimiter=delimiter)
+    while True:
+        file.taken.clear()
+        try:
+            fields, mistake = next(reader), ""
+        except StopIteration:
+            return
+        except (csv.Error, ValueError) as error:
+            fields, mistake = [], str(error)
+        if fields or mistake:
+            yield fields, mistake
+
+
+def _is_text(fields: Sequence[str]) -> bool:
+    try:
+        "".join(fields).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def json_rows(file: TextReader, not_jobs: SkippedRows) -> Iterator[TableRow | UnreadableLine]:
+    """One row for each line that is a JSON object; comments between them are told."""
+    number = 0
+    for line, mistake in _json_lines(file):
+        if line.lstrip().startswith(COMMENTS):
+            not_jobs.add("a comment", file.line)
+            continue
+        number += 1
+        reason = mistake
+        if not reason:
+            try:
+                values = flattened(_object(line))
+            except RecursionError:
+                reason = "is nested too deeply"
+            except ValueError as error:
+                reason = str(error)
+        yield UnreadableLine(number, reason, file.shown()) if reason else TableRow(number, values)
+
+
+def _json_lines(file: TextReader) -> Iterator[tuple[str, str]]:
+    while True:
+        file.taken.clear()
+        try:
+            line, mistake = next(file), ""
+        except StopIteration:
+            return
+        except ValueError as error:
+            line, mistake = "", str(error)
+        if mistake or line.strip():
+            yield line, mistake
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        record = msgspec.json.decode(line)
+    except UnicodeEncodeError:
+        raise ValueError("is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        try:  # Python's own writer puts NaN where a number is missing
+            record = json.loads(line, parse_constant=str)
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("has half of a surrogate pair") from None
+        except ValueError:
+            raise ValueError(f"is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise ValueError("is not a JSON object")
+    return record

@@ -1,0 +1,320 @@
+"""What columns of old jobs tend to be called: training, serving, HPC, Spark, databases, compilers.
+
+Phrases are in the form that :func:`tunerd.lab.tables.column_names.words` gives names: lower case,
+singular, without "number of". Weights are in the units in which :mod:`tunerd.lab.tables.guess`
+weighs evidence: 1 leans, 2 is likely, 3 and more is hard to overrule. Nothing here is about any one
+table; what the names leave open, the data decides.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "CONTEXT",
+    "DEVICES",
+    "LABELS",
+    "MEASURES",
+    "OUTCOMES",
+    "PARAMETER",
+    "QUALIFIERS",
+    "QUALITY",
+    "QUANTITIES",
+    "SENSORS",
+    "STATISTICS",
+    "STATUS",
+    "TAKEN",
+    "TIMES",
+    "USERS",
+    "WISHES",
+    "MetricPhrase",
+    "word_set",
+]
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+def _weighed(text: str) -> dict[tuple[str, ...], float]:
+    """``weight: phrase, phrase`` a line."""
+    weights: dict[tuple[str, ...], float] = {}
+    for line in text.strip().splitlines():
+        weight, _, phrases = line.partition(":")
+        weights |= {tuple(phrase.split()): float(weight) for phrase in phrases.split(",")}
+    return weights
+
+
+CONTEXT = _weighed("""
+3: model, model name, model size, model type, arch, architecture, network architecture
+3: application, app, workload, benchmark, program, job type, task, family, suite, function
+3: kernel, kernel name, dataset, data set, set size, corpus, input, input size, input file
+3: problem, problem size, problem type, query, query id, scale factor, schema, collection, graph
+3: graph name, matrix, matrix name, scenario, gpu type, gpu model, gpu name, accelerator
+3: accelerator type, accelerator name, device name, hardware, cpu model, cpu type, processor
+3: chip, soc, board, system, platform, cluster, machine, region, site, datacenter, data center
+3: gpu, device, accelerator count, world size, gpu count, seq len, sequence len, seqlen
+3: context len, input len, output len, prompt len, input token, output token, hidden, hidden size
+3: hidden dim, embedding dim, embed dim, d model, ffn, ffn dim, intermediate size, layer, head
+3: attention head, kv head, expert, vocab, vocab size, vocabulary size, param, model param
+3: parameter count, dense param, arrival rate, request rate, offered load, load level, target qps
+3: user count, client, resolution, image size, img size, grid size, mesh size, domain size, atom
+3: particle, cell, element, dof, degree freedom, unknown, nnz, nonzero, row, col, column, record
+3: document, edge, vertex, data size, dataset size, file size, table size, database size
+3: graph size, training set size, sample count, feature count, class count, image height
+3: image width, matrix size, dim m, dim n, dim k, local problem size, global problem size
+3: training size, train size, test size, prompt token, generated token, gen len, max input len
+3: max output len, isl, osl, hidden layer, max seq len, max model len, max sequence len
+2: cpu, node type, node gpu, gpu memory, device memory, hbm, vram size, interconnect, fabric
+2: cuda version, driver version, version, release, commit, queue, zone, os, operating system
+2: kernel version, framework, framework version, library, library version, software, stack
+2: language, tenant, customer, instance count, tokens total, height, width, depth dim, m, n, k
+2: nx, ny, nz, lx, ly, lz, dim, dimension, epoch, total step, train step, training token
+2: step count, timestep, time step, stencil, channel in, channel out, in channel, out channel
+2: category, domain, backbone, encoder, decoder type, read ratio, write ratio, read write ratio
+2: skew, zipf, key size, value size, message size, msg size, object size, payload, payload size
+2: workload type, mix, transaction mix, density, sparsity, hbm gib, gpu gib, link gbps
+2: gpu memory gib, device count, chip count, chip type, tpu, gpu arch, iteration, collective
+2: target, pattern, access pattern, io pattern, molecule, operation, operator, producer, consumer
+2: topic, subscriber, mesh, deck, testcase, geometry, case, instrument, workload mix
+2: accelerator per node, partition total
+1: mpi rank, mpi process, process, core count, core, socket, server, host count, host type
+1: bandwidth, gpu bandwidth, memory bandwidth, tflops peak, peak tflops, memory gib, memory size
+1: concurrency, concurrent request, concurrent user, request, connection, session, ram, disk type
+1: storage type, data, sequence, group, name, kind, variant, type, generation, precision model
+1: length, len, degree distribution, alpha, price
+2.5: node, node count
+1.5: gpu per node, device per node, core per node, core per socket, partition
+0.5: global batch, global batch size
+""")
+
+PARAMETER = _weighed("""
+4: tp, pp, dp, cp, ep, vpp, tensor parallel, pipeline parallel, data parallel, expert parallel
+4: context parallel, sequence parallel, model parallel, tensor model parallel, virtual pipeline
+4: pipeline model parallel, parallel size, parallel degree, parallelism, micro batch
+4: micro batch size, microbatch, minibatch, mini batch, batch size, local batch, local batch size
+4: batch per gpu, per gpu batch, per device batch, gradient accumulation, accumulation step
+4: gradient accumulation step, zero, zero stage, zero1, zero2, zero3, sharding, shard
+4: sharding strategy, fsdp, hsdp, offload, activation offload, optimizer offload, cpu offload
+4: checkpointing, activation checkpoint, activation checkpointing, gradient checkpointing
+4: recompute, recomputation, remat, rematerialization, precision, dtype, amp, fp8, bf16, fp16
+4: quantization, kv cache dtype, mixed precision, learning rate, lr, weight decay, momentum
+4: dropout, warmup, optimizer, lr schedule, interleave, interleaving, pp interleave, overlap
+4: dp overlap, tp overlap, comm overlap, bucket size, prefetch, prefetch factor, worker
+4: dataloader worker, loader worker, thread, omp thread, omp num thread, process per node
+4: rank per node, task per node, tasks per node, ppn, cpu per task, thread per process, affinity
+4: bind, binding, pinning, schedule, chunk, chunk size, tile, tile size, tile x, tile y, tiling
+4: block size, block x, block y, block z, block dim, thread block, work group, workgroup, unroll
+4: unroll factor, loop unroll, vectorize, vectorization, vector width, vector size, opt level
+4: optimization level, flag, compiler flag, inline, fusion, fuse, fused, compile, jit, cuda graph
+4: flash attention, attention backend, attention implementation, attn impl, sync mode
+4: synchronization, staleness, compression, codec, compress, algorithm, algo, protocol, nccl
+4: nccl algo, nccl proto, channel count, executor, executor core, executor memory
+4: executor instance, driver memory, driver core, shuffle partition, memory fraction
+4: storage fraction, serializer, broadcast threshold, locality wait, default parallelism
+4: shared buffer, work mem, work memory, effective cache size, maintenance work memory
+4: wal buffer, max wal size, checkpoint completion target, checkpoint timeout, max connection
+4: random page cost, buffer pool, buffer pool size, innodb, log file size, flush, flush method
+4: cache size, page size, parallel worker, max parallel worker, effective io concurrency
+4: autovacuum, heap, heap size, gc, gc algorithm, jvm heap, vm type, instance type, machine type
+4: instance family, vm size, vm, replica, ps count, parameter server, max seq, max batch token
+4: max batched token, max num seq, batched token, gpu memory utilization, gpu utilization limit
+4: swap space, speculative, speculative token, chunked prefill, prefix caching, kv cache
+4: kv block size, huge page, hugepage, numa, governor, gpu frequency, cpu frequency, frequency
+4: clock, core clock, memory clock, power cap, power limit, turbo, smt, hyperthread
+4: hyperthreading, stripe, stripe count, stripe size, collective buffering, cb node, aggregator
+4: io aggregator, alignment, preconditioner, smoother, coarsening, process grid, px, py, pz, nb
+4: broadcast, bcast, queue depth, io depth, iodepth, linger, batch timeout, ack, fetch size
+4: buffer size, buffer memory, policy, strategy, scheme, placement policy, hbm reserved
+4: gradient compression, communication backend, comm backend, backend, split size, loss scale
+4: pipeline stage, dispatch, load balance, max token, beam size, sharding factor, shard count
+4: replication factor, reducer, mapper, map memory, reduce memory, sort memory, container memory
+4: container core, speculation, shuffle, spark, yarn, mapreduce, hive, async, cache policy
+4: unrolling, interchange, padding, layout, data layout, loop order, local memory, shared memory
+4: use shared memory, bucket, fanout, compaction, memtable, bloom, block cache, write buffer
+4: write buffer size
+3: batch, cache, buffer, memory limit, cpu limit, limit, threshold, interval, timeout, ratio
+3: fraction, factor, depth, mode, granularity, enable, enabled, disable, disabled, use, with
+3: allow, tolerance, step per epoch, layer per stage, pool size, pool, window size, priority
+3: share, quota, gpu per job, gpu per task, per node, per task, per worker, allocation, bind to
+3: map by, tolerance level, option, variant choice, impl, implementation, method, technique
+3: transport, num stage, num warp, warp, block m, block n, block k, group m, simd, register
+3: maxreg, occupancy target, epsilon, beta, gamma, temperature setting, acceleration
+2: split, stage, router, order, level, panel, draft, eviction, scheduler, solver, ring, weight
+2: stride, vcpu, memory per node, sync, lock, isolation, isolation level, consistency, engine
+2: index, index type, format, file format, storage format, encoding, bit, group size, pack
+2: packing, checkpoint, checkpoint interval, save interval, log interval, cp algo
+2: broadcast algorithm
+1: max, min, default, size limit
+1.5: partition count
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPhrase:
+    """Something that is measured."""
+
+    weight: float
+    """How much its name says that it is measured."""
+    rank: float
+    """How likely it is what people want better; the largest wins."""
+    goal: Literal["maximize", "minimize"] | None
+    guard: bool = False
+    """Whether people set bounds to it."""
+
+
+def _measures(text: str) -> dict[tuple[str, ...], MetricPhrase]:
+    """``weight rank goal[!]: phrase, phrase`` a line; ! for what makes a guard."""
+    goals: dict[str, Literal["maximize", "minimize"] | None]
+    goals = {"max": "maximize", "min": "minimize", "any": None}
+    measures: dict[tuple[str, ...], MetricPhrase] = {}
+    for line in text.strip().splitlines():
+        head, _, phrases = line.partition(":")
+        weight, rank, goal = head.split()
+        measure = MetricPhrase(float(weight), float(rank), goals[goal.rstrip("!")], goal[-1] == "!")
+        measures |= {tuple(phrase.split()): measure for phrase in phrases.split(",")}
+    return measures
+
+
+MEASURES = _measures("""
+4 9.5 max: goodput
+4 9 max: throughput, per s, per min, per hour, per day, qps, tps, rps, iops, fps, img s, tok s
+4 9 max: ops, wps, sps, tgs, mpps, kpps, mips, gops, tops, gbps, mbps, kbps, bps
+4 8 max: tflops per gpu, gflops per s, tflops per s, teps, gteps, mlups, glups, gups, gcups
+2.5 8 max: gflops, tflops, mflops, pflops, flops, speed, performance
+4 6.5 max: speedup
+4 6 any: s per, ms per, us per, ns per
+3 10 any: objective, objective value, fitness, reward, figure merit, fom
+3 6 any: score, result, response, outcome, measurement, y
+3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
+3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
+3 7 min: turnaround, training time, train time, query time, solve time, solution time
+3 7 min: kernel time, response time, total time, batch time, epoch time, time per step
+3 7 min: time per iteration, time to solution, inference time
+3 6.8 min!: latency, mean latency, average latency, delay
+2.5 6.9 min: time, time to, wall
+2.5 5 min: cycle, tick, code size, binary size, object code size, size reduction
+2.5 5 min: instruction count
+4 5.9 min!: ttft, tpot, itl, tbt, time first token, time per output token, first token
+3 3 min: sync time, comm time, communication time, compute time, computation time, gc time
+3 3 min: queue time, wait time, waiting time, load time, setup time, init time, startup time
+3 3 min: compile time, io time, compilation time, cpu time, forward time, backward time, bubble
+3 1 min: usr cpu, sys cpu, user cpu, system cpu
+3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
+3 3 min: transfer time, h2d, d2h, slowdown
+4 5.5 max: mfu, hfu
+2.5 4 max: utilization, occupancy, efficiency, hit rate, hit ratio, usage
+2 7 max: bandwidth, busbw, algbw, bus bandwidth, bandwidth gb s
+2.5 5.5 min: cost, dollar, usd, expense
+3 5.2 min: energy, joule, kwh, edp, energy delay product, carbon, co2
+2 3.5 min!: power, watt, average power, mean power, power draw
+2 0.5 min!: temperature
+3.5 1 min!: peak memory, max memory, memory used, memory usage, memory peak, memory allocated
+3.5 1 min!: peak rss, max memory allocated, max memory reserved, memory reserved
+3.5 1 min!: memory consumption, peak vram
+2.5 1 min!: rss, maxrss, vram, memory footprint, peak
+1 1 min!: memory
+3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg
+3.5 3 max!: precision at
+3.5 3 min!: loss, perplexity, ppl, rmse, mse, mae, residual, error, error rate, failure rate
+3.5 3 min!: wer, cer, fid, word error rate
+3.5 3 min!: slo violation
+2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
+2.5 1 min: stalled
+2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
+2.5 1 any: hit
+1 1 any: iteration, rate, value, output, used, allocated, actual, ipc, cpi
+""")
+"""By phrase. What is a part of something, or its spread, ranks low."""
+
+QUALITY = word_set("""
+    accuracy f1 auc bleu rouge top1 top5 recall ndcg loss perplexity ppl rmse mse mae wer cer fid
+""")
+"""How good what was trained is. Beside it, a time or a speed may not be what is tuned for."""
+STATISTICS = word_set("""
+    std stderr variance ci ci95 ci99 iqr mad median percentile quantile p5 p10 p25 p50 p75 p90 p95
+    p99 p999 cv skewness kurtosis rse
+""")
+"""What nobody chooses: it is computed of many measurements."""
+OUTCOMES = word_set("""
+    completed successful succeeded served processed dropped rejected retried generated evicted
+    preempted maxrss averss rss consumed used observed measured achieved actual allocated
+""")
+"""What became of something, counted."""
+QUANTITIES = word_set("""
+    power watt memory utilization temperature energy current voltage occupancy usage vram latency
+    throughput bandwidth duration ttft tpot itl
+""")
+DEVICES = word_set("gpu cpu device accelerator tpu npu")
+SENSORS = word_set("utilization temperature temp fan")
+"""What a sensor of one of :data:`DEVICES` says. A memory utilization may be set."""
+TAKEN = word_set("mean average peak max draw drawn")
+"""Beside one of :data:`QUANTITIES`: a mean power was taken by somebody."""
+WISHES = word_set("""
+    limit cap target budget slo sla threshold requested quota init initial initializer noise
+    weight prior param allowed setting configured bound goal sigma reserve reserved dropout
+""")
+"""Who says so wants it or sets it: a power cap, an initial std."""
+
+QUALIFIERS = {
+    **dict.fromkeys(
+        (
+            "std",
+            "variance",
+            "cv",
+            "ci",
+            "stderr",
+            "skewness",
+            "kurtosis",
+            "ci95",
+            "ci99",
+            "iqr",
+            "mad",
+        ),
+        -20.0,
+    ),
+    **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p999", "percentile", "tail"), -1.5),
+    **dict.fromkeys(("median", "mean"), 0.1),
+    **dict.fromkeys(("pct", "fraction", "share"), -3.0),
+    **dict.fromkeys(("min", "max", "first", "last", "initial", "final", "warm", "cold"), -1.0),
+}
+"""What a word beside a measure does to its rank."""
+
+STATUS = _weighed("""
+5: status, state, exit code, exit status, return code, job state, job status, exitcode, feasible
+5: success, succeeded, successful, valid, failed, failure, crashed, crash, oom, out memory
+5: run status, run state, final state, final status, is successful, job succeeded
+4: is valid, is feasible, ok, completed, passed, correct, error code, is oom, timed out, ran
+4: runnable
+""")
+
+TIMES = {
+    **dict.fromkeys(("end", "ended", "finish", "finished", "completed", "completion", "stop"), 9),
+    **dict.fromkeys(("timestamp", "logged", "recorded", "measured", "updated"), 7),
+    **dict.fromkeys(("datetime", "date", "ts", "when"), 6),
+    **dict.fromkeys(("time", "day", "seen"), 5),
+    **dict.fromkeys(("at", "created", "epoch"), 4),
+    **dict.fromkeys(("start", "started", "begin"), 3),
+    **dict.fromkeys(("eligible", "submit", "submitted", "queued"), 2),
+}
+"""How well the word says that it is the time at which a job finished."""
+
+USERS = {"user", "username", "owner", "submitter", "author"}
+
+LABELS = _weighed("""
+6: id, uid, uuid, guid, hash, sha, seed, random seed, hostname, node list, nodelist, node name
+6: ip, url, path, log file, comment, note, reason, message, error message, description, email
+6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
+6: logdir, log dir, log path, output dir, output path, working dir, work dir, workdir, cwd
+6: wandb dir
+6: checkpoint path, checkpoint dir, file path, filepath, session id, request id, user id, mac
+6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
+6: md5, index level, unnamed, config hash
+5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
+5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
+5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday
+5: remark, link, figure, paper, trace, error type, owner, submitter, reference, citation, doi
+5: notes text, column
+3: commit, host, file, topology, phase, error, data source
+""")
+"""What says nothing about how a job was configured, or says it in a form that nobody can use."""

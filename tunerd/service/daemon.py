@@ -1,0 +1,554 @@
+"""The daemon: which stages run where, and the order of side effects.
+
+The parent keeps ingest, requests, publish and HTTP, each in a thread, and supervises one tuner
+process. A stage that fails for a reason outside (broker or database away) waits and goes on; any
+other exception is a fault of ours and ends the process with status 1: what is committed is
+committed, and a fresh start goes on from there.
+"""
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from tunerd import logs, telemetry
+from tunerd.connections import store_of, stream_of
+from tunerd.errors import (
+    AlreadyRunningError,
+    CannotStartError,
+    FencedOutError,
+    MisconfiguredError,
+    StoreUnavailableError,
+    StreamUnavailableError,
+    ValidationProblem,
+)
+from tunerd.events import EventFormat
+from tunerd.files import make_folder
+from tunerd.metrics import MetricsExporter
+from tunerd.service.gauges import GaugeSampler
+from tunerd.service.health import HealthMonitor
+from tunerd.service.systemd import SystemdNotifier
+from tunerd.service.topic_watch import TopicWatch
+from tunerd.service.tuner_process import TunerProcess
+from tunerd.settings import Settings, dump_settings, load_settings
+from tunerd.stages import Stage
+from tunerd.stages.ingest import IngestStage
+from tunerd.stages.publish import PublishStage
+from tunerd.stages.requests import RequestStage
+from tunerd.stages.topic_check import why_behind
+from tunerd.stages.upkeep import TopicRepair
+from tunerd.store import InstanceLock, Store, folder_guard
+from tunerd.streams.base import Stream
+from tunerd.ui import LazyPages, is_loopback
+from tunerd.ui.server import HttpServer
+
+__all__ = ["STAGES", "run"]
+
+STAGES = ("ingest", "requests", "tune", "publish")
+
+STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
+
+IDLE_S = 0.03
+"""Pause of a stage that has nothing to do; part of the time from event to recommendation."""
+TROUBLE_S = 1.0
+STOP_S = 4.0
+"""How long the stages may take to end their steps: of the five seconds that the daemon has."""
+SUPERVISE_S = 0.1
+LATEST_S = 4.6
+"""When the process ends after a signal, whatever it is at: where others want the cores too, freeing
+its memory and joining its threads took up to six seconds more."""
+GIVES_BACK_S = 0.5
+"""What giving the store back may take where that has passed."""
+GAUGES_S = 2.0
+TOPICS_S = 5.0
+"""How often it is seen whether the topics are as they should be."""
+COLLECT_AFTER = 10_000
+"""Objects between two runs of the garbage collector. A batch of events makes some thousands that
+all live until it is committed; at Python's 700 the collector took a sixth of ingest's time."""
+
+
+def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit code: 0 stopped, 1 crashed, 2 misconfigured.
+
+    ``file`` is where the settings came from; it is read again on SIGHUP.
+    """
+    log = logs.configure(settings.log)
+    daemon = _Daemon(settings, frozenset(stages), file, log)
+    try:
+        return daemon.run()
+    except (AlreadyRunningError, MisconfiguredError) as error:
+        log.error("cannot start", problem=str(error))
+        return MISCONFIGURED
+    except (CannotStartError, StoreUnavailableError, StreamUnavailableError) as error:
+        log.error("cannot start", problem=str(error))
+        return CRASHED
+    except Exception:
+        log.exception("crashed")
+        return CRASHED
+
+
+@dataclass
+class _Daemon:
+    settings: Settings
+    stages: frozenset[str]
+    file: Path | None
+    log: logs.Log
+    stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+    metrics: MetricsExporter = field(default_factory=MetricsExporter)
+    systemd: SystemdNotifier = field(
+        default_factory=lambda: SystemdNotifier.from_environ(os.environ)
+    )
+    ingest: IngestStage | None = None
+    waiting_for: dict[str, str] = field(default_factory=dict)
+    """Stages whose last step could not reach the stream or the store."""
+    crashed: bool = False
+    replaced: bool = False
+    """Whether another daemon has this one's name: a new start would only take it back."""
+    left_behind: bool = False
+    stop_by: float = 0.0
+    asked_at: float = 0.0
+    """When a signal came."""
+
+    def run(self) -> int:
+        settings, started = self.settings, time.monotonic()
+        gc.set_threshold(COLLECT_AFTER)
+        self.health = HealthMonitor(
+            [name for name in STAGES if name in self.stages],
+            settings.http.stalled_after_s,
+            time.monotonic,
+            children=["tune"],
+        )
+        with ExitStack() as open_until_end, self._signals():
+            with _had(f"data_dir {settings.data_dir}"):
+                make_folder(settings.data_dir)
+            store = open_until_end.enter_context(store_of(settings))
+            self.guards = {"store": store.guard(_now())}
+            open_until_end.callback(self._give_back, self.guards["store"])
+            if settings.stream.kind == "jsonl":
+                with _had(f"stream.folder {settings.stream.folder}"):
+                    make_folder(settings.stream.folder)
+                folder = open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
+                self.guards["folder"] = folder
+            publish_studies(settings, store, self.log)
+            stream = stream_of(settings)
+            stream.ensure_topics()
+            if self.stages & {"tune", "publish"}:
+                topic = settings.topics.recommendations
+                if problem := why_behind(store, stream, topic):
+                    raise MisconfiguredError([ValidationProblem("store.url", problem)])
+            for stage in self.stages:
+                self.metrics.hear(telemetry.StageStarting(stage=stage))  # type: ignore[arg-type]
+            server = self._serve(store, open_until_end)
+            tuner = self._start_tuner(open_until_end)
+            self._start_loops(open_until_end, store, stream, tuner)
+            self.log.info(
+                "started",
+                stages=sorted(self.stages),
+                stream=settings.stream.kind,
+                http=server.url if server else None,
+                seconds=round(time.monotonic() - started, 2),
+            )
+            self.systemd.ready()
+            self._supervise(store, tuner)
+            self.systemd.stopping()
+            self.log.info("stopping")
+            self.stop_by = (self.asked_at or time.monotonic()) + STOP_S
+            if tuner is not None:
+                tuner.ask_to_stop()  # it ends its step while the others end theirs
+        self.log.info("stopped")
+        return self._code
+
+    @property
+    def _code(self) -> int:
+        if self.replaced:
+            return MISCONFIGURED
+        return CRASHED if self.crashed else STOPPED
+
+    def _give_back(self, guard: InstanceLock) -> None:
+        """Leave at once where a thread waits for a broker or a database that does not answer:
+        giving the store back would wait for it too, and so would the interpreter. What is committed
+        is committed; what was on its way is looked for next time. And where nothing has asked the
+        database lately, it may not answer this."""
+        if not self.stop_by:
+            self._release(guard)  # it never ran, and what kept it from starting is still to be told
+            return
+        if not self.left_behind:
+            last = threading.Thread(target=self._release, args=(guard,), name="store", daemon=True)
+            last.start()
+            last.join(max(GIVES_BACK_S, self.stop_by - time.monotonic()))
+            self.left_behind = last.is_alive()
+        if self.left_behind:
+            self._leave()
+
+    def _leave(self) -> None:
+        """End this very moment. What is committed is committed."""
+        self.log.info("stopped")
+        self._end()
+
+    def _end(self) -> None:
+        os._exit(self._code)
+
+    def _asked(self) -> None:
+        """Somebody wants it to stop: it does so in order, and in time whatever happens."""
+        if not self.stop.is_set():
+            self.stop.set()
+            self.asked_at = time.monotonic()
+            # The second one where even the log stands still.
+            for after_s, end in ((LATEST_S, self._leave), (LATEST_S + 0.2, self._end)):
+                latest = threading.Timer(after_s, end)
+                latest.daemon = True
+                latest.start()
+
+    def _release(self, guard: InstanceLock) -> None:
+        with suppress(StoreUnavailableError):  # the lock goes with the connection
+            guard.release()
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def _pages(self, store: Store, open_until_end: ExitStack) -> ASGIApp | None:
+        """The pages, which are imported when the first is asked for."""
+        http = self.settings.http
+        wanted = http.pages
+        if not (is_loopback(http.host) or http.names if wanted is None else wanted):
+            return None
+        pages = LazyPages(
+            store,
+            metrics=self.metrics.render,
+            problems=lambda: [*self.health.problems(), *self.health.remarks()],
+            arguments=() if self.file is None else (f"--settings={self.file}",),
+            host=http.host,
+            token=http.token.get_secret_value() if http.actions and http.token else None,
+            names=[name.strip() for name in http.names.split(",") if name.strip()],
+        )
+        open_until_end.callback(pages.close)
+        return pages
+
+    def _serve(self, store: Store, open_until_end: ExitStack) -> HttpServer | None:
+        http = self.settings.http
+        if not http.enabled:
+            return None
+        pages = self._pages(store, open_until_end)
+        with _had(f"http.host {http.host}, http.port {http.port}"):
+            server = HttpServer(
+                http.host,
+                http.port,
+                self.metrics.render,
+                ready=self.health.problems,
+                alive=self.health.hung,
+                remarks=self.health.remarks,
+                pages=pages,
+            )
+        open_until_end.callback(server.close)
+        return server
+
+    def _start_tuner(self, open_until_end: ExitStack) -> TunerProcess | None:
+        if "tune" not in self.stages:
+            return None
+        tune = self.settings.tune
+        tuner = TunerProcess(
+            settings=dump_settings(self.settings),
+            step_deadline_s=tune.step_deadline_s,
+            max_crashes=tune.max_crashes,
+            clock=time.monotonic,
+            on_report=self._heard_from_tuner,
+            on_exit=self._lost_tuner,
+        )
+        self.health.note("tuner", "tune: the tuner process is starting")
+        open_until_end.callback(tuner.stop)
+        return tuner
+
+    def _start_loops(
+        self, open_until_end: ExitStack, store: Store, stream: Stream, tuner: TunerProcess | None
+    ) -> None:
+        settings = self.settings
+        loops: list[Stage] = []
+        ingest: IngestStage | None = None
+        group = settings.stream.kafka.group or settings.name
+        reading = (settings.ingest, self.metrics, _now, time.monotonic)
+        if "ingest" in self.stages:
+            ingest = IngestStage(stream, store, settings.topics, group, *reading)
+            ingest.mappings = _mappings(settings)
+            self.ingest = ingest
+            loops.append(ingest)
+        if "requests" in self.stages:
+            # A group of its own: a member of the jobs' group must not be fenced by this one.
+            loops.append(
+                RequestStage(stream, store, settings.topics, f"{group}.requests", *reading)
+            )
+        if "publish" in self.stages:
+            publish = PublishStage(
+                stream,
+                store,
+                settings.publish,
+                settings.topics,
+                settings.name,
+                self,
+                _now,
+                time.monotonic,
+            )
+            if again := publish.say_again():
+                topic = settings.topics.recommendations
+                self.log.info("an empty topic gets what is active", topic=topic, messages=again)
+            loops.append(publish)
+        gauges = GaugeSampler(
+            store,
+            stream,
+            self.guards,
+            settings.topics.recommendations,
+            ingest,
+            tuner,
+            self.waiting_for.__contains__,
+            self.metrics.hear,
+            self._note,
+            _now,
+        )
+        threads = [
+            threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
+            threading.Thread(target=self._watch, args=(stream, store), name="topics"),
+            *(
+                threading.Thread(target=self._loop, args=(study,), name=study.name)
+                for study in loops
+            ),
+        ]
+        for thread in threads:
+            thread.start()
+            open_until_end.callback(self._join, thread)
+            open_until_end.callback(self.stop.set)
+
+    def _join(self, thread: threading.Thread) -> None:
+        """Wait for a stage's step to end, but not for longer than a stop may take."""
+        thread.join(max(0.0, self.stop_by - time.monotonic()))
+        if thread.is_alive():
+            self.log.warning("not waiting for a step that takes too long", stage=thread.name)
+            self.left_behind = True
+
+    # -- running ----------------------------------------------------------------------------
+
+    def _loop(self, stage: Stage) -> None:
+        """One stage, step by step, until the daemon stops."""
+        try:
+            while not self.stop.is_set():
+                try:
+                    worked = stage.step()
+                except (StreamUnavailableError, StoreUnavailableError) as error:
+                    self._trouble(stage.name, error)
+                    self.stop.wait(TROUBLE_S)
+                    continue
+                self._well(stage.name, worked)
+                if not worked:
+                    self.stop.wait(IDLE_S)
+        except FencedOutError as error:
+            self.log.error(
+                "another daemon has taken over; this one ends",
+                stage=stage.name,
+                problem=f"{error}. Two daemons with the name {self.settings.name} run on this "
+                "Kafka, and the later one wins: stop one, or give it another `name`",
+            )
+            self.replaced = True
+            self.stop.set()
+        except Exception:
+            self.log.exception("stage crashed", stage=stage.name)
+            self.crashed = True
+            self.stop.set()
+        finally:
+            stage.close()
+
+    def _supervise(self, store: Store, tuner: TunerProcess | None) -> None:
+        """The parent's own loop: the tuner process, reloads and the watchdog."""
+        while not self.stop.wait(SUPERVISE_S):
+            if tuner is not None:
+                tuner.supervise()
+            if self.reload.is_set():
+                self.reload.clear()
+                self._reload(store)
+            if not self.health.hung():
+                self.systemd.alive()
+
+    def _measure(self, gauges: GaugeSampler) -> None:
+        try:
+            while not self.stop.is_set():
+                for event, problem in gauges.measure():
+                    self.log.error(event, problem=problem)
+                    self.crashed = True
+                    self.stop.set()
+                self.stop.wait(GAUGES_S)
+        except Exception:
+            self.log.exception("measuring crashed")
+            self.crashed = True
+            self.stop.set()
+
+    def _watch(self, stream: Stream, store: Store) -> None:
+        """Whether the topics are as they should be, and what holds is on its topic."""
+        watch = TopicWatch(
+            stream,
+            TopicRepair.of(stream, store, self.settings.topics.recommendations, _now)
+            if "publish" in self.stages
+            else None,
+            self.settings.topics,
+            self.health,
+            self.log,
+            self.metrics.hear,
+        )
+        try:
+            while not self.stop.is_set():
+                watch.step()
+                self.stop.wait(TOPICS_S)
+        except Exception:
+            self.log.exception("watching the topics crashed")
+            self.crashed = True
+            self.stop.set()
+        finally:
+            watch.close()
+
+    def _note(self, subject: str, problem: str) -> None:
+        if self.health.note(subject, problem) and problem:
+            self.log.error("not ready", problem=problem)
+
+    def _reload(self, store: Store) -> None:
+        self.systemd.reloading()
+        try:
+            settings = load_settings(self.file, os.environ)
+            publish_studies(settings, store, self.log, explicit=True)
+            if self.ingest is not None:
+                self.ingest.mappings = _mappings(settings)
+        except (MisconfiguredError, StoreUnavailableError) as error:
+            self.log.error("studies not reloaded, the old ones stay", problem=str(error))
+        self.systemd.ready()
+
+    def _well(self, stage: str, worked: bool) -> None:
+        self.health.stepped(stage, worked)
+        self.waiting_for.pop(stage, None)
+        self.metrics.hear(telemetry.StageProgressed(stage=stage, worked=worked))  # type: ignore[arg-type]
+
+    def _trouble(self, stage: str, error: Exception) -> None:
+        what = "stream" if isinstance(error, StreamUnavailableError) else "store"
+        self.waiting_for[stage] = what
+        self.metrics.hear(
+            telemetry.DependencyUnreachable(stage=stage, what=what, problem=str(error))  # type: ignore[arg-type]
+        )
+        if self.health.troubled(stage, str(error)):
+            self.log.warning(f"{what} unavailable, trying again", stage=stage, problem=str(error))
+
+    def hear(self, report: telemetry.Report, /) -> None:
+        """What the publish stage says: for the metrics, and for the log what somebody must see."""
+        self.metrics.hear(report)
+        if isinstance(report, telemetry.MessageDropped):
+            self.log.error(
+                "message let go: the stream can never take it",
+                kind=report.kind,
+                id=report.message_id,
+                problem=report.problem,
+            )
+
+    def _heard_from_tuner(self, report: telemetry.Report) -> None:
+        self.metrics.hear(report)
+        match report:
+            case telemetry.StepStarted():
+                self.health.working("tune")
+            case telemetry.StageProgressed() | telemetry.StepCommitted():
+                self.health.stepped("tune", worked=isinstance(report, telemetry.StepCommitted))
+                self.health.note("tuner", "")
+            case telemetry.TunerReady():
+                self.health.note("tuner", "")
+            case telemetry.DependencyUnreachable():
+                self.health.troubled("tune", report.problem)
+            case telemetry.StudySetAside():
+                self._aside(report.study, report.why)
+            case telemetry.StudyLoaded() | telemetry.StudyReleased():
+                self.health.remark(f"{report.study} aside", "")
+            case telemetry.StudyRelearned():
+                sentence = (
+                    f"study {report.study}: what was saved of it was damaged ({report.why}); "
+                )
+                sentence += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
+                self.health.remark(f"{report.study} anew", sentence)
+
+    def _aside(self, study: str, why: str) -> None:
+        self.health.remark(
+            f"{study} aside", f"study {study} is set aside and not tuned any more: {why}"
+        )
+
+    def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
+        self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")
+        self.metrics.hear(
+            telemetry.TunerRestarted(why="deadline" if "took more than" in cause else "died")
+        )
+        self.log.error("tuner process replaced", study=study or None, cause=cause)
+        if set_aside:
+            why = f"{cause}, {self.settings.tune.max_crashes} times in a row; the log says more"
+            self.metrics.hear(telemetry.StudySetAside(study=study, why=why))
+            self._aside(study, why)
+            self.log.error("study set aside until the next start", study=study)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT stop, SIGHUP reloads; the old handlers come back at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # a test that runs the daemon in a thread stops it by its event
+            return
+        wanted: dict[int, Callable[..., None]] = {
+            signal.SIGTERM: lambda *_: self._asked(),
+            signal.SIGINT: lambda *_: self._asked(),
+            signal.SIGHUP: lambda *_: self.reload.set(),
+        }
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _had(what: str) -> Iterator[None]:
+    """The machine's refusal in one line that names the setting, and no traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotStartError(f"{what}: {error.strerror or error}") from error
+
+
+def _mappings(settings: Settings) -> Sequence[EventFormat]:
+    """Formats of records that a settings file describes."""
+    if settings.ingest.mappings is None:
+        return ()
+    from tunerd.events.mapping import load_mappings
+
+    return load_mappings(settings.ingest.mappings)
+
+
+def publish_studies(
+    settings: Settings, store: Store, log: logs.Log, *, explicit: bool = False
+) -> None:
+    """Put the study files into the store as generations, where they are newer than what is there.
+
+    ``explicit``: an operator asked for it, so a file with older content counts as newer.
+    """
+    from tunerd.settings.studies import load_studies
+
+    who = f"{settings.name}@{os.uname().nodename}"
+    for study in load_studies(settings.studies):
+        published = store.publish_generation(
+            study.name, study.content_hash, study.text, who, _now(), force=explicit
+        )
+        fields = {"study": study.name, "mode": study.mode, "generation": published.generation}
+        if published.outcome == "older":
+            log.warning(
+                "study file is older than the store's and not used; `tunerd reload` forces it",
+                **fields,
+            )
+        else:
+            log.info("study", outcome=published.outcome, **fields)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

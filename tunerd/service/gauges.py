@@ -1,0 +1,148 @@
+"""What no stage reports, or could not report if it stood still: measured now and then.
+
+So is whether the store is still the one that the daemon holds: a database that was away may have
+failed over to one that lacks transactions, or been given to another daemon meanwhile.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tunerd import telemetry
+from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
+from tunerd.service.tuner_process import TunerProcess
+from tunerd.stages.ingest import IngestStage
+from tunerd.stages.topic_check import why_behind
+from tunerd.store import InstanceLock, RecommendationRow, Store
+from tunerd.streams.base import Stream
+
+__all__ = ["GaugeSampler"]
+
+MOST_CONTEXTS = 20
+"""Contexts of a study whose recommended numbers have gauges: those recommended for last."""
+MOST_PARAMETERS = 20
+MOST_KEY = 300
+"""Characters of a context's key; a longer one has no gauge."""
+
+
+@dataclass
+class GaugeSampler:
+    """Those of one daemon. In a thread of their own: a database that does not answer must keep no
+    signal waiting."""
+
+    store: Store
+    stream: Stream
+    guards: Mapping[str, InstanceLock]
+    """What the daemon has claimed: the ``store``, and the ``folder`` of its streams if it has one.
+    """
+    topic: str
+    """Of the recommendations."""
+    ingest: IngestStage | None
+    tuner: TunerProcess | None
+    is_away: Callable[[str], bool]
+    """Whether a stage waits for what it cannot reach."""
+    hear: Callable[[telemetry.Report], None]
+    note: Callable[[str, str], None]
+    """Told what keeps the daemon from being ready, by subject; an empty text says that it is over.
+    """
+    now: Callable[[], datetime]
+    _recommended: Mapping[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """By study, as of ``_issued_at``."""
+    _issued_at: datetime | None = None
+    _unsure: bool = False
+    """Whether the store may have lost what it knew since it was last compared with the topic."""
+
+    def measure(self) -> Iterator[tuple[str, str]]:
+        """Tell everything; yields what the daemon has to end for: an event, and the problem."""
+        if self.ingest is not None:
+            lag = None if self.is_away("ingest") else self.ingest.lag()
+            self.hear(telemetry.ConsumerLag(records=lag))
+            if self.ingest.overtaken:
+                self._unsure, self.ingest.overtaken = True, False
+        if self.tuner is not None:
+            self.hear(telemetry.TunerMemory(resident_bytes=self.tuner.resident_bytes))
+        yield from self._check()
+        try:
+            self._count()
+        except StoreUnavailableError:
+            self.hear(telemetry.OutboxBacklog(waiting=None))
+            self.hear(telemetry.RequestBacklog(requests=None))
+            self.hear(telemetry.AttemptBacklog(waiting=None))
+        if problem := self._lost():
+            yield "the store lost what it knew", problem
+
+    def _check(self) -> Iterator[tuple[str, str]]:
+        """See whether what was claimed is there and still ours. A stage with nothing to do would
+        not notice."""
+        for what, guard in self.guards.items():
+            problem = ""
+            try:
+                self._unsure = guard.check() or self._unsure
+            except StoreUnavailableError as error:
+                problem = f"{what}: {error}"
+            except AlreadyRunningError as error:
+                yield f"another daemon took the {what} while it was away", str(error)
+            self.note(what, problem)
+
+    def _count(self) -> None:
+        waiting = self.store.outbox_depths().values()
+        progress = self.store.progress() if self.tuner is not None else ()
+        asked = sum(self.store.requests_waiting().values())
+        now = self.now()
+        oldest_s = max(((now - queue.oldest_at).total_seconds() for queue in waiting), default=0.0)
+        unsent = sum(queue.unsent for queue in waiting)
+        self.hear(telemetry.OutboxBacklog(waiting=unsent, oldest_s=oldest_s))
+        self.hear(telemetry.RequestBacklog(requests=asked))
+        if self.ingest is not None:
+            waits = timedelta(days=self.ingest.settings.halves_wait_days)
+            attempts = self.store.attempt_counts(now - waits)
+            self.hear(
+                telemetry.AttemptBacklog(waiting=attempts.waiting, incomplete=attempts.incomplete)
+            )
+        if progress and (issued_at := self.store.last_issued_at()) != self._issued_at:
+            self._recommended = {
+                queue.name: _numbers(
+                    self.store.recommendations(queue.name, states=("active",), latest=MOST_CONTEXTS)
+                )
+                for queue in progress
+            }
+            self._issued_at = issued_at
+        for queue in progress:
+            self.hear(
+                telemetry.StudyBacklog(
+                    study=queue.name,
+                    sequence=queue.learned_sequence,
+                    waiting=queue.last_sequence - queue.learned_sequence,
+                    last_at=queue.last_received_at.timestamp() if queue.last_received_at else None,
+                    recommended=self._recommended.get(queue.name, {}),
+                )
+            )
+
+    def _lost(self) -> str | None:
+        """What the topic knows and the store does not, where that may be. A start says what to do
+        about it."""
+        if not self._unsure:
+            return None
+        try:
+            problem = why_behind(self.store, self.stream, self.topic)
+        except (StreamUnavailableError, StoreUnavailableError):
+            return None  # the stages say what is wrong
+        self._unsure = False
+        return problem
+
+
+def _numbers(rows: Sequence[RecommendationRow]) -> dict[str, dict[str, float]]:
+    """What most jobs of a context are told: the incumbent's numbers, else the baseline's."""
+    numbers: dict[str, dict[str, float]] = {}
+    for row in rows:
+        message = json.loads(row.value)
+        config = (message.get("incumbent") or {}).get("config") or message.get("baseline") or {}
+        values = {
+            name: float(value)
+            for name, value in list(config.items())[:MOST_PARAMETERS]
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        if values and len(row.context_key) <= MOST_KEY:
+            numbers[row.context_key.partition("|")[2]] = values
+    return numbers

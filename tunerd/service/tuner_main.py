@@ -1,0 +1,128 @@
+"""The tuner process: the tune stage in a process of its own, until its parent lets go of it.
+
+Reports go to standard output, one JSON object a line; standard input holds the settings, one line,
+and ends when the parent does, however that came about.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from tunerd import logs
+from tunerd.errors import StoreUnavailableError
+from tunerd.settings import Settings, restore_settings
+from tunerd.telemetry import DependencyUnreachable, Report, StageProgressed, TunerReady, dump_report
+
+IDLE_S = 0.05
+"""Pause when there is nothing to do; part of the time from an event to its recommendation."""
+TROUBLE_S = 1.0
+HEARTBEAT_S = 1.0
+"""How often it says that it is there when there is nothing to do."""
+
+
+class PipeListener:
+    """The listener on the other end of standard output."""
+
+    def hear(self, report: Report, /) -> None:
+        """Write one line; a parent that is gone is noticed on standard input."""
+        try:
+            sys.stdout.buffer.write(dump_report(report) + b"\n")
+            sys.stdout.buffer.flush()
+        except OSError:
+            pass
+
+
+def main() -> int:
+    """Run until SIGTERM or the end of standard input."""
+    parser = argparse.ArgumentParser(prog="tunerd.service.tuner_main")
+    parser.add_argument("--set-aside", action="append", default=[])
+    parser.add_argument("--because", action="append", default=[], help="of each that is set aside")
+    parser.add_argument("--anew", action="append", default=[])
+    arguments = parser.parse_args()
+    settings = restore_settings(_first_line())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Ctrl-C on a terminal reaches the whole group; the parent then stops this process in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    log = logs.configure(settings.log)
+    try:
+        aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
+        _run(settings, log, aside, arguments.anew, stop)
+    except Exception:
+        log.exception("stage crashed", stage="tune")
+        return 1
+    return 0
+
+
+def _run(
+    settings: Settings,
+    log: logs.Log,
+    set_aside: Mapping[str, str],
+    anew: Collection[str],
+    stop: threading.Event,
+) -> None:
+    from tunerd.core.estimators.trees import lightgbm
+    from tunerd.stages.tune import TuneStage  # after the environment is as LightGBM needs it
+
+    lightgbm()  # what it lacks is the machine's trouble, and no study's
+    pipe = PipeListener()
+    tune: TuneStage | None = None
+    said_at, trouble = time.monotonic(), ""
+    while not stop.is_set():
+        try:
+            if tune is None:
+                tune = TuneStage.open(
+                    settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set
+                )
+                pipe.hear(TunerReady())
+            worked = tune.step()
+        except StoreUnavailableError as error:
+            if str(error) != trouble:
+                trouble = str(error)
+                log.warning("store unavailable, trying again", stage="tune", problem=trouble)
+            pipe.hear(DependencyUnreachable(stage="tune", what="store", problem=str(error)))
+            if tune is not None:
+                tune.forget()
+            stop.wait(TROUBLE_S)
+        else:
+            trouble = ""
+            if worked:
+                continue
+            if time.monotonic() - said_at > HEARTBEAT_S:
+                said_at = time.monotonic()
+                pipe.hear(StageProgressed(stage="tune", worked=False))
+            stop.wait(IDLE_S)
+    if tune is not None:
+        with suppress(StoreUnavailableError):  # leases run out by themselves
+            tune.close()
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 65536)
+        if not part:
+            os._exit(0)  # the parent is gone before it could say anything
+        line += part
+    return line
+
+
+def _end_with_parent() -> None:
+    # Not sys.stdin: its lock, held here, would stop the interpreter from ending in order.
+    while os.read(0, 1024):
+        pass
+    # Nothing to save: what is committed is committed, and an open transaction rolls back.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # a fit in the background would be waited for, and all memory be freed
