@@ -57,8 +57,9 @@ class Traffic:
     broken: int = 0
 
 
-def traffic(count: int, rng: np.random.Generator) -> Traffic:
-    """``count`` events in two dozen contexts, with upstream's duplicates and rubbish between."""
+def traffic(count: int, rng: np.random.Generator, studies: Sequence[str] = (STUDY,)) -> Traffic:
+    """``count`` events in two dozen contexts of each study, with upstream's duplicates and rubbish
+    between."""
     made = Traffic()
     begin = datetime.now(UTC) - timedelta(days=1)
     placed: list[tuple[float, bytes]] = []
@@ -70,7 +71,7 @@ def traffic(count: int, rng: np.random.Generator) -> Traffic:
             "schema": "tunerd.job/1",
             "source": "crashes",
             "event_id": f"e{i}",
-            "study": STUDY,
+            "study": studies[i % len(studies)],
             "job_id": f"j{i}",
             "status": "succeeded" if rng.random() < 0.95 else "out_of_memory",
             "finished_at": (begin + timedelta(seconds=i)).isoformat(),

@@ -8,7 +8,7 @@ from tunerd.store import Store, open_store
 from tunerd.streams import open_stream
 from tunerd.streams.base import Stream, TopicContent, TopicSpec
 
-__all__ = ["store_of", "stream_of"]
+__all__ = ["instance_name", "store_of", "stream_of"]
 
 DAY_S = 86400.0
 """How long records are kept at least: an outage or a weekend's night must not lose any."""
@@ -51,14 +51,15 @@ def stream_of(settings: Settings) -> Stream:
         "partitions": kafka.partitions,
         "replication_factor": kafka.replication_factor,
         "session_timeout_s": kafka.session_timeout_s,
-        "instance": _instance(settings),
+        "instance": instance_name(settings),
         "create_topics": topics.create,
     }
     return open_stream("kafka", specs, options)
 
 
-def _instance(settings: Settings) -> str:
-    """Name of this daemon among the readers of its group: the same after every start, and another
-    for each that can run at the same time, since two cannot share a folder for data."""
+def instance_name(settings: Settings) -> str:
+    """Name of this daemon among the readers of its group and the instances of its store: the same
+    after every start, and another for each that can run at the same time, since two cannot share
+    a folder for data."""
     place = f"{os.uname().nodename}:{settings.data_dir.resolve()}"
     return f"{settings.name}-{blake2b(place.encode(), digest_size=8).hexdigest()}"

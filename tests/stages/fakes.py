@@ -77,6 +77,8 @@ class FakeStream:
     sinks: list["ListSink"] = field(default_factory=list)
     taken_over: bool = False
     """Whether somebody else has the role now."""
+    holder: "ListSink | None" = None
+    """Which sink took the role last, where the test looks at more than one."""
 
     def write(self, *values: bytes) -> None:
         """Add events, as jobs do."""
@@ -101,7 +103,8 @@ class FakeStream:
         self.sources.append(ListSource(self, topic, restore))
         return self.sources[-1]
 
-    def sink(self, role: str | None = None) -> "ListSink":
+    def sink(self, role: str | None = None, *, take_back: bool = False) -> "ListSink":
+        self.taken_over = self.taken_over and not take_back
         self.sinks.append(ListSink(self, role))
         return self.sinks[-1]
 
@@ -138,6 +141,9 @@ class ListSource:
         self.resets += 1
         self.at = None
 
+    def partitions(self) -> list[str]:
+        return [] if self.at is None else ["0"]
+
     def lag(self) -> int | None:
         return None if self.at is None else len(self.stream.events) - self.at
 
@@ -153,8 +159,10 @@ class ListSink:
     role: str | None
     looked: list[datetime] = field(default_factory=list)
     closed: bool = False
+    had_role: bool = False
 
     def send(self, messages: Sequence[StreamMessage]) -> None:
+        self._check()
         if self.stream.fails:
             count, error = self.stream.fails.pop(0)
             self.stream.sent += messages[:count]
@@ -171,7 +179,14 @@ class ListSink:
                 )
 
     def hold(self) -> None:
-        if self.stream.taken_over:
+        if not self.had_role:
+            self.stream.holder, self.had_role = self, True
+        self._check()
+
+    def _check(self) -> None:
+        """As a broker does: whoever took the role last has it."""
+        other = self.had_role and self.stream.holder is not self
+        if self.stream.taken_over or other:
             raise FencedOutError("another instance has taken over")
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.store_data import STUDY, add_study, message, recommended
-from tests.stages.fakes import CrashError, FakeStream, Heard, Time, away, crash_in
+from tests.stages.fakes import CrashError, FakeStream, Heard, ListSink, Time, away, crash_in
 from tunerd import telemetry
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
@@ -274,3 +274,124 @@ def test_a_message_that_can_never_be_sent_holds_up_no_other(
     (lost,) = heard.of(telemetry.MessageDropped)
     assert lost.problem == str(too_large)
     assert not publish.step()
+
+
+# -- one of several instances publishes -----------------------------------------------------
+
+
+def one_of_several(
+    stream: FakeStream, store: Store, time: Time, heard: Heard, owner: str
+) -> PublishStage:
+    publish = stage(stream, store, time, heard)
+    publish.owner = owner
+    return publish
+
+
+def expire(store: Store) -> None:
+    """The lease to publish runs out, as when its holder is paused."""
+    with store.transaction() as tx:
+        (lease,) = tx.leases()
+        assert lease.owner is not None
+        assert tx.renew_lease(lease.name, lease.owner, lease.epoch, -1)
+
+
+def test_only_one_of_two_sends(stream: FakeStream, store: Store, time: Time, heard: Heard) -> None:
+    add_study(store)
+    first, second = (one_of_several(stream, store, time, heard, name) for name in "ab")
+    assert not first.step()
+    enqueue(store, time, recommended("a", 1))
+    assert not second.step()
+    assert (first.leads, second.leads, len(stream.sinks)) == (True, False, 1)
+    assert first.step()
+    assert sent(stream) == [(b"a", b"1")]
+
+
+def test_who_takes_over_sends_what_is_left_and_the_former_nothing_any_more(
+    stream: FakeStream,
+    store: Store,
+    time: Time,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add_study(store)
+    first, second = (one_of_several(stream, store, time, heard, name) for name in "ab")
+    first.step()
+    enqueue(store, time, recommended("a", 1), recommended("b", 1))
+    with crash_in(monkeypatch, "mark_sent"), pytest.raises(CrashError):
+        first.step()  # paused here: sent, and not marked
+    expire(store)
+    enqueue(store, time, recommended("b", 2))
+    assert second.step()
+    assert sent(stream) == [(b"a", b"1"), (b"b", b"1"), (b"b", b"2")]
+
+    enqueue(store, time, recommended("c", 1))
+    assert not first.step()  # it wakes, before it looks whether it still has the lease
+    assert not first.leads
+    assert len(store.unsent(10)) == 1
+    time.pass_(seconds=5)
+    assert not first.step()
+    assert second.step()
+    assert sent(stream)[3:] == [(b"c", b"1")]
+
+
+def test_what_was_sent_just_before_the_role_was_taken_is_not_sent_again(
+    stream: FakeStream, store: Store, time: Time, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outbox is read after the role was taken. Read before, it would show what the former
+    holder still sends meanwhile."""
+    add_study(store)
+    first, second = (one_of_several(stream, store, time, heard, name) for name in "ab")
+    first.step()
+    expire(store)
+    hold = ListSink.hold
+
+    def late(sink: ListSink) -> None:
+        enqueue(store, time, recommended("a", 1), recommended("a", 2))
+        monkeypatch.setattr(ListSink, "hold", hold)
+        first._leased_at = time.clock()
+        first.step()
+        hold(sink)
+
+    monkeypatch.setattr(ListSink, "hold", late)
+    second.step()
+    enqueue(store, time, recommended("a", 3))
+    second.step()
+    assert sent(stream) == [(b"a", b"2"), (b"a", b"3")]
+
+
+def test_the_role_is_taken_back_from_one_that_was_late_and_not_from_a_stranger_for_ever(
+    stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    add_study(store)
+    first = one_of_several(stream, store, time, heard, "a")
+    first.step()
+    enqueue(store, time, recommended("a", 1))
+    stream.sink("tunerd").hold()  # it had the lease, and was paused before it took the role
+    assert not first.step()
+    assert first.step()
+    assert sent(stream) == [(b"a", b"1")]
+
+    def again() -> None:
+        for _ in range(10):
+            enqueue(store, time, recommended("a", 2))
+            stream.sink("tunerd").hold()
+            first.step()
+
+    with pytest.raises(FencedOutError):
+        again()
+
+
+def test_without_a_broker_the_lease_is_not_kept_from_others(
+    stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    add_study(store)
+    first, second = (one_of_several(stream, store, time, heard, name) for name in "ab")
+    first.step()
+    enqueue(store, time, recommended("a", 1))
+    stream.fails = [(0, away())]
+    with pytest.raises(StreamUnavailableError):
+        first.step()
+    expire(store)
+    assert second.step()
+    time.pass_(seconds=5)
+    assert not first.step()

@@ -42,6 +42,7 @@ COMMANDS = {
     "check": ("check", "Validate settings and studies, and say what is in them."),
     "import": ("import_", "Import old jobs from tables: CSV, JSON lines, Parquet."),
     "status": ("status", "Show what the daemon does and has found."),
+    "instances": ("instances", "Show which instances share the store, and what each does."),
     "attempts": ("attempts", "List jobs of which a half is missing."),
     "rejected": ("rejected", "Say what was rejected, by reason."),
     "replay-rejected": ("rejected", "Send rejected records again that would be accepted now."),

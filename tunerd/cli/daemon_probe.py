@@ -21,7 +21,7 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
     ``running`` is None when nobody can tell, because it does not listen or its port is not known.
     """
     state: dict[str, Any] = {"url": None, "running": None, "ready": None}
-    state |= {"problems": [], "remarks": []}
+    state |= {"problems": [], "remarks": [], "role": None}
     if not settings.enabled:
         return state | {
             "problems": ["http.enabled is false: cannot ask it"],
@@ -41,12 +41,13 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
         readiness = json.loads(body)
         problems = list(map(str, readiness["problems"]))
         remarks = list(map(str, readiness.get("remarks", ())))
+        role = readiness.get("role")
         samples = MetricSamples(metrics.decode())
     except (ValueError, KeyError, TypeError):
         problem = "something else than tunerd answers there"
         return state | {"running": False, "problems": [problem], "metrics": MetricSamples()}
     state |= {"running": True, "ready": ready == http.client.OK}
-    state |= {"problems": problems, "remarks": remarks}
+    state |= {"problems": problems, "remarks": remarks, "role": role}
     return state | {"metrics": samples}
 
 

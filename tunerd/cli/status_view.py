@@ -52,6 +52,15 @@ def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     console.print(Group(*parts), crop=False)
 
 
+def _role(role: Mapping[str, Any]) -> str:
+    """What this one of several instances does."""
+    held = [f"{len(role['studies'])} studies", f"partitions {','.join(role['partitions']) or '-'}"]
+    if role["publishes"]:
+        held.append("publishes")
+    others = len(role["others"])
+    return f"{role['instance']}: {', '.join(held)}; {others} other instances (`tunerd instances`)"
+
+
 def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     """What is wrong is wrapped, so that all of it is read. The other lines are left to the
     terminal to wrap: a URL of the store can be copied then."""
@@ -75,6 +84,8 @@ def _head(report: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
     if running and (absent := [stage for stage in STAGES if stage not in running]):
         text.append(f"stages   {', '.join(running)}; {' and '.join(absent)} ", "yellow")
         text.append(f"{_do(absent)} not run: the daemon was started with --stages\n", "yellow")
+    if role := daemon.get("role"):
+        text.append(f"role     {_role(role)}\n")
     lag = report["lag_records"]
     text.append(f"stream   {report['stream']}")
     text.append(f", {lag:,.0f} records not ingested yet\n" if lag is not None else "\n")

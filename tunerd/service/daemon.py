@@ -16,11 +16,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from starlette.types import ASGIApp
 
 from tunerd import logs, telemetry
-from tunerd.connections import store_of, stream_of
+from tunerd.connections import instance_name, store_of, stream_of
 from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
@@ -35,6 +36,7 @@ from tunerd.files import make_folder
 from tunerd.metrics import MetricsExporter
 from tunerd.service.gauges import GaugeSampler
 from tunerd.service.health import HealthMonitor
+from tunerd.service.membership import BEAT_S, Membership
 from tunerd.service.systemd import SystemdNotifier
 from tunerd.service.topic_watch import TopicWatch
 from tunerd.service.tuner_process import TunerProcess
@@ -108,6 +110,9 @@ class _Daemon:
         default_factory=lambda: SystemdNotifier.from_environ(os.environ)
     )
     ingest: IngestStage | None = None
+    publish: PublishStage | None = None
+    members: Membership | None = None
+    """This daemon among others that share its store; None where it has the store to itself."""
     waiting_for: dict[str, str] = field(default_factory=dict)
     """Stages whose last step could not reach the stream or the store."""
     crashed: bool = False
@@ -131,13 +136,17 @@ class _Daemon:
             with _had(f"data_dir {settings.data_dir}"):
                 make_folder(settings.data_dir)
             store = open_until_end.enter_context(store_of(settings))
-            self.guards = {"store": store.guard(_now())}
+            self.guards = {"store": self._claim(store)}
             open_until_end.callback(self._give_back, self.guards["store"])
             if settings.stream.kind == "jsonl":
                 with _had(f"stream.folder {settings.stream.folder}"):
                     make_folder(settings.stream.folder)
                 folder = open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
                 self.guards["folder"] = folder
+            if self._shares(store):
+                stages = [name for name in STAGES if name in self.stages]
+                self.members = Membership.join(settings, stages, store)
+                open_until_end.callback(self.members.leave)
             publish_studies(settings, store, self.log)
             stream = stream_of(settings)
             stream.ensure_topics()
@@ -166,6 +175,17 @@ class _Daemon:
                 tuner.ask_to_stop()  # it ends its step while the others end theirs
         self.log.info("stopped")
         return self._code
+
+    def _shares(self, store: Store) -> bool:
+        """Whether several daemons can work on this store and stream at once."""
+        return store.is_shareable and self.settings.stream.kind == "kafka"
+
+    def _claim(self, store: Store) -> InstanceLock:
+        """The store: together with others where that is possible, else alone."""
+        if not self._shares(store):
+            return store.guard(_now())
+        # Two of the same folder would be one and the same instance to everybody else.
+        return store.share(instance_name(self.settings), _now())
 
     @property
     def _code(self) -> int:
@@ -246,9 +266,23 @@ class _Daemon:
                 alive=self.health.hung,
                 remarks=self.health.remarks,
                 pages=pages,
+                role=self._role,
             )
         open_until_end.callback(server.close)
         return server
+
+    def _role(self) -> dict[str, Any]:
+        """What this one of several instances does; empty where it has the store to itself."""
+        members = self.members
+        if members is None:
+            return {}
+        return {
+            "instance": members.name,
+            "publishes": self.publish is not None and self.publish.leads,
+            "partitions": [] if self.ingest is None else self.ingest.partitions(),
+            "studies": sorted(members.studies),
+            "others": [row.name for row in members.others],
+        }
 
     def _start_tuner(self, open_until_end: ExitStack) -> TunerProcess | None:
         if "tune" not in self.stages:
@@ -261,7 +295,12 @@ class _Daemon:
             clock=time.monotonic,
             on_report=self._heard_from_tuner,
             on_exit=self._lost_tuner,
+            arguments=()
+            if self.members is None
+            else (f"--instance={self.members.name}", f"--owner={self.members.owner}"),
         )
+        if self.members is not None:
+            self.members.tuner_is_well = tuner.is_well
         self.health.note("tuner", "tune: the tuner process is starting")
         open_until_end.callback(tuner.stop)
         return tuner
@@ -278,6 +317,8 @@ class _Daemon:
             ingest = IngestStage(stream, store, settings.topics, group, *reading)
             ingest.mappings = _mappings(settings)
             self.ingest = ingest
+            if self.members is not None:
+                self.members.ingest = ingest
             loops.append(ingest)
         if "requests" in self.stages:
             # A group of its own: a member of the jobs' group must not be fenced by this one.
@@ -294,10 +335,14 @@ class _Daemon:
                 self,
                 _now,
                 time.monotonic,
+                None if self.members is None else self.members.owner,
             )
-            if again := publish.say_again():
+            # Beside others it might say what one of them has just said otherwise.
+            alone = self.members is None or self.members.alone
+            if alone and (again := publish.say_again()):
                 topic = settings.topics.recommendations
                 self.log.info("an empty topic gets what is active", topic=topic, messages=again)
+            self.publish = publish
             loops.append(publish)
         gauges = GaugeSampler(
             store,
@@ -310,6 +355,7 @@ class _Daemon:
             self.metrics.hear,
             self._note,
             _now,
+            self.members,
         )
         threads = [
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
@@ -319,6 +365,10 @@ class _Daemon:
                 for study in loops
             ),
         ]
+        if self.members is not None:
+            threads.append(
+                threading.Thread(target=self._beat, args=(self.members,), name="heartbeat")
+            )
         for thread in threads:
             thread.start()
             open_until_end.callback(self._join, thread)
@@ -373,6 +423,18 @@ class _Daemon:
             if not self.health.hung():
                 self.systemd.alive()
 
+    def _beat(self, members: Membership) -> None:
+        """Say to the other instances that this one is there."""
+        try:
+            while not self.stop.is_set():
+                with suppress(StoreUnavailableError):  # the stages say so; leases run out meanwhile
+                    members.beat()
+                self.stop.wait(BEAT_S)
+        except Exception:
+            self.log.exception("heartbeat crashed")
+            self.crashed = True
+            self.stop.set()
+
     def _measure(self, gauges: GaugeSampler) -> None:
         try:
             while not self.stop.is_set():
@@ -397,6 +459,7 @@ class _Daemon:
             self.health,
             self.log,
             self.metrics.hear,
+            lambda: self.publish is not None and self.publish.leads,
         )
         try:
             while not self.stop.is_set():

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from tunerd import telemetry
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
+from tunerd.service.membership import Membership
 from tunerd.service.tuner_process import TunerProcess
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.topic_check import why_behind
@@ -47,6 +48,8 @@ class GaugeSampler:
     """Told what keeps the daemon from being ready, by subject; an empty text says that it is over.
     """
     now: Callable[[], datetime]
+    members: Membership | None = None
+    """Where several instances share the store: a study has gauges where its lease is."""
     _recommended: Mapping[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """By study, as of ``_issued_at``."""
     _issued_at: datetime | None = None
@@ -87,7 +90,9 @@ class GaugeSampler:
 
     def _count(self) -> None:
         waiting = self.store.outbox_depths().values()
-        progress = self.store.progress() if self.tuner is not None else ()
+        progress = self.store.progress() if self.tuner is not None else []
+        if self.members is not None:
+            progress = [study for study in progress if study.name in self.members.studies]
         asked = sum(self.store.requests_waiting().values())
         now = self.now()
         oldest_s = max(((now - queue.oldest_at).total_seconds() for queue in waiting), default=0.0)
@@ -100,7 +105,9 @@ class GaugeSampler:
             self.hear(
                 telemetry.AttemptBacklog(waiting=attempts.waiting, incomplete=attempts.incomplete)
             )
-        if progress and (issued_at := self.store.last_issued_at()) != self._issued_at:
+        held = self._recommended.keys() >= {study.name for study in progress}
+        issued_at = self.store.last_issued_at() if progress else self._issued_at
+        if issued_at != self._issued_at or not held:
             self._recommended = {
                 queue.name: _numbers(
                     self.store.recommendations(queue.name, states=("active",), latest=MOST_CONTEXTS)

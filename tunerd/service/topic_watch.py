@@ -29,6 +29,8 @@ class TopicWatch:
     health: HealthMonitor
     log: logs.Log
     hear: Callable[[telemetry.Report], None]
+    publishes: Callable[[], bool] = lambda: True
+    """Whether it is this instance that publishes now, and so looks after what is on the topic."""
     _known: frozenset[TopicProblem] = frozenset()
     _away: Collection[str] = ()
     """Topics that were away last time. Once is told to nobody: other brokers are standing in."""
@@ -55,7 +57,7 @@ class TopicWatch:
         )
         self._away = away
         try:
-            keys = self.upkeep.step() if self.upkeep is not None else 0
+            keys = self.upkeep.step() if self.upkeep is not None and self.publishes() else 0
         except (StreamUnavailableError, StoreUnavailableError):
             return  # the stages say what is wrong
         if keys:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
@@ -43,6 +44,8 @@ def main() -> int:
     parser.add_argument("--set-aside", action="append", default=[])
     parser.add_argument("--because", action="append", default=[], help="of each that is set aside")
     parser.add_argument("--anew", action="append", default=[])
+    parser.add_argument("--instance", default="", help="name of this one of several instances")
+    parser.add_argument("--owner", default="", help="what it holds leases by")
     arguments = parser.parse_args()
     settings = restore_settings(_first_line())
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -54,7 +57,8 @@ def main() -> int:
     log = logs.configure(settings.log)
     try:
         aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
-        _run(settings, log, aside, arguments.anew, stop)
+        placed = {"instance": arguments.instance, "owner": arguments.owner}
+        _run(settings, log, aside, arguments.anew, stop, placed)
     except Exception:
         log.exception("stage crashed", stage="tune")
         return 1
@@ -67,6 +71,7 @@ def _run(
     set_aside: Mapping[str, str],
     anew: Collection[str],
     stop: threading.Event,
+    placed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     from tunerd.core.estimators.trees import lightgbm
     from tunerd.stages.tune import TuneStage  # after the environment is as LightGBM needs it
@@ -79,7 +84,7 @@ def _run(
         try:
             if tune is None:
                 tune = TuneStage.open(
-                    settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set
+                    settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set, **placed
                 )
                 pipe.hear(TunerReady())
             worked = tune.step()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,10 @@ STOP_S = 3.5
 """How long a child may take to end its step: of the five seconds that the daemon has in all."""
 LAST_WORDS_S = 1.0
 """How long to read on from a child that has ended; something it started may hold the pipe open."""
+SILENT_S = 10.0
+"""A child says every second that it is there; one that does not for so long is not well."""
+STARTING_S = 20.0
+"""More time for its first word: imports take long where others want the cores too."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 
@@ -51,6 +55,8 @@ class TunerProcess:
     on."""
     set_aside: dict[str, str] = field(default_factory=dict)
     """Studies that ended it too often and are left alone until the daemon starts again, and why."""
+    arguments: Sequence[str] = ()
+    """More of them for the child."""
     module: str = "tunerd.service.tuner_main"
     """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
@@ -62,6 +68,7 @@ class TunerProcess:
     _pause_s: float = FIRST_PAUSE_S
     _start_at: float = 0.0
     _overdue: bool = False
+    _heard_at: float = float("-inf")
     _stop_by: float | None = None
 
     def supervise(self) -> None:
@@ -109,6 +116,11 @@ class TunerProcess:
         """Process id of the child while there is one."""
         return None if self._process is None else self._process.pid
 
+    def is_well(self) -> bool:
+        """Whether the child is in a step, within its deadline, or has said something lately, or has
+        just been started. A child that hangs between two steps is not."""
+        return self._began is not None or self.clock() - self._heard_at < SILENT_S
+
     @property
     def resident_bytes(self) -> int | None:
         """Memory of the child; None when there is none, or the system does not say."""
@@ -119,7 +131,7 @@ class TunerProcess:
         return None
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", self.module]
+        command = [sys.executable, "-m", self.module, *self.arguments]
         for study, why in sorted(self.set_aside.items()):
             command += ["--set-aside", study, f"--because={why}"]
         # What was saved may be what ends it; a step that takes too long is not helped by that.
@@ -129,6 +141,7 @@ class TunerProcess:
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
         self._overdue = False
+        self._heard_at = self.clock() + STARTING_S
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
@@ -149,6 +162,7 @@ class TunerProcess:
                     continue  # half a line of a child that was killed
                 if process is not self._process:
                     continue  # the last words of one that was replaced
+                self._heard_at = self.clock()
                 if isinstance(report, StepStarted):
                     self._began = (report.study, self.clock())
                 elif isinstance(report, StageProgressed | StepCommitted):

@@ -103,7 +103,7 @@ class KafkaSettings(SettingsSection):
     """Partitions of a topic that tunerd creates."""
     replication_factor: Count | None = None
     """Copies of a topic that tunerd creates; the brokers' default when not set."""
-    session_timeout_s: Seconds = 45.0
+    session_timeout_s: Seconds = 10.0
     """How long the group waits for a silent instance before it takes its partitions away."""
 
     _sasl_password: SecretStr | None = PrivateAttr(default=None)

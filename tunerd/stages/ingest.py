@@ -124,6 +124,10 @@ class IngestStage:
         self.listener.hear(structs.replace(report, seconds=self.clock() - started))
         return True
 
+    def partitions(self) -> list[str]:
+        """Partitions of the topic that this instance reads."""
+        return [] if self._source is None else self._source.partitions()
+
     def lag(self) -> int | None:
         """Records on the topic that are not ingested yet, as far as the stream knows."""
         return None if self._source is None else self._source.lag()

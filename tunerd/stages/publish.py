@@ -4,6 +4,10 @@ Per key only the newest unsent revision goes out, in order. What the stream has 
 marked as sent. A crash in between leaves messages that are on the topic and not marked: whoever
 begins to publish looks there first, so that readers get each once.
 
+Of several instances that share a store, the one with the lease publishes, and leaves nothing to
+chance: it takes the role at the broker first, which ends what the former may still be sending, and
+only then reads the outbox and looks at the topics.
+
 A message goes to the topic of its kind as the settings name it now. Under the name that was theirs
 when it was written, one could wait for a topic that is no more, and hold up all others.
 """
@@ -15,11 +19,11 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from tunerd import telemetry
-from tunerd.errors import StreamUnavailableError
+from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.stages.topic_check import CLOCKS
 from tunerd.stages.upkeep import message_of
-from tunerd.store import OutboxMessage, Store
+from tunerd.store import PUBLISH_LEASE, OutboxMessage, Store
 from tunerd.streams.base import EVER, Stream, StreamMessage, StreamRecord, StreamSink
 
 __all__ = ["PublishStage"]
@@ -27,6 +31,14 @@ __all__ = ["PublishStage"]
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
 PRUNE_EVERY_S = 60.0
+LEASE_S = 10.0
+"""How long the lease to publish holds without being renewed."""
+RENEW_EVERY_S = 2.0
+ASK_EVERY_S = 1.0
+"""How often an instance that does not publish asks whether it may."""
+MOST_FENCED, FENCED_S = 3, 60.0
+"""So often in so many seconds the role is taken back where the lease is still this instance's: one
+that lost the lease may have been late in taking the role. A stranger of this name would go on."""
 HOLD_EVERY_S = 10.0
 """How often one with nothing to send looks whether another has taken its role."""
 
@@ -73,10 +85,22 @@ class PublishStage:
     now: Callable[[], datetime]
     clock: Callable[[], float]
     """Monotonic seconds."""
+    owner: str | None = None
+    """What this instance holds leases by; None where it has the store to itself."""
     name: str = "publish"
+    _epoch: int | None = None
+    """Of the lease, while this instance has it."""
+    _leased_at: float = float("-inf")
+    """When the lease was taken or renewed, or was asked for."""
+    _new_role: bool = False
+    """Whether the lease is new, so that the role has to be taken from the former holder."""
+    _fenced_at: list[float] = field(default_factory=list)
+    """When the role was lost while the lease was not, lately."""
     _sink: StreamSink | None = None
     _there: _AlreadySent | None = None
     """None once the messages that may be there already are dealt with."""
+    _looked: bool = False
+    """Whether the topics were looked at since the role was taken."""
     _acknowledged: list[int] = field(default_factory=list)
     """Sent, and not yet marked as sent."""
     _pruned_at: float = 0.0
@@ -102,7 +126,78 @@ class PublishStage:
 
     def step(self) -> bool:
         """Send what waits, at most one batch of it. Raises FencedOutError, for good, once another
-        publisher has this one's role: the later one of two with the same name keeps it."""
+        publisher has this one's role: the later one of two with the same name keeps it. Where the
+        lease says who publishes, one without it does nothing."""
+        if not self._leads():
+            return False
+        try:
+            return self._publish()
+        except FencedOutError:
+            self._drop()
+            if self.owner is None:
+                raise
+            if self._renew():
+                now = self.clock()
+                self._fenced_at = [at for at in self._fenced_at if now - at < FENCED_S] + [now]
+                if len(self._fenced_at) > MOST_FENCED:
+                    raise
+                self._new_role = True
+            return False
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is this instance that publishes."""
+        return self.owner is None or self._epoch is not None
+
+    def _leads(self) -> bool:
+        """Have the lease, or see whether it can be had."""
+        if self.owner is None:
+            return True
+        waited_s = self.clock() - self._leased_at
+        if self._epoch is not None:
+            return waited_s < RENEW_EVERY_S or self._renew()
+        if waited_s < ASK_EVERY_S:
+            return False
+        self._leased_at = self.clock()
+        self._epoch = self.store.take_lease(PUBLISH_LEASE, self.owner, LEASE_S)
+        self._new_role = self._epoch is not None
+        return self._epoch is not None
+
+    def _renew(self) -> bool:
+        """Prolong the lease; without it, leave the role to whoever has it now."""
+        if self.owner is None or self._epoch is None:
+            return False
+        self._leased_at = self.clock()
+        if not self.store.renew_lease(PUBLISH_LEASE, self.owner, self._epoch, LEASE_S):
+            self._epoch = None
+            self._drop()
+            return False
+        return True
+
+    def _drop(self) -> None:
+        """Forget everything about the topics; another one may send now."""
+        self.close()
+        self._there, self._looked, self._acknowledged = None, False, []
+
+    def _take_role(self) -> bool:
+        """Take the role at the broker before the outbox is read: nothing that the former holder
+        sends after this is seen by anybody. False when the lease was lost meanwhile."""
+        sink = self.stream.sink(self.role, take_back=self._new_role)
+        try:
+            sink.hold()
+            still = self._renew()
+        except BaseException:
+            sink.close()
+            raise
+        if not still:
+            sink.close()
+            return False
+        self._sink, self._looked, self._new_role = sink, False, False
+        return True
+
+    def _publish(self) -> bool:
+        if self.owner is not None and self._sink is None and not self._take_role():
+            return False
         self._mark()
         self._prune()
         waiting = [
@@ -110,10 +205,14 @@ class PublishStage:
             for message in self.store.unsent(self.settings.batch_messages)
         ]
         if not waiting:
+            self._looked = True  # what comes now is new: the former holder can send no more
             self._hold()
             return False
         started = self.clock()
         sink = self._sink or self._take_over(waiting)
+        if self.owner is not None and not self._looked:
+            self._there = self._look_back(sink, waiting)
+            self._looked = True
         new = [m for m in waiting if self._there is None or m not in self._there]
         try:
             sink.send([_message(m) for m in new])
@@ -184,19 +283,28 @@ class PublishStage:
     def _take_over(self, waiting: Sequence[OutboxMessage]) -> StreamSink:
         """Make a sink, and see what its predecessor sent of what waits."""
         sink = self.stream.sink(self.role)
-        since = min((message.created_at for message in waiting), default=self.now()) - CLOCKS
         try:
-            self._there = _AlreadySent(sink.sent_since({m.topic for m in waiting}, since))
+            self._there = self._look_back(sink, waiting)
         except BaseException:
             sink.close()
             raise
         self._sink = sink
         return sink
 
+    def _look_back(self, sink: StreamSink, waiting: Sequence[OutboxMessage]) -> _AlreadySent:
+        since = min((message.created_at for message in waiting), default=self.now()) - CLOCKS
+        return _AlreadySent(sink.sent_since({m.topic for m in waiting}, since))
+
     def _mark(self) -> None:
-        if self._acknowledged:
+        if not self._acknowledged:
+            return
+        if self.owner is None or self._epoch is None:
             self.store.mark_sent(self._acknowledged, self.now())
-            self._acknowledged = []
+        else:
+            with self.store.transaction() as tx:
+                tx.fence_lease(PUBLISH_LEASE, self.owner, self._epoch)
+                tx.mark_sent(self._acknowledged, self.now())
+        self._acknowledged = []
 
     def _prune(self) -> None:
         """A piece in each step until nothing old is left: a flood of rejected records goes as fast

@@ -31,12 +31,21 @@ from tunerd.settings.model import TuneSettings
 from tunerd.stages.commands import CommandHandler
 from tunerd.stages.drift_events import tell_drift, told
 from tunerd.stages.loading import open_books
+from tunerd.stages.placement import LEASE_S as PLACED_S
+from tunerd.stages.placement import StudyPlacement
 from tunerd.stages.provenance import basis_of
 from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.study_status import following, outside, scores, standing, taken
-from tunerd.store import OperatorCommand, RequestRow, Store, StudyRow, study_lease
+from tunerd.store import (
+    OperatorCommand,
+    RequestRow,
+    Store,
+    StudyRow,
+    Transaction,
+    study_lease,
+)
 
 __all__ = ["TuneStage"]
 
@@ -93,6 +102,8 @@ class TuneStage:
     drift_topic: str = "tunerd.drift"
     anew: Collection[str] = ()
     """Studies whose saved state is not to be trusted: they ended processes before this one."""
+    placement: StudyPlacement | None = None
+    """Which studies are this instance's; None where it has the store to itself."""
     name: str = "tune"
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -119,10 +130,16 @@ class TuneStage:
         set_aside: Mapping[str, str] | None = None,
         anew: Collection[str] = (),
         stop: Callable[[], bool] = lambda: False,
+        instance: str = "",
+        owner: str = "",
     ) -> Self:
-        """The stage as the tuner process runs it."""
+        """The stage as the tuner process runs it.
+
+        ``instance`` and ``owner`` are given where several instances share the store.
+        """
+        store = store_of(settings)
         return cls(
-            store_of(settings),
+            store,
             settings.tune,
             settings.topics.recommendations,
             listener,
@@ -133,11 +150,12 @@ class TuneStage:
             stop,
             settings.topics.drift,
             anew,
+            StudyPlacement(store, instance, owner, monotonic) if owner else None,
         )
 
     def step(self) -> bool:
         """Work on the next study that has something to do."""
-        known = self.store.studies()
+        known = self._placed(self.store.studies())
         rows = [row for row in known if not self._why_aside(row)]
         if self.clock() - self._commands_at > LOOK_EVERY_S:
             self._commands_at = self.clock()
@@ -151,6 +169,8 @@ class TuneStage:
             except FencedOutError as error:
                 self.log.warning("study taken over", study=row.name, problem=str(error))
                 self._drop(row.name)
+                if self.placement is not None:
+                    self.placement.lost(row.name)
                 worked = True
             except MisconfiguredError as error:
                 self._leave(row, "study set aside: this tunerd cannot read it", str(error))
@@ -165,6 +185,20 @@ class TuneStage:
                 self._turn = (i + 1) % len(rows)
                 return True
         return False
+
+    def _placed(self, known: Sequence[StudyRow]) -> Sequence[StudyRow]:
+        """The studies that are this instance's. What it has lost or gives up is dropped: between
+        two steps all that was learned is saved."""
+        if self.placement is None:
+            return known
+        for study in self.placement.look([row.name for row in known]):
+            self._drop(study)
+            self.placement.give_up(study)
+            self.log.info("study given to another instance", study=study)
+        for study in self._books.keys() - self.placement.held:
+            self.log.info("study taken over", study=study)
+            self._drop(study)
+        return [row for row in known if row.name in self.placement.held]
 
     def _why_aside(self, row: StudyRow) -> str:
         """Why a study is left alone; empty where it is not."""
@@ -197,6 +231,8 @@ class TuneStage:
 
     def close(self) -> None:
         """Leave the studies to others at once."""
+        if self.placement is not None:
+            self.placement.leave()
         for study, books in self._books.items():
             self.store.release_lease(study_lease(study), self._owner, books.epoch)
         self._background.shutdown(wait=False, cancel_futures=True)
@@ -371,8 +407,8 @@ class TuneStage:
 
     def _somebody_asks(self) -> bool:
         """Whether a request waits that this process can answer."""
-        aside = {*self.set_aside, *self._left}
-        return bool(self.store.requests_waiting().keys() - aside)
+        waiting = self.store.requests_waiting().keys() - {*self.set_aside, *self._left}
+        return bool(waiting if self.placement is None else waiting & self.placement.held)
 
     def _save(
         self,
@@ -396,7 +432,7 @@ class TuneStage:
         if changes.results:
             detail["commands"] = list(changes.results)
         with self.store.transaction() as tx:
-            tx.renew_lease(study_lease(row.name), self._owner, books.epoch, LEASE_S)
+            self._renew(tx, row.name, books.epoch, learn_s + search_s)
             tx.fence(row.name, books.epoch)
             now = self.now()
             report = books.say(tx, changes, active, now)
@@ -407,6 +443,8 @@ class TuneStage:
             ):
                 report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
             books.save(tx, changes, len(observations), now, detail)
+            if self.placement is not None:  # a large study takes long to save
+                self._renew(tx, row.name, books.epoch)
         self._commands = [given for given in self._commands if given.id not in changes.results]
         self._tell(row.name, report)
         self._faults.pop(row.name, None)
@@ -434,6 +472,12 @@ class TuneStage:
                 introductions=taken(books.tuner.introduced),
             )
         )
+
+    def _renew(self, tx: Transaction, study: str, epoch: int, spent_s: float = 0.0) -> None:
+        """Prolong a study's lease, at the beginning of a long transaction and at its end."""
+        owner = self._owner if self.placement is None else self.placement.owner
+        ttl_s = LEASE_S if self.placement is None else PLACED_S
+        tx.renew_lease(study_lease(study), owner, epoch, ttl_s, spent_s)
 
     def _tell(self, study: str, report: StepReport) -> None:
         """Log what a step said, and count the requests that it answered."""
@@ -498,9 +542,17 @@ class TuneStage:
                 )
 
     def _take(self, study: str) -> int:
-        """Take over the lease. One daemon at a time holds the store (``Store.guard``), so
-        whoever has the lease is a process of ours that died or is about to; the new epoch keeps
-        it from writing. Waiting for its expiry belongs to several instances, which are missing."""
+        """Take over the lease. Whoever has the store to itself takes it from a process of its own
+        that died or is about to. The new epoch keeps that one from writing.
+
+        Raises:
+            FencedOutError: another instance has it meanwhile.
+        """
+        if self.placement is not None:
+            taken = self.placement.retake(study)
+            if taken is None:
+                raise FencedOutError(f"another instance took study {study!r}")
+            return taken
         name = study_lease(study)
         with self.store.transaction() as tx:
             for lease in tx.leases():

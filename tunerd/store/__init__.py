@@ -7,7 +7,8 @@ nothing else: history, positions, outbox, studies, what was learned, leases, ope
 from tunerd.store.attempts import AttemptCounts, AttemptRow, WaitingAttempt
 from tunerd.store.commands import OperatorCommand
 from tunerd.store.instance_lock import InstanceLock, folder_guard
-from tunerd.store.leases import study_lease
+from tunerd.store.instances import InstanceRow
+from tunerd.store.leases import PUBLISH_LEASE, Lease, leased_study, study_lease
 from tunerd.store.models import ModelVersion, serving
 from tunerd.store.outbox import OutboxMessage
 from tunerd.store.overview import StudyOverview
@@ -19,12 +20,15 @@ from tunerd.store.studies import StudyGeneration, StudyRow
 from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
 
 __all__ = [
+    "PUBLISH_LEASE",
     "AttemptCounts",
     "AttemptRow",
     "ContextRow",
     "CorruptCheckpointError",
     "InsertedRequests",
     "InstanceLock",
+    "InstanceRow",
+    "Lease",
     "ModelVersion",
     "OperatorCommand",
     "OutboxMessage",
@@ -40,6 +44,7 @@ __all__ = [
     "WaitingAttempt",
     "checkpoint_name",
     "folder_guard",
+    "leased_study",
     "open_store",
     "serving",
     "study_lease",

@@ -1,4 +1,5 @@
-"""One daemon per store and per folder of streams: the second one is told who the first is.
+"""Who has a store or a folder of streams: one daemon, or on PostgreSQL several that share it.
+Whoever cannot have it is told who does.
 
 A file lock is held by the open file and vanishes with its process, however that ends; the file
 itself stays and names the last holder. On PostgreSQL it is an advisory lock of a connection.
@@ -11,21 +12,23 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import sqlalchemy as sa
 
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError
 from tunerd.files import append_to, open_regular
 from tunerd.store.engine import Database
-from tunerd.store.tables import daemons
+from tunerd.store.tables import daemons, instances
 
-__all__ = ["InstanceLock", "folder_guard", "is_held", "store_guard"]
+__all__ = ["InstanceLock", "folder_guard", "is_held", "share_store", "store_guard"]
 
 MOST_BYTES = 4096
 """Of a lock file; ours have a hundred."""
+BEATS_WITHIN = timedelta(minutes=1)
+"""An instance whose last heartbeat is older is not named to whoever is refused."""
 
 
 class InstanceLock(ABC):
@@ -66,6 +69,16 @@ def store_guard(database: Database, now: datetime) -> InstanceLock:
         lock = _lock_file(database.path)
         return _FileLock(lock, f"store {database.place}", now, database.check)
     return _AdvisoryLock(database, now)
+
+
+def share_store(database: Database, instance: str, now: datetime) -> InstanceLock:
+    """Claim a store on PostgreSQL together with others, under a name that nobody else has.
+
+    Raises:
+        AlreadyRunningError: somebody has it alone, or has the name; says who.
+        StoreUnavailableError: as :func:`store_guard`.
+    """
+    return _AdvisoryLock(database, now, instance)
 
 
 def is_held(database: Database) -> bool:
@@ -209,10 +222,13 @@ def _exists(pid: int) -> bool:
 
 class _AdvisoryLock(InstanceLock):
     KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
+    NAME = "hashtextextended('tunerd instance ' || current_schema() || ' ' || :instance, 0)"
 
-    def __init__(self, database: Database, now: datetime) -> None:
+    def __init__(self, database: Database, now: datetime, instance: str | None = None) -> None:
         self._database = database
         self._now = now
+        self._instance = instance
+        """Name of one of several that share the store; None for whoever wants it alone."""
         self._connection: sa.Connection | None = None
         self._claimed = False
         self._claim()
@@ -232,18 +248,12 @@ class _AdvisoryLock(InstanceLock):
         self._claimed = True
 
     def _lock(self, connection: sa.Connection) -> None:
+        if self._instance is not None:
+            self._share(connection, self._instance)
+            return
         got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self.KEY})")
         if not got.scalar_one():
-            row = connection.execute(sa.select(daemons)).one_or_none()
-            what = f"store {self._database.place}"
-            if row is None:
-                raise _taken(what, "unknown", "unknown", "unknown")
-            if self._is_former(row):
-                raise StoreUnavailableError(
-                    f"{what}: the server still has the session of process {row.pid} on this "
-                    "machine, which lost its connection or has ended; it notices within a minute"
-                )
-            raise _taken(what, row.pid, row.host, row.since.isoformat())
+            self._refuse(connection)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
         connection.execute(
             self._database.insert(daemons)
@@ -251,12 +261,49 @@ class _AdvisoryLock(InstanceLock):
             .on_conflict_do_update(index_elements=["name"], set_=holder)
         )
 
+    def _share(self, connection: sa.Connection, instance: str) -> None:
+        got = connection.execute(
+            sa.text(f"SELECT pg_try_advisory_lock({self.NAME})"), {"instance": instance}
+        )
+        if not got.scalar_one():
+            what = f"instance {instance} of store {self._database.place}"
+            statement = sa.select(
+                instances.c.pid, instances.c.host, instances.c.started_at.label("since")
+            )
+            row = connection.execute(statement.where(instances.c.name == instance)).one_or_none()
+            self._tell(what, row)
+        shared = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock_shared({self.KEY})")
+        if not shared.scalar_one():
+            self._refuse(connection)
+
+    def _refuse(self, connection: sa.Connection) -> NoReturn:
+        """Say who has the store: one that has it alone, or the last of those that share it."""
+        row = connection.execute(sa.select(daemons)).one_or_none()
+        if self._instance is None:
+            started = instances.c.started_at
+            sharing = sa.select(instances.c.pid, instances.c.host, started.label("since"))
+            now = self._database.now(connection)
+            living = sharing.where(instances.c.heartbeat_at > now - BEATS_WITHIN)
+            row = connection.execute(living.order_by(started.desc()).limit(1)).one_or_none() or row
+        self._tell(f"store {self._database.place}", row)
+
+    def _tell(self, what: str, row: Any) -> NoReturn:
+        if row is None:
+            raise _taken(what, "unknown", "unknown", "unknown")
+        if self._is_former(row):
+            raise StoreUnavailableError(
+                f"{what}: the server still has the session of process {row.pid} on this "
+                "machine, which lost its connection or has ended; it notices within a minute"
+            )
+        raise _taken(what, row.pid, row.host, row.since.isoformat())
+
     def _is_former(self, holder: sa.Row[Any]) -> bool:
         """Whether a claim is this one's own, of a connection that broke, or of a process that is
         no more: nobody is there who could be stopped, and it is over when the server notices."""
         if holder.host != socket.gethostname():
             return False
-        own = self._claimed and (holder.pid, holder.since) == (os.getpid(), self._now)
+        same = self._instance is not None or holder.since == self._now
+        own = self._claimed and holder.pid == os.getpid() and same
         return own or not _exists(holder.pid)
 
     def check(self) -> bool:
@@ -277,4 +324,4 @@ class _AdvisoryLock(InstanceLock):
             if not connection.invalidated:
                 # A server notices that a connection was closed only some time later: who starts
                 # next would find the store taken.
-                connection.exec_driver_sql(f"SELECT pg_advisory_unlock({self.KEY})")
+                connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")

@@ -15,8 +15,9 @@ from typing import Self
 from tunerd.store.attempts import AttemptReads, AttemptWrites
 from tunerd.store.commands import CommandReads, CommandWrites
 from tunerd.store.engine import Database
-from tunerd.store.instance_lock import InstanceLock, is_held, store_guard
-from tunerd.store.leases import LeaseReads, LeaseWrites
+from tunerd.store.instance_lock import InstanceLock, is_held, share_store, store_guard
+from tunerd.store.instances import InstanceReads, InstanceWrites
+from tunerd.store.leases import LeaseReads
 from tunerd.store.models import ModelReads, ModelWrites
 from tunerd.store.observations import ObservationReads, ObservationWrites
 from tunerd.store.outbox import OutboxReads, OutboxWrites
@@ -44,7 +45,7 @@ class Transaction(
     ModelWrites,
     PredictionWrites,
     RecommendationWrites,
-    LeaseWrites,
+    InstanceWrites,
     CommandWrites,
     ProvenanceWrites,
     RequestWrites,
@@ -63,6 +64,7 @@ class Store(
     ModelReads,
     PredictionReads,
     RecommendationReads,
+    InstanceReads,
     LeaseReads,
     CommandReads,
     ProvenanceReads,
@@ -93,6 +95,23 @@ class Store(
             AlreadyRunningError: names the daemon that has it.
         """
         return store_guard(self._database, now)
+
+    @property
+    def is_shareable(self) -> bool:
+        """Whether several daemons can work on it at once."""
+        return not self._database.is_sqlite
+
+    def share(self, instance: str, now: datetime) -> InstanceLock:
+        """Claim the store for one of several daemons. Who wants it to itself (:meth:`guard`) has to
+        wait until all have gone.
+
+        Args:
+            instance: name of this daemon, which only one at a time may have.
+
+        Raises:
+            AlreadyRunningError: somebody has the store alone, or this name.
+        """
+        return share_store(self._database, instance, now)
 
     def held(self) -> bool:
         """Whether some daemon has the store; claims nothing."""

@@ -22,6 +22,7 @@ __all__ = [
     "daemons",
     "derivations",
     "generations",
+    "instances",
     "leases",
     "metadata",
     "models",
@@ -357,6 +358,25 @@ leases = sa.Table(
     sa.Column("owner", sa.Text),
     sa.Column("expires_at", UtcDateTime, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("load", sa.Double, server_default=sa.text("0"), nullable=False),
+    sa.Column("load_at", UtcDateTime),
+)
+
+instances = sa.Table(
+    "instances",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("installation", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("stages", sa.Text, nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("heartbeat_at", UtcDateTime, nullable=False),
+    sa.Column("tuner_at", UtcDateTime),
+    sa.Column("partitions", sa.Text, nullable=False),
+    sa.Column("lag", sa.BigInteger),
 )
 
 daemons = sa.Table(

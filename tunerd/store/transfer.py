@@ -121,7 +121,8 @@ def load_store(database: Database, source: Path, show: Show) -> tuple[list[str],
 
 def _tables() -> list[sa.Table]:
     """In the order in which rows can be inserted; not what belongs to a running daemon."""
-    return [table for table in tables.metadata.sorted_tables if table is not tables.daemons]
+    running = (tables.daemons, tables.instances)
+    return [table for table in tables.metadata.sorted_tables if table not in running]
 
 
 def _select(table: sa.Table, studies: Sequence[str], *, whole: bool) -> sa.Select[Any]:

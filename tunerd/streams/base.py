@@ -200,6 +200,10 @@ class StreamSource(Protocol):
         """
         ...
 
+    def partitions(self) -> list[str]:
+        """Return the partitions that this member reads now, in order. From any thread."""
+        ...
+
     def lag(self) -> int | None:
         """Return how many records this source has still to read; None while it cannot know."""
         ...
@@ -311,12 +315,14 @@ class Stream(Protocol):
         """Return a reader of ``topic``. Does not connect: its first poll does."""
         ...
 
-    def sink(self, role: str | None = None) -> StreamSink:
+    def sink(self, role: str | None = None, *, take_back: bool = False) -> StreamSink:
         """Return a sender. Does not connect: its first send does.
 
         One sink at a time has a ``role``. The first send of a new one takes it over: from then
         on whatever the former still tries to send is refused, however late it arrives. (A folder
-        has one daemon, which its lock sees to, so there a role changes nothing.)
+        has one daemon, which its lock sees to, so there a role changes nothing.) With ``take_back``
+        it is taken even from another that took it from this process: the caller knows by other
+        means, such as a lease, that it is this one's turn again.
         """
         ...
 

@@ -9,7 +9,7 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -59,6 +59,7 @@ class HttpServer:
 
     ``metrics`` gets an Accept header and gives a body and its content type; ``ready`` and
     ``alive`` give what is wrong, ``remarks`` what somebody must see although the daemon is ready.
+    ``role`` says what this one of several instances does, and is empty where there is one only.
     ``pages`` answers everything else.
     Raises OSError when the address cannot be had.
     """
@@ -72,14 +73,15 @@ class HttpServer:
         alive: Ask = _nothing,
         remarks: Ask = _nothing,
         pages: ASGIApp | None = None,
+        role: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._socket = _listening(host, port)
         routes: list[BaseRoute] = []
         if metrics is not None:
             routes = [
                 Route("/metrics", partial(_metrics, metrics)),
-                Route("/readyz", partial(_health, ready, remarks)),
-                Route("/livez", partial(_health, alive, _nothing)),
+                Route("/readyz", partial(_health, ready, remarks, role)),
+                Route("/livez", partial(_health, alive, _nothing, dict)),
             ]
         if pages is not None:
             routes.append(Mount("/", app=pages))
@@ -149,13 +151,17 @@ async def _metrics(ask: Callable[[str], tuple[bytes, str]], request: Request) ->
     return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
-async def _health(ask: Ask, remarks: Ask, _: Request) -> Response:
+async def _health(
+    ask: Ask, remarks: Ask, role: Callable[[], Mapping[str, Any]], _: Request
+) -> Response:
     document: dict[str, Any]
     try:
         problems = list(ask())
         document = {"ok": not problems, "problems": problems}
         if remarked := list(remarks()):
             document["remarks"] = remarked
+        if played := dict(role()):
+            document["role"] = played
     except Exception as error:  # whatever it is, it is not health
         document = {"ok": False, "problems": [f"cannot tell: {type(error).__name__}"]}
     status = HTTPStatus.OK if document["ok"] else HTTPStatus.SERVICE_UNAVAILABLE

@@ -95,6 +95,9 @@ class JsonlSource:
         self._positions.clear()
         self._stalled.clear()
 
+    def partitions(self) -> list[str]:
+        return ["0"] if self._positions else []
+
     def lag(self) -> int | None:
         """As the interface says; beyond the first megabyte of a file it is an estimate."""
         if not self._positions:

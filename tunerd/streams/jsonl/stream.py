@@ -68,7 +68,7 @@ class JsonlStream:
     def source(self, topic: str, group: str, restore: Restore) -> JsonlSource:  # noqa: ARG002
         return JsonlSource(self._folder, topic, self.cluster_id, restore)
 
-    def sink(self, role: str | None = None) -> JsonlSink:  # noqa: ARG002
+    def sink(self, role: str | None = None, *, take_back: bool = False) -> JsonlSink:  # noqa: ARG002
         return JsonlSink(self._folder, self._topics, self._compact_bytes)
 
     def follow(self, topic: str, *, from_beginning: bool = True) -> JsonlFollower:

@@ -23,6 +23,7 @@ from kafka import (
     TopicPartition,
 )
 from kafka.admin import MemberToRemove
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaError
 
 from tunerd.errors import StreamUnavailableError
@@ -73,6 +74,7 @@ class KafkaSource:
         """Set what is known of one connection to nothing."""
         self._unplaced: set[TopicPartition] = set()  # assigned, without a restored position yet
         self._placed: set[TopicPartition] = set()
+        self._read_now: frozenset[TopicPartition] = frozenset()  # a copy for other threads
         self._unchecked: dict[TopicPartition, StreamPosition] = {}
         self._next: dict[TopicPartition, int] = {}  # the offset that follows what was read
         self._anew: set[TopicPartition] = set()  # of a topic that is another than it was
@@ -109,6 +111,9 @@ class KafkaSource:
         if self._consumer is not None:
             self._hear()
             self._unplace(self._placed)
+
+    def partitions(self) -> list[str]:
+        return [str(number) for number in sorted(place.partition for place in self._read_now)]
 
     def lag(self) -> int | None:
         return self._lag
@@ -149,7 +154,10 @@ class KafkaSource:
             group_id=self._group,
             group_instance_id=self._options.instance,
             session_timeout_ms=session_ms,
-            heartbeat_interval_ms=min(3000, session_ms // 3),
+            # That partitions move is heard with a heartbeat, so these come often.
+            heartbeat_interval_ms=min(1000, session_ms // 3),
+            # Who comes or goes stops nobody else from reading.
+            partition_assignment_strategy=[CooperativeStickyAssignor],
         )
         self._forget()
         self._consumer = consumer
@@ -182,6 +190,7 @@ class KafkaSource:
     def _look_after(self, consumer: KafkaConsumer, idle: bool) -> None:
         """Notice a broker that is gone, a topic that is gone or another, a reader that is stuck."""
         now = self._clock()
+        self._read_now = frozenset(self._placed)
         if not idle:
             self._well_at = now
         elif not (self._answers() and self._has_topic()):

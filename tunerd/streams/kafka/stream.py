@@ -75,7 +75,9 @@ class KafkaStream:
     def source(self, topic: str, group: str, restore: Restore) -> KafkaSource:
         return KafkaSource(self._options, topic, group, restore)
 
-    def sink(self, role: str | None = None) -> KafkaSink:
+    def sink(self, role: str | None = None, *, take_back: bool = False) -> KafkaSink:
+        if role is not None and take_back:
+            self._roles.pop(role, None)
         return KafkaSink(self._options, role, self._roles)
 
     def follow(self, topic: str, *, from_beginning: bool = True) -> KafkaFollower:

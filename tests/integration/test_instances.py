@@ -1,0 +1,78 @@
+"""Three daemons with one PostgreSQL and one Kafka: one is killed, one paused, one stopped, while
+jobs come in. `make chaos` does more of it, for longer."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.chaos import STUDIES, Fleet, judge, settle
+from benchmarks.feed import Feeder, traffic
+from tests.servers import wait_until
+from tunerd.cli import cli
+
+EVENTS = 400
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, kafka_bootstrap: str, postgres_url: str, unique: str) -> Iterator[Fleet]:
+    made = Fleet.make(tmp_path, 3, kafka_bootstrap, postgres_url, unique)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def role(fleet: Fleet, number: int) -> dict[str, object]:
+    """What an instance says of itself."""
+    with urlopen(fleet.instances[number].daemon.url("/readyz"), timeout=5) as page:
+        found: dict[str, object] = json.loads(page.read())["role"]
+        return found
+
+
+def held(fleet: Fleet, number: int) -> int:
+    """Studies of which an instance has gauges."""
+    names = fleet.instances[number].daemon.metrics()
+    return sum(name.startswith("tunerd_learned_sequence{") for name in names)
+
+
+@pytest.mark.slow
+def test_losing_one_after_the_other_loses_and_doubles_nothing(fleet: Fleet) -> None:
+    one, two, three = fleet.instances
+    sent = traffic(EVENTS, np.random.default_rng(50), STUDIES)
+    feeder = Feeder(fleet.bootstrap, one.daemon.jobs, sent.records, 25.0)
+    for instance in fleet.instances:
+        instance.begin()
+    assert fleet.wait_until_spread(3)
+    feeder.start()
+
+    one.kill()
+    assert fleet.wait_until_spread(2)
+    two.pause()
+    assert fleet.wait_until_spread(1)
+    one.begin()
+    two.wake()
+    assert fleet.wait_until_spread(3)
+    three.daemon.stop()
+    assert fleet.wait_until_spread(2)
+
+    feeder.finish()
+    assert settle(fleet.sql, len(sent.events), 90)
+    assert judge(fleet, sent) == dict.fromkeys(judge(fleet, sent), 0)
+
+    wait_until(lambda: held(fleet, 0) + held(fleet, 1) == len(STUDIES), 10, "gauges follow leases")
+    roles = [role(fleet, number) for number in (0, 1)]
+    assert sum(bool(one["publishes"]) for one in roles) == 1
+    settings = ["--settings", str(one.daemon.file)]
+    shown = CliRunner().invoke(cli, ["instances", "--json", *settings], catch_exceptions=False)
+    listed = json.loads(shown.output)
+    assert len(listed) == 2
+    assert sorted(study for row in listed for study in row["studies"]) == sorted(STUDIES)
+    assert sorted(part for row in listed for part in row["partitions"]) == ["0", "1", "2"]
+    assert sum(row["publishes"] for row in listed) == 1
+    again = CliRunner().invoke(cli, ["instances", *settings], catch_exceptions=False)
+    assert "heartbeat" in again.output

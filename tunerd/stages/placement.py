@@ -1,0 +1,187 @@
+"""Which instance tunes which study: leases, spread evenly by what tuning costs.
+
+Each tuner process looks at the same rows and plans for itself. A study that nobody holds goes to
+the instance with the least load, and all planners agree on which that is. An instance with more
+than its share gives studies up, a few at a time; they are free then, and go the same way. Who is
+wrong about the others loses nothing: a lease goes to one owner, whatever two of them planned.
+"""
+
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
+
+__all__ = ["LEASE_S", "PlacementPlan", "StudyPlacement", "plan_placement"]
+
+LEASE_S = 10.0
+"""How long a lease holds without being renewed. After a crash the others wait for this long."""
+LOOK_EVERY_S = 1.0
+IDLE_LOAD = 0.01
+"""Share of a core that a study counts for even if nothing happens in it, so that idle studies are
+spread evenly by their number."""
+TOLERANCE = 0.2
+"""Two instances may differ by this share of the mean load before a study moves."""
+MOVES = 2
+"""Studies that an instance gives up in one look. Each has to be loaded again elsewhere."""
+SETTLED_S = 20.0
+"""A study that was loaded less than so long ago is not given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementPlan:
+    """What one instance should do now."""
+
+    take: Sequence[str]
+    give: Sequence[str]
+
+
+def plan_placement(
+    me: str,
+    tuners: Collection[str],
+    loads: Mapping[str, float],
+    holders: Mapping[str, str | None],
+    movable: Collection[str],
+) -> PlacementPlan:
+    """Plan which studies an instance takes and gives up.
+
+    Args:
+        me: one of the ``tuners``.
+        tuners: instances that look for studies now. Others keep what they hold.
+        loads: of all studies, positive, in any unit.
+        holders: who holds each study; None where nobody does.
+        movable: studies that may be given up now.
+    """
+    of_tuner = dict.fromkeys(tuners, 0.0)
+    for study, holder in holders.items():
+        if holder in of_tuner:
+            of_tuner[holder] += loads[study]
+    free = sorted(
+        (study for study, holder in holders.items() if holder is None),
+        key=lambda study: (-loads[study], study),
+    )
+    heap = [(load, tuner) for tuner, load in of_tuner.items()]
+    heapq.heapify(heap)
+    take = []
+    for study in free:
+        load, tuner = heap[0]
+        heapq.heapreplace(heap, (load + loads[study], tuner))
+        if tuner == me:
+            take.append(study)
+    of_tuner = {tuner: load for load, tuner in heap}
+    return PlacementPlan(take, _to_give(me, of_tuner, loads, holders, movable))
+
+
+def _to_give(
+    me: str,
+    of_tuner: Mapping[str, float],
+    loads: Mapping[str, float],
+    holders: Mapping[str, str | None],
+    movable: Collection[str],
+) -> list[str]:
+    """The one with the most load gives to the one with the least, the second to the second, …: so
+    many can move at once, and no two give to the same."""
+    ranked = sorted(of_tuner, key=lambda tuner: (-of_tuner[tuner], tuner))
+    rank = ranked.index(me)
+    if rank >= len(ranked) // 2:
+        return []
+    excess = of_tuner[me] - of_tuner[ranked[-1 - rank]]
+    if excess <= TOLERANCE * sum(of_tuner.values()) / len(ranked):
+        return []
+    give: list[str] = []
+    mine = [study for study in movable if holders.get(study) == me]
+    for study in sorted(mine, key=lambda study: (-loads[study], study)):
+        # A move takes this much off here and adds it there: it must not turn the two around.
+        if 2 * loads[study] <= excess and len(give) < MOVES:
+            give.append(study)
+            excess -= 2 * loads[study]
+    return give
+
+
+@dataclass
+class StudyPlacement:
+    """The studies that this instance holds; for its tuner process."""
+
+    store: Store
+    instance: str
+    """Name of the instance."""
+    owner: str
+    """What it holds leases by."""
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    held: set[str] = field(default_factory=set)
+    """Studies that it holds, as of the last look."""
+    _held_since: dict[str, float] = field(default_factory=dict)
+    _looked_at: float = float("-inf")
+
+    def look(self, studies: Collection[str]) -> Collection[str]:
+        """See, once in a while, who holds what; take what is free. Returns the studies to be given
+        up: the caller lets go of each, then calls :meth:`give_up`.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached.
+        """
+        if self.clock() - self._looked_at < LOOK_EVERY_S:
+            return ()
+        with self.store.transaction() as tx:
+            tx.note_tuner(self.instance, self.owner)
+            instances, leases = tx.instances(), tx.leases()
+        self._looked_at = self.clock()
+        tuners = {self.owner, *(row.owner for row in instances if _looks_for_studies(row))}
+        known = {name: lease for lease in leases if (name := leased_study(lease.name)) is not None}
+        holders = {study: _holder(known.get(study)) for study in studies}
+        loads = {study: _load(known.get(study)) for study in studies}
+        self._hold({study for study, holder in holders.items() if holder == self.owner})
+        settled = {study for study, at in self._held_since.items() if self.clock() - at > SETTLED_S}
+        plan = plan_placement(self.owner, tuners, loads, holders, settled)
+        for study in plan.take:
+            if self.store.take_lease(study_lease(study), self.owner, LEASE_S) is not None:
+                self._hold({*self.held, study})
+        return plan.give
+
+    def retake(self, study: str) -> int | None:
+        """A new epoch of a study that this instance holds; None when another one took it."""
+        with self.store.transaction() as tx:
+            epoch = tx.retake_lease(study_lease(study), self.owner, LEASE_S)
+        if epoch is None:
+            self.lost(study)
+        return epoch
+
+    def give_up(self, study: str) -> None:
+        """Leave a study to others at once."""
+        with self.store.transaction() as tx:
+            tx.release_leases(self.owner, [study_lease(study)])
+        self.lost(study)
+
+    def lost(self, study: str) -> None:
+        """Another instance has it."""
+        self._hold(self.held - {study})
+
+    def leave(self) -> None:
+        """Leave everything to others at once, and take nothing any more."""
+        with self.store.transaction() as tx:
+            tx.note_tuner(self.instance, self.owner, there=False)
+        with self.store.transaction() as tx:
+            tx.release_leases(self.owner, [study_lease(study) for study in self.held])
+        self._hold(set())
+
+    def _hold(self, studies: set[str]) -> None:
+        for study in studies - self.held:
+            self._held_since[study] = self.clock()
+        for study in self.held - studies:
+            self._held_since.pop(study, None)
+        self.held = studies
+
+
+def _looks_for_studies(row: InstanceRow) -> bool:
+    """Whether an instance takes what is free. One in the middle of a long step does not."""
+    silent_s = row.tuner_silent_s
+    return silent_s is not None and silent_s < LEASE_S and row.silent_s < LEASE_S
+
+
+def _holder(lease: Lease | None) -> str | None:
+    return lease.owner if lease is not None and lease.alive else None
+
+
+def _load(lease: Lease | None) -> float:
+    return IDLE_LOAD + (0.0 if lease is None else lease.load)
