@@ -8,7 +8,7 @@ from tunerd.core.space import SearchSpace
 from tunerd.core.study_file import parse_study
 
 ROOT = Path(__file__).parents[2]
-STUDIES = ROOT / "tunerd" / "simulation" / "studies"
+STUDIES = ROOT / "tunerd" / "lab" / "simulation" / "studies"
 
 
 def page(name: str) -> str:
