@@ -1,0 +1,113 @@
+"""Boosted trees on lags and the calendar: what a signal will be, off what it was."""
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.estimators.trees import TreeBooster, TreeDataset, TreeOptions
+from tunerd.core.forecasting.methods import SeasonalMean, SignalHistory
+from tunerd.core.forecasting.seasons import DAY_S, WEEK_S
+
+__all__ = ["LaggedTrees"]
+
+FIT_EVERY_S = WEEK_S
+ROWS = 1_200
+"""Rows that it is fitted on, spread over origins of the latest weeks and steps ahead."""
+ORIGINS_S = 8 * WEEK_S
+LEAST_ROWS = 200
+KNOTS = 24
+"""Steps at which trees are asked; between them the correction is a straight line."""
+
+
+class LaggedTrees:
+    """Corrects the seasonal mean. One model for all steps ahead, the step being a feature."""
+
+    name = "boosted trees on lags"
+
+    def __init__(self) -> None:
+        self._base = SeasonalMean(0, 0.15, 0.6)
+        self._booster: TreeBooster | None = None
+        self._seasons: tuple[int, ...] = ()
+        self._fit_at = 0
+        self._reach = 1
+        """Largest step that was asked for."""
+
+    def observe(self, history: SignalHistory, fresh: int) -> None:  # noqa: ARG002
+        """Fit again where a week has passed."""
+        due = history.end * history.resolution_s >= self._fit_at + FIT_EVERY_S
+        if history.seasons and (due or history.seasons != self._seasons) and self._reach > 1:
+            self._fit(history)
+
+    def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
+        """None until there are enough rows to fit on."""
+        self._reach = max(self._reach, int(steps[-1]))
+        if self._booster is None or history.seasons != self._seasons:
+            return None
+        knots = np.unique(np.linspace(steps[0], steps[-1], KNOTS).round().astype(np.int64))
+        asked = steps if len(steps) <= KNOTS else knots
+        features, base, scale = self._rows(history, len(history.values), asked)
+        correction = self._booster.predict(features) * scale
+        if asked is steps:
+            return base + correction
+        whole = self._base.predict(history, steps)
+        return None if whole is None else whole + np.interp(steps, asked, correction)
+
+    def _fit(self, history: SignalHistory) -> None:
+        n, longest = len(history.values), history.seasons[-1]
+        reach = min(self._reach, n // 4)
+        first = max(2 * longest + 1, n - ORIGINS_S // history.resolution_s)
+        last = n - reach
+        self._fit_at = history.end * history.resolution_s
+        self._seasons, self._booster = history.seasons, None
+        steps = np.unique(np.geomspace(1, reach, 8).round().astype(np.int64))
+        count = min(ROWS // len(steps), (last - first))
+        if count * len(steps) < LEAST_ROWS:
+            return
+        tables, labels = [], []
+        for origin in np.unique(np.linspace(first, last, count).round().astype(np.int64)):
+            features, base, scale = self._rows(history, int(origin), steps)
+            tables.append(features)
+            labels.append((history.values[origin + steps - 1] - base) / scale)
+        label = np.clip(np.concatenate(labels), -5.0, 5.0)
+        options = TreeOptions(trees=40, leaves=12, min_rows=12, seed=0, learning_rate=0.12)
+        self._booster = TreeDataset(np.concatenate(tables), ()).grow(label, options)
+
+    def _rows(
+        self, history: SignalHistory, n: int, steps: IntArray
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Features (k, F) as they were after ``n`` slots, with the forecast that is corrected and
+        the scale that all is told in."""
+        past = SignalHistory(
+            history.values[:n],
+            history.end - len(history.values) + n,
+            history.resolution_s,
+            history.seasons,
+        )
+        base = self._base.predict(past, steps)
+        assert base is not None
+        day = history.seasons[0]
+        recent = past.values[-day:]
+        middle, scale = float(recent.mean()), float(recent.std()) or 1.0
+        time_s = (past.end + steps - 1) * float(history.resolution_s)
+        hour = max(1, day // 24)
+        columns = [
+            steps.astype(np.float64),
+            time_s % DAY_S,
+            (time_s // DAY_S) % 7,
+            (base - middle) / scale,
+            *(_each(value, steps) for value in _latest(past.values, hour, middle, scale)),
+        ]
+        for period in history.seasons:
+            back = period * -(-steps // period)
+            columns.append((past.values[n + steps - 1 - back] - middle) / scale)
+        return np.stack(columns, axis=1), base, scale
+
+
+def _each(value: float, steps: IntArray) -> FloatArray:
+    return np.full(len(steps), value)
+
+
+def _latest(values: FloatArray, hour: int, middle: float, scale: float) -> list[float]:
+    last = (float(values[-1]) - middle) / scale
+    mean = (float(values[-hour:].mean()) - middle) / scale
+    before = (float(values[-2 * hour : -hour].mean()) - middle) / scale
+    return [last, mean, mean - before]

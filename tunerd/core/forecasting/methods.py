@@ -1,0 +1,205 @@
+"""Methods that foresee a signal, side by side. A new one is a class and a line in :data:`METHODS`.
+
+Each answers with one number a step ahead, its forecast of the middle. Bands are not their business:
+:mod:`.bands` reads them off what came.
+
+These are ours and not a library's. statsforecast brings numba, pandas and a compiler, and
+statsmodels pandas and patsy; both fit a series anew at each origin (0.1 to 2 s for a month at five
+minutes), where a thousand signals have 2.5 ms. What is here goes on from where it was.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tunerd.core.arrays import FloatArray, IntArray
+
+__all__ = [
+    "METHODS",
+    "ForecastMethod",
+    "Persistence",
+    "SeasonalMean",
+    "SeasonalNaive",
+    "SignalHistory",
+    "make_methods",
+]
+
+PAST_SEASONS = 6
+"""Seasons that a seasonal mean looks back."""
+COMPARED = 48
+"""Slots of a window that are compared with theirs a season ago, at most: a week has 2,016."""
+SEASON_WEIGHT = 0.75
+"""Weight of each against the one after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalHistory:
+    """What a method may look at."""
+
+    values: FloatArray
+    """(n,) slots, oldest first; gaps are filled in."""
+    end: int
+    """Number of the slot after the last."""
+    resolution_s: int
+    seasons: tuple[int, ...]
+    """Periods in slots, the shortest first, that the history has at least twice."""
+
+
+class ForecastMethod(Protocol):
+    """One way of foreseeing. It may keep a state, which :meth:`observe` brings up to date."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def observe(self, history: SignalHistory, fresh: int) -> None:
+        """See the last ``fresh`` slots, which are new."""
+
+    def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
+        """(k,) forecasts so many slots ahead, each at least 1; None while it cannot say."""
+
+
+class _Stateless:
+    """A method that needs the history only."""
+
+    def observe(self, history: SignalHistory, fresh: int) -> None:
+        """There is nothing to bring up to date."""
+
+
+class Persistence(_Stateless):
+    """As the last ``slots`` were on the mean."""
+
+    def __init__(self, slots: int = 1) -> None:
+        self.slots = slots
+        self.name = "last value" if slots == 1 else f"mean of the last {slots}"
+
+    def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
+        """The same for each step."""
+        if len(history.values) < self.slots:
+            return None
+        return np.full(len(steps), history.values[-self.slots :].mean())
+
+
+def _season(history: SignalHistory, which: int) -> int | None:
+    return history.seasons[which] if which < len(history.seasons) else None
+
+
+def _a_season_ago(history: SignalHistory, steps: IntArray, period: int) -> FloatArray:
+    n = len(history.values)
+    back = period * -(-steps // period)
+    return np.asarray(history.values[n + steps - 1 - back])
+
+
+class SeasonalNaive(_Stateless):
+    """As it was a season ago; with a ``window``, moved by how the latest slots differ from theirs a
+    season ago. ``window`` and ``fading`` are in shares of the season: after ``fading`` steps 1/e of
+    the difference is left."""
+
+    def __init__(self, which: int, window: float = 0.0, fading: float = 0.0) -> None:
+        self.which, self.window, self.fading = which, window, fading
+        moved = f", moved {window:g}/{fading:g}" if window else ""
+        self.name = f"season {which + 1} ago{moved}"
+
+    def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
+        """None until there are two seasons."""
+        period = _season(history, self.which)
+        if period is None:
+            return None
+        ago = _a_season_ago(history, steps, period)
+        if not self.window:
+            return ago
+        width = max(1, round(self.window * period))
+        values, n = history.values, len(history.values)
+        if n < period + width:
+            return None
+        moved = values[-width:].mean() - values[n - period - width : n - period].mean()
+        return np.asarray(ago + moved * np.exp(-steps / (self.fading * period)))
+
+
+class SeasonalMean(_Stateless):
+    """The weighted mean of the latest seasons, moved by how the latest slots differ from theirs; or
+    their median, which does not repeat a burst or an outage of one of them."""
+
+    def __init__(
+        self, which: int, window: float = 0.0, fading: float = 0.0, *, median: bool = False
+    ) -> None:
+        self.which, self.window, self.fading, self.median = which, window, fading, median
+        moved = f", moved {window:g}/{fading:g}" if window else ""
+        self.name = f"{'median' if median else 'mean'} of season {which + 1}{moved}"
+
+    def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
+        """None until there are two seasons."""
+        period = _season(history, self.which)
+        if period is None:
+            return None
+        mean = self._mean(history, steps, period)
+        if not self.window:
+            return mean
+        width = max(1, round(self.window * period))
+        if len(history.values) < period + width:
+            return None
+        back = -np.arange(0, width, -(-width // COMPARED))
+        latest = history.values[len(history.values) - 1 + back]
+        moved = (latest - self._mean(history, back, period)).mean()
+        return np.asarray(mean + moved * np.exp(-steps / (self.fading * period)))
+
+    def _mean(self, history: SignalHistory, steps: IntArray, period: int) -> FloatArray:
+        n = len(history.values)
+        first = period * np.maximum(1, -(-steps // period))
+        lowest = int((steps - first).min())
+        seasons = min(PAST_SEASONS, 1 + (n + lowest - 1) // period)
+        back = np.arange(seasons)[:, None] * period
+        weight = SEASON_WEIGHT ** np.arange(seasons)
+        past = history.values[n + steps - 1 - first - back]
+        if self.median:
+            ascending = np.sort(past, axis=0)  # np.median takes four times as long
+            return np.asarray((ascending[(seasons - 1) // 2] + ascending[seasons // 2]) / 2)
+        return np.asarray(weight @ past / weight.sum())
+
+
+METHODS: Sequence[Callable[[], ForecastMethod]]
+"""Makers of the methods that a forecaster weighs against each other."""
+
+
+def make_methods(
+    makers: Sequence[Callable[[], ForecastMethod]] | None = None,
+) -> list[ForecastMethod]:
+    """New methods, one of each."""
+    return [make() for make in (METHODS if makers is None else makers)]
+
+
+def _lagged() -> ForecastMethod:
+    from tunerd.core.forecasting.lagged_trees import LaggedTrees
+
+    return LaggedTrees()
+
+
+def _smoothing(level: float, trend: float, season: float) -> Callable[[], ForecastMethod]:
+    def make() -> ForecastMethod:
+        from tunerd.core.forecasting.smoothing import ExponentialSmoothing
+
+        return ExponentialSmoothing(level, trend, season)
+
+    return make
+
+
+METHODS = (
+    Persistence,
+    *(
+        (lambda which=which, window=window, fading=fading: SeasonalNaive(which, window, fading))
+        for which in range(3)
+        for window, fading in ((0.0, 0.0), (0.02, 0.1), (1.0, 100.0))
+    ),
+    *(
+        (lambda which=which, window=window, fading=fading: SeasonalMean(which, window, fading))
+        for which in range(3)
+        for window, fading in ((0.02, 0.1), (0.15, 0.6), (1.0, 100.0))
+    ),
+    *((lambda which=which: SeasonalMean(which, 0.02, 0.1, median=True)) for which in range(2)),
+    _smoothing(0.05, 0.0, 0.1),
+    _smoothing(0.3, 0.0, 0.2),
+    _smoothing(0.1, 0.01, 0.3),
+    _lagged,
+)
