@@ -1,7 +1,7 @@
 # Everything starts here. `make` lists what there is; each target sets up what it needs.
 
 PYTHON ?= python3
-# Further options for pip, for example where to find a build of torch without CUDA.
+# Further options for pip, for example where `make peers` finds a build of torch without CUDA.
 PIP_OPTIONS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## make .venv with everything in it (once: one to three minutes, torch is most of it)
+setup: $(READY) ## make .venv with everything in it (once: a minute or two)
 
 demo: $(READY) ## tune a simulated cluster: see it work in two minutes (after setup)
 	$(BIN)/tunerd demo
@@ -21,7 +21,7 @@ demo: $(READY) ## tune a simulated cluster: see it work in two minutes (after se
 demo-real: $(READY) ## tune real programs for five minutes against their own defaults (after setup)
 	$(BIN)/python examples/real/demo.py
 
-peers: $(READY) ## add what tunerd is compared with and called from: without, tests are skipped
+peers: $(READY) ## add what tunerd is compared with and called from, 6 GB: without, tests are skipped
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test,peers,trainers]'
 
@@ -65,7 +65,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || \
 		$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
-	@echo "setting up $(VENV), once: one to three minutes, most of it for torch" >&2
+	@echo "setting up $(VENV), once: a minute or two" >&2
 	@date +%s >$(VENV)/.began
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) \
 		-c constraints.txt -e '.[test]'

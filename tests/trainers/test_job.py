@@ -7,10 +7,12 @@ import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.needs import without
 from tests.servers import wait_until
 from tests.trainers.conftest import LOOP, TrainingPlace
 from tunerd.core.observation import Observation, Status
@@ -192,6 +194,8 @@ def ends(how: str, steps: int = 60) -> str:
 )  # fmt: skip
 def test_what_ended_it(place: TrainingPlace, how: str, code: int, status: str) -> None:
     """The training ends as it would without tunerd."""
+    if "torch" in how and find_spec("torch") is None:
+        without("torch", "`make peers`, or pip install -e '.[trainers]'")
     said = place.run(ends(how), code=code)
     assert "tunerd:" not in said
     event = place.event()

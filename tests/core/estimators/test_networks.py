@@ -1,10 +1,19 @@
 """The ensemble of networks learns to rank within contexts, and comes out the same every time."""
 
+import math
+
 import numpy as np
 import pytest
 
+from tests.needs import need_library
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.estimators.networks import RankingNetworks, TrainingSchedule
+from tunerd.core.estimators.networks import (
+    DROPPED,
+    HIDDEN,
+    RankingNetworks,
+    TrainingSchedule,
+    _gradients,
+)
 from tunerd.core.scores import kendall
 
 MEMBERS = 3
@@ -107,3 +116,32 @@ def test_the_squared_error_alone_learns_the_level_which_no_pair_tells() -> None:
         assert kendall(shown, y) > 0.5
     assert off[1.0] < 0.3
     assert off[0.0] > 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [40, 300], ids=["fewer than a batch", "more"])
+def test_the_gradient_is_the_one_that_torch_finds(rows: int) -> None:
+    torch = need_library("torch", "trainers")
+    Z, y, *_ = problem(rows)
+    rng = np.random.default_rng(3)
+    inputs, targets = Z.astype(np.float32), y.astype(np.float32)
+    both = rng.integers(0, rows, (MEMBERS, 100))
+    start = RankingNetworks.fresh(MEMBERS, 5, 5)
+    weights = [start.into, start.bias + np.float32(0.1), start.out, start.shift]
+    how = TrainingSchedule(1, 5, 1e-2)
+    ours = _gradients(weights, inputs, targets, both, np.random.default_rng(9), how)
+
+    shape = (MEMBERS, rows if rows < 100 else 100, HIDDEN)
+    drawn = np.frombuffer(np.random.default_rng(9).bytes(math.prod(shape)), np.uint8)
+    kept = torch.tensor((drawn.reshape(shape) >= DROPPED) * np.float32(256 / (256 - DROPPED)))
+    into, bias, out, shift = theirs = [torch.tensor(w, requires_grad=True) for w in weights]
+    place, goal = torch.tensor(both), torch.tensor(targets[both])
+    seen = torch.tensor(inputs if rows < 100 else inputs[both])
+    scores = (((seen @ into + bias).relu() * kept) @ out + shift)[:, :, 0]
+    scores = scores.gather(1, place) if rows < 100 else scores
+    margin, ahead = goal[:, :50] - goal[:, 50:], scores[:, :50] - scores[:, 50:]
+    missed = (margin.abs() - margin.sign() * ahead).relu().sum()
+    loss = how.ranking * missed + how.squared / 2 * ((scores - goal) ** 2).sum()
+    (loss / 50).backward()
+    for mine, parameter in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, parameter.grad.numpy(), rtol=1e-3, atol=1e-5)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -37,6 +38,8 @@ def text(table: str) -> str:
 )
 def test_a_study_chooses_its_sampler(sampler: str, evaluations: int) -> None:
     need_library("optuna", "optuna")
+    if sampler == "GPSampler":
+        need_library("torch", "trainers")
     study = parse_study(text(f'sampler = "{sampler}"\nseeds = [1]'))
     space = SPACES["wide rule"]
     found = OptunaSearcher(study.search).search(
@@ -89,3 +92,14 @@ def test_without_optuna_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MisconfiguredError, match=r"optuna.*pip install 'tunerd\[optuna\]'"):
         make()
+
+
+def test_without_torch_it_says_that_one_sampler_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tunerd.core.searchers.optuna as module
+
+    need_library("optuna", "optuna")
+    there = find_spec
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "torch" else there(name))
+    with pytest.raises(MisconfiguredError, match=r"the package torch: pip install torch"):
+        parse_study(text('sampler = "GPSampler"'))
+    assert parse_study(text('sampler = "TPESampler"')).search.sampler == "TPESampler"

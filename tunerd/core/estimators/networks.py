@@ -6,8 +6,8 @@ M of every array, so that a step of all of them is two batched products; pairs a
 context, because only there does a higher score mean a better configuration; and the margin of a
 pair is the difference that was measured, so that what is learned has the objective's scale.
 
-The gradient of one hidden layer is a few products, written out here: numpy does a step in a third
-of the time that torch's bookkeeping takes for one, and needs no second of import.
+The gradient of one hidden layer is a few products, written out here. With torch, training takes two
+to three times the processor time and 700 MB more memory (docs/decisions/networks.md).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -26,8 +26,8 @@ __all__ = ["BoosterEnsemble", "TreeBooster", "TreeDataset", "TreeOptions", "ligh
 
 
 def _lend_openmp() -> None:
-    """LightGBM's wheel wants the system's ``libgomp.so.1``, which a slim machine lacks; torch's
-    brings one. Lent before the import, it spares a newcomer an ``apt-get``."""
+    """LightGBM's wheel wants the system's ``libgomp.so.1``, which a slim machine lacks. Where torch
+    is installed, its wheel brings one: lent before the import, it spares an ``apt-get``."""
     with suppress(OSError):
         ctypes.CDLL("libgomp.so.1")
         return

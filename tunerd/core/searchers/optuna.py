@@ -29,8 +29,8 @@ PATIENCE = 20
 MOST_ASKED = {"GPSampler": 64}
 """Proposals in one search of a sampler that fits a Gaussian process for each, which takes up to a
 second: it would hold up everything else for minutes."""
-PACKAGES = {"CmaEsSampler": "cmaes", "GPSampler": "torch"}
-"""What a sampler needs beside Optuna."""
+PACKAGES = {"CmaEsSampler": ("cmaes", "'tunerd[optuna]'"), "GPSampler": ("torch", "torch")}
+"""What a sampler needs beside Optuna, and what to install for it."""
 
 
 class OptunaSearcher(Searcher):
@@ -39,9 +39,10 @@ class OptunaSearcher(Searcher):
     @classmethod
     def problem(cls, options: SearchOptions) -> str | None:
         """See :meth:`Searcher.problem`."""
-        for package in ("optuna", PACKAGES.get(options.sampler, "optuna")):
+        optuna = ("optuna", "'tunerd[optuna]'")
+        for package, wanted in (optuna, PACKAGES.get(options.sampler, optuna)):
             if find_spec(package) is None:
-                return f"it needs the package {package}: pip install 'tunerd[optuna]'"
+                return f"it needs the package {package}: pip install {wanted}"
         usable = _samplers()
         if options.sampler not in usable:
             return f"no sampler {options.sampler!r}; there are {', '.join(sorted(usable))}"
