@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import STUDY, Installation, Said
-from tests.stages.fakes import Heard, Time
+from tests.stages.fakes import FakeStream, Heard, Time
 from tunerd.connections import stream_of
+from tunerd.core.observation import Observation
+from tunerd.events import Rejection, read_job, rejected_record
 from tunerd.settings import load_settings
 from tunerd.settings.studies import load_studies
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.publish import PublishStage
+from tunerd.streams.base import StreamMessage
 
 Tunerd = Callable[..., Said]
 
@@ -147,6 +150,31 @@ def test_what_would_be_accepted_now_is_sent_again_once(
     with installation.open_store() as store:
         assert [one.job_id for one in store.observations("vision")] == ["j2", "j3", "j4"]
     assert tunerd("rejected", "--json", "--settings", installation.file).json["records"] == 6
+
+
+def test_a_binary_cloudevent_goes_again_with_its_headers(
+    tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a stream with headers, which a folder of lines has not."""
+    value = json.dumps({name: v for name, v in event(1).items() if name != "event_id"}).encode()
+    headers = (("ce_specversion", b"1.0"), ("ce_id", b"e1"), ("ce_source", b"slurm/a"))
+    rejected = rejected_record(
+        Rejection("study", "there is no study 'llm'"),
+        cluster="c",
+        topic="tunerd.jobs",
+        partition="0",
+        offset=3,
+        value=value,
+        original=headers,
+    )
+    stream = FakeStream()
+    stream.sent.append(StreamMessage("tunerd.rejected", rejected.key, value, rejected.headers))
+    monkeypatch.setattr("tunerd.connections.stream_of", lambda _settings: stream)
+    said = tunerd("replay-rejected", "--settings", installation.file)
+    assert said.out == "1 record sent again, 0 stay rejected.\n"
+    (_, again) = stream.sent
+    assert (again.topic, again.value, again.headers) == ("tunerd.jobs", value, headers)
+    assert isinstance(read_job(again.value, again.headers, datetime.now(UTC)), Observation)
 
 
 def test_nothing_was_rejected(tunerd: Tunerd, installation: Installation) -> None:

@@ -161,6 +161,25 @@ def test_a_run_without_its_last_report_ended_when_it_was_heard_of() -> None:
     assert reason(changed(WANDB, state="odd")).startswith("state: expected one of finished")
 
 
+@pytest.mark.parametrize("nothing", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_none_is_missing_wherever_it_stands(nothing: float) -> None:
+    config = {**WANDB["config"], "lr": nothing, "nested": {"decay": nothing}, "betas": [nothing, 1]}
+    summary = {**WANDB["summary"], "loss": nothing, "_step": nothing, "deep": {"x": nothing}}
+    seen, known = job(changed(WANDB, config=config, summary=summary, group=nothing)), job(WANDB)
+    assert (seen.config, seen.metrics) == (known.config, known.metrics)
+    assert (seen.context, seen.finished_at) == (known.context, known.finished_at)
+    texts = changed(
+        WANDB_GRAPHQL,
+        config=json.dumps({"tp": 8, "lr": nothing, "tunerd": {"study": "llm"}}),
+        summaryMetrics=json.dumps(
+            {"tokens_per_second": 400.5, "_timestamp": 1795170000.5, "loss": nothing}
+        ),
+    )
+    seen = job(texts)
+    assert (seen.config, seen.study) == ({"tp": 8}, "llm")
+    assert seen.metrics == {"tokens_per_second": 400.5}
+
+
 # -- Ray ----------------------------------------------------------------------------------------
 
 
@@ -213,6 +232,21 @@ def test_a_result_of_ray_train() -> None:
     assert seen.metrics == {"tokens_per_second": 412.7, "loss": 2.5}
     report = half(changed(RAY_RESULT, done=False))
     assert (report.type, report.steps, report.fields["measured_s"]) == ("reported", 10, 601.5)
+
+
+@pytest.mark.parametrize("nothing", [float("nan"), float("inf"), -float("inf")])
+def test_a_result_of_a_training_that_diverged_is_read(nothing: float) -> None:
+    config = {**RAY_RESULT["config"], "grad_clip": nothing}
+    seen = job(changed(RAY_RESULT, config=config, loss=nothing, time_total_s=nothing))
+    known = job(RAY_RESULT)
+    assert (seen.context, seen.config) == (known.context, known.config)
+    assert seen.metrics == {"tokens_per_second": 412.7}
+    metadata = {
+        "tunerd.study": "llm",
+        "tunerd.context": "{}",
+        "tunerd.config": json.dumps({"tp": 8, "lr": nothing}),
+    }
+    assert half(changed(RAY_JOB, metadata=metadata)).fields["config"] == {"tp": 8}
 
 
 def test_what_ray_sends_that_is_no_job_says_why() -> None:

@@ -104,6 +104,14 @@ def test_a_metric_that_is_no_number_is_missing(text: str) -> None:
     assert found.metrics == {"speed": 3.5}
 
 
+@pytest.mark.parametrize("name", ["context", "config", "measured_s", "labels"])
+def test_elsewhere_in_an_event_of_the_contract_it_is_a_mistake(name: str) -> None:
+    event = good_event("e") | {name: 7.5 if name == "measured_s" else {"lr": 7.5}}
+    seen = read_job(json.dumps(event).replace("7.5", "NaN").encode(), (), NOW)
+    assert isinstance(seen, Rejection)
+    assert name in seen.field
+
+
 def test_empty_ids_of_a_template_count_as_none() -> None:
     seen = read(recommendation_id="", candidate_id="", user="")
     assert (seen.recommendation_id, seen.candidate_id, seen.user) == (None, None, None)

@@ -1,17 +1,21 @@
 """The rejected record: the original bytes, and headers that say why and where from."""
 
 import hashlib
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.events import RejectedRecord, Rejection, rejected_record
+from tunerd.events import RejectedRecord, Rejection, original_headers, rejected_record
 
 KIB = 1024
 
 
 def record(
-    value: bytes | None, size: int | None = None, sha256: str | None = None
+    value: bytes | None,
+    size: int | None = None,
+    sha256: str | None = None,
+    original: Sequence[tuple[str, bytes]] = (),
 ) -> RejectedRecord:
     return rejected_record(
         Rejection("status", "is missing"),
@@ -22,6 +26,7 @@ def record(
         value=value,
         size=size,
         sha256=sha256,
+        original=original,
     )
 
 
@@ -40,6 +45,19 @@ def test_headers_say_why_and_where_from() -> None:
         "size": b"2",
         "sha256": hashlib.sha256(b"{}").hexdigest().encode(),
     }
+
+
+def test_the_headers_that_make_it_a_cloudevent_are_kept() -> None:
+    event = (("ce_specversion", b"1.0"), ("CE_Id", b"e-1"), ("ce_source", "ß/a".encode()))
+    kept = record(b"{}", original=event).headers
+    assert dict(original_headers(kept)) == {
+        "ce_specversion": b"1.0",
+        "ce_id": b"e-1",
+        "ce_source": "ß/a".encode(),
+    }
+    assert dict(kept)["id"] == b"c1/jobs/3/17"
+    hostile = (("ce_id", b"\xff"), ("ce_source", b"a\0b"), ("ce_type", b"x" * 1025), ("id", b"7"))
+    assert original_headers(record(b"{}", original=hostile).headers) == ()
 
 
 def test_up_to_256_kib_the_value_is_whole_above_it_is_the_first_64() -> None:

@@ -103,6 +103,41 @@ def test_what_has_not_ended_is_the_half_that_begins() -> None:
     assert (runs.type, runs.fields["started_at"]) == ("started", "2026-11-20T08:00:00Z")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["REQUEUED", "PENDING"],
+        ["PENDING", "REQUEUED"],
+        ["REQUEUED", "RUNNING"],
+        ["RUNNING", "REQUEUED"],
+        ["REQUEUED", "REQUEUE_HOLD"],
+        ["PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"],
+    ],
+)
+def test_a_job_that_was_sent_back_into_the_queue_has_not_ended(words: list[str]) -> None:
+    row = SACCT_ROW | {"End": "Unknown", "Restarts": "1"}
+    shown = [row | {"State": state} for state in (words, " ".join(words), ",".join(words))]
+    for record in (changed(SACCT, state__current=words, time__end=0, restart_cnt=1), *shown):
+        seen = half(record)
+        assert (seen.type, seen.key.attempt, "status" in seen.fields) == ("started", 2, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["REQUEUED"], "cancelled"),
+        (["PREEMPTED", "REQUEUED"], "preempted"),
+        (["REQUEUED", "NODE_FAIL"], "node_failure"),
+        (["COMPLETED", "COMPLETING"], "succeeded"),
+    ],
+)
+def test_the_attempt_that_was_sent_back_ended_as_its_state_says(
+    words: list[str], status: str
+) -> None:
+    assert half(changed(SACCT, state__current=words)).fields["status"] == status
+    assert half(SACCT_ROW | {"State": words}).fields["status"] == status
+
+
 def test_an_end_follows_from_start_and_duration() -> None:
     record = {name: value for name, value in SACCT_ROW.items() if name != "End"}
     assert half(record).fields["finished_at"] == "2026-11-20T10:30:00+00:00"

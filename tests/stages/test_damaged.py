@@ -7,6 +7,7 @@ import pytest
 from tests.contracts.store_data import NOW, STUDY, add_study
 from tests.stages.tuning import Tuning, random_jobs, study, tamper
 from tunerd import telemetry
+from tunerd.cli.commands import words
 from tunerd.core.tuner import Tuner
 from tunerd.store import Store
 
@@ -71,6 +72,8 @@ def test_a_study_whose_saved_state_is_damaged_is_learned_anew(
         "UPDATE tune_steps SET detail = '{', contexts = '{', seeds = '['",
         "UPDATE observations SET metrics = '{' WHERE sequence IN (5, 17)",
         "UPDATE observations SET context = '{', config = '{' WHERE sequence = 9",
+        "UPDATE observations SET context = '[]', config = '7' WHERE sequence = 9",
+        "UPDATE observations SET metrics = '\"fast\"', extra = '[]' WHERE sequence = 9",
         "UPDATE observations SET extra = CAST(spoilt(content_hash) AS TEXT) WHERE sequence = 9",
         "UPDATE observations SET status = 'suceeded' WHERE sequence = 9",
         "UPDATE derivations SET basis = half(basis)",
@@ -114,6 +117,71 @@ def test_what_operators_ordered_outlives_a_damaged_state(tuning: Tuning) -> None
     tuning.run(again)
     assert again._books["toy"].tuner.orders.standing == before
     assert tuning.heard.of(telemetry.StudyRelearned)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "why"),
+    [
+        ("campaign", '{"jobs": 3}', "context"),
+        ("campaign", '{"context": [], "jobs": 3, "rounds": 1, "round_size": 3}', "context"),
+        (
+            "campaign",
+            '{"context": {"n": 8}, "jobs": "3", "rounds": 1, "round_size": 3, "repeats": 1}',
+            "jobs",
+        ),
+        (
+            "campaign",
+            '{"context": {"n": 8}, "jobs": -3, "rounds": 1, "round_size": 3, "repeats": 1}',
+            "jobs",
+        ),
+        (
+            "campaign",
+            '{"context": {"n": 8}, "jobs": 3, "rounds": 1, "round_size": 3, "repeats": null}',
+            "repeats",
+        ),
+        ("cancel", "{}", "context_key"),
+        ("cancel", '{"context_key": ["toy"]}', "context_key"),
+        ("approve", '{"context_key": "toy"}', "recommendation_id"),
+        ("decline", '{"context_key": 7, "recommendation_id": "x"}', "context_key"),
+        ("pause", '{"context": "n=8"}', "context"),
+        ("pause", '{"context": {"n": {"at least": 8}}}', "context"),
+        ("pause", "{}", "context"),
+        ("resume", '{"context": [["n", 8]]}', "context"),
+        ("pin", '{"context": {}, "config": ["x", 2]}', "config"),
+        ("pin", '{"context": {}}', "config"),
+        ("forbid", '{"context": {}, "config": {"x": [2]}}', "config"),
+        ("lift", '{"number": "1"}', "number"),
+        ("back", '{"version": [1]}', "version"),
+        ("back", "{}", "version"),
+        ("latest", "[]", "damaged"),
+        ("end", '"now"', "damaged"),
+        ("pause", "null", "damaged"),
+        ("pause", "{", "damaged"),
+        ("dance", '{"context": 1}', "dance"),
+    ],
+)
+def test_a_command_with_wrong_arguments_is_refused_with_the_reason_and_all_goes_on(
+    tuning: Tuning, command: str, arguments: str, why: str
+) -> None:
+    _learned(tuning)
+    number = tuning.command(command, of="a row that somebody wrote")
+    later = tuning.command("pause", context={"n": 4})
+    tamper(
+        tuning.store,
+        "UPDATE commands SET arguments = ?, at = 'yesterday' WHERE id = ?",
+        arguments,
+        number,
+    )
+    _goes_on(tuning, 40)
+    result = tuning.result(number) or ""
+    assert result.startswith("refused: ")
+    assert why in result
+    assert tuning.result(later) == "paused; 1 recommendation withdrawn"
+    tamper(tuning.store, "UPDATE commands SET result = 'in force' WHERE id = ?", number)
+    tamper(tuning.store, "UPDATE study_states SET state = '{'")  # orders are read from commands
+    tuning.run(tuning.start())
+    assert not tuning.heard.of(telemetry.StudySetAside)
+    assert words(number, command, given.arguments) if (given := tuning.store.command(number)) else 0
 
 
 def test_a_study_that_ended_stays_so_when_its_state_is_damaged(tuning: Tuning) -> None:

@@ -198,6 +198,17 @@ def test_clusters_are_told_apart(
     }
 
 
+def test_halves_of_a_cluster_without_a_name_are_joined(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    begun, measured = start(source="slurm/"), report(source="trainer/", cluster="")
+    stream.write(begun, measured, end(time, source="sacct/"))
+    run(ingest)
+    (job,) = history(store)
+    assert (job.metrics, job.status) == ({"tps": 100.0}, Status.SUCCEEDED)
+    assert waiting(store) == []
+
+
 def test_the_report_with_the_most_steps_counts(
     ingest: IngestStage, stream: FakeStream, store: Store, time: Time
 ) -> None:

@@ -63,6 +63,35 @@ def test_a_reader_that_comes_back_under_its_name_need_not_wait_for_the_one_that_
     died.close()
 
 
+def test_the_later_of_two_readers_of_one_name_wins_and_the_earlier_ends_for_good(
+    rig: KafkaRig, unique: str
+) -> None:
+    rig.write([b'{"n": %d}' % n for n in range(10)])
+    former, latter = source(rig, unique), source(rig, unique)
+    assert len(read(former, 10)) == 10
+    assert len(read(latter, 10, timeout_s=10.0)) == 10
+
+    def read_on() -> bool:
+        rig.write([b'{"n": 10}'])
+        for record in former.poll(0.2, 10):
+            former.commit([record.position])
+        return False
+
+    told = f"another instance reads {rig.events} as {unique} on Kafka at"
+    with pytest.raises(FencedOutError, match=told):
+        eventually(read_on, 20.0)
+    with pytest.raises(FencedOutError):  # it does not take the name back
+        former.poll(0.1, 10)
+    former.close()  # and the later one keeps its place
+    rig.write([b'{"n": 11}'])
+
+    def goes_on() -> bool:
+        return b'{"n": 11}' in [record.value for record in latter.poll(0.2, 100)]
+
+    assert eventually(goes_on, 10.0)
+    latter.close()
+
+
 def source(rig: KafkaRig, instance: str) -> KafkaSource:
     options = replace(rig.options(), instance=instance, session_timeout_s=30.0)
     return KafkaStream(options, rig.specs()).source(

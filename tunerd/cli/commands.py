@@ -62,13 +62,18 @@ def _many(number: int, name: str) -> str:
 
 def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
     """What a command asks for, for a person."""
+    from tunerd.store.command_arguments import arguments_problem
+
+    if arguments_problem(command, arguments) is not None:
+        return f"{command} {json.dumps(dict(arguments))}"
     match command:
         case "approve" | "decline":
             return f"{command} {arguments['recommendation_id']} for {arguments['context_key']}"
         case "campaign":
             start = f"{_many(arguments['jobs'], 'job')} and " if arguments["jobs"] else ""
             rounds = f"{_many(arguments['rounds'], 'round')} of {arguments['round_size']}"
-            return f"campaign of {start}{rounds} in {arguments['context_key']}"
+            where = arguments.get("context_key", arguments["context"])
+            return f"campaign of {start}{rounds} in {where}"
         case "cancel":
             return f"cancel the campaign in {arguments['context_key']}"
         case "lift":

@@ -93,6 +93,7 @@ def replay_rejected(file: Path | None, reason: str | None, dry_run: bool, as_jso
     Records that were cut short, and those whose id another event has, are never sent.
     """
     from tunerd.connections import stream_of
+    from tunerd.events import original_headers
     from tunerd.streams.base import StreamMessage
 
     settings = read_settings(file)
@@ -114,8 +115,9 @@ def replay_rejected(file: Path | None, reason: str | None, dry_run: bool, as_jso
             if dry_run:
                 continue
             assert record.value is not None
+            headers = original_headers(record.headers)
             value = record.value.replace(b"\n", b" ").replace(b"\r", b" ")  # no JSON text has these
-            waiting.append(StreamMessage(settings.topics.jobs, None, value))
+            waiting.append(StreamMessage(settings.topics.jobs, None, value, headers))
             if len(waiting) >= AT_ONCE:
                 sink.send(waiting)
                 waiting.clear()
@@ -166,7 +168,7 @@ class _Acceptance:
 
     def why_not(self, record: "StreamRecord") -> str | None:
         """Why a record would be rejected again; None where it would be accepted."""
-        from tunerd.events import Rejection, read_job
+        from tunerd.events import Rejection, original_headers, read_job
 
         if _header(record, "topic") != self._topic:
             return "topic: it did not come from the jobs topic"
@@ -175,7 +177,8 @@ class _Acceptance:
         if not record.value or _header(record, "size") != str(len(record.value)):
             return "value: it is not kept whole"
         now = datetime.now(UTC)
-        read = read_job(record.value, (), now, self._limits, mappings=self._mappings)
+        headers = original_headers(record.headers)
+        read = read_job(record.value, headers, now, self._limits, mappings=self._mappings)
         if isinstance(read, Rejection):
             return QUOTED.sub("…", read.reason)
         if read.study is not None and read.study not in self._studies:

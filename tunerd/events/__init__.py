@@ -23,6 +23,7 @@ from tunerd.events.rejection import (
     RejectedRecord,
     Rejection,
     kib,
+    original_headers,
     rejected_record,
 )
 from tunerd.events.request import RequestEvent, read_request_content, request_schema
@@ -43,6 +44,7 @@ __all__ = [
     "from_bytes",
     "half_schema",
     "job_schema",
+    "original_headers",
     "read_job",
     "read_request",
     "recommendation_schema",

@@ -18,7 +18,7 @@ import msgspec
 from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.reasons import MAX_ENTRIES, MAX_INT32, MAX_NAME, MAX_TEXT
 from tunerd.events.rejection import Rejection
-from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, describe
+from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, describe, lenient_json
 
 __all__ = [
     "JobNotes",
@@ -311,8 +311,8 @@ def read_notes(content: Mapping[str, Any], prefix: str) -> JobNotes:
 def _object(value: object) -> dict[str, Any] | None:
     if isinstance(value, str) and value.lstrip()[:1] == "{":
         try:
-            value = msgspec.json.decode(value)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
+            value = lenient_json(value)
+        except ValueError:
             return None
     return entries(value) if isinstance(value, dict) else None
 

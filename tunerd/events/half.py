@@ -72,7 +72,8 @@ class HalfEvent(Struct, frozen=True, kw_only=True, gc=False):
         Note | None,
         Meta(
             description="Where job ids are unique; halves are joined within it. By default what "
-            "follows the first `/` of `source`, or all of it."
+            "follows the first `/` of `source`, or all of a source without one; nothing after "
+            "it is the cluster without a name."
         ),
     ] = None
     event_id: Annotated[
@@ -229,7 +230,9 @@ def cluster_in(event: HalfEvent) -> str:
     if event.cluster:
         return event.cluster
     source = event.source or ""
-    return source.partition("/")[2] or source
+    _, slash, cluster = source.partition("/")
+    # `slurm/` is what a cluster without a name sends, and `trainer/` is of the same one.
+    return cluster if slash else source
 
 
 def _missing(kind: HalfType, event: HalfEvent) -> Rejection | None:

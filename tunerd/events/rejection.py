@@ -5,6 +5,7 @@ the event, so that a reason can go into logs, headers and metrics without carryi
 """
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tunerd.events.printable import printable
@@ -16,6 +17,7 @@ __all__ = [
     "RejectedRecord",
     "Rejection",
     "kib",
+    "original_headers",
     "rejected_record",
 ]
 
@@ -26,6 +28,13 @@ TRUNCATED_BYTES = 64 * 1024
 """What is kept of a larger one (contract: rejected record)."""
 
 MAX_REASON_CHARACTERS = 500
+
+ORIGINAL = "original."
+"""What a header of the rejected record begins with that the original had."""
+KEPT_HEADERS = ("content-type", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_time")
+"""Headers of the original that say what it is: those of a CloudEvent."""
+LONGEST_HEADER = 1024
+"""Bytes; a longer one is not kept, as no id and no source is that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +76,13 @@ def rejected_record(
     value: bytes | None,
     size: int | None = None,
     sha256: str | None = None,
+    original: Iterable[tuple[str, bytes]] = (),
 ) -> RejectedRecord:
     """The rejected record of the contract for the record at this position.
 
     `size` (bytes) and `sha256` (hex) are those of the original where the stream cut it short;
-    otherwise they follow from `value`. A tombstone becomes an empty value.
+    otherwise they follow from `value`. A tombstone becomes an empty value. Of its headers,
+    `original`, those that make it a CloudEvent are kept.
     """
     body = b"" if value is None else value
     original_size = len(body) if size is None else size
@@ -91,8 +102,32 @@ def rejected_record(
         id=position,
         key=position.encode(),
         value=body if original_size <= MAX_EVENT_BYTES else body[:TRUNCATED_BYTES],
-        headers=tuple((name, text.encode()) for name, text in headers.items()),
+        headers=(
+            *((name, text.encode()) for name, text in headers.items()),
+            *_kept(original),
+        ),
     )
+
+
+def original_headers(headers: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
+    """The headers that a rejected record's original had, as far as they are kept."""
+    return tuple(
+        (name.removeprefix(ORIGINAL), text) for name, text in headers if name.startswith(ORIGINAL)
+    )
+
+
+def _kept(original: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    named = {name.lower(): text for name, text in original}
+    for name in KEPT_HEADERS:
+        if name in named and len(named[name]) <= LONGEST_HEADER and _is_text(named[name]):
+            yield f"{ORIGINAL}{name}", named[name]
+
+
+def _is_text(header: bytes) -> bool:
+    try:
+        return "\0" not in header.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def kib(size: int) -> str:

@@ -27,6 +27,8 @@ ENDS: Mapping[str, str] = {**STATUSES, "REQUEUED": "cancelled"}
 HINT = "sacct --json | jq -c '.jobs[]'"
 _NOBODY = 0xFFFFFFF0
 """Slurm's numbers from here on say that there is none (``NO_VAL``, ``INFINITE``)."""
+_MOST_FLAGS = 32
+_WORD = re.compile(r"[A-Z_]+")
 _STEP = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?\.(?:batch|extern|interactive|\d+).*", re.ASCII)
 
 
@@ -194,14 +196,19 @@ def _number(value: object) -> int | None:
 
 
 def _state(value: object) -> str | None:
-    """The first word, of a list the first one: later ones are flags."""
-    if isinstance(value, list):
-        value = value[0] if value else None
+    """The word that says how a job stands, of a text or a list of the state and its flags in any
+    order. A job that was sent back and waits, or runs again, has not ended."""
     if isinstance(value, dict):
         value = value.get("current")
-        value = value[0] if isinstance(value, list) and value else value
-    words = value.split(None, 1) if isinstance(value, str) else []
-    return words[0].upper().rstrip("+") if words else None
+    texts = value[:_MOST_FLAGS] if isinstance(value, list) else [value]
+    words: list[str] = []
+    for shown in texts:
+        words += _WORD.findall(shown.upper()) if isinstance(shown, str) else []
+    if "REQUEUED" in words:
+        for now in (WAITING, {"RUNNING"}, STATUSES):
+            if (word := next((word for word in words if word in now), None)) is not None:
+                return word
+    return words[0] if words else None
 
 
 def _steps(content: Mapping[str, Any]) -> list[Any]:

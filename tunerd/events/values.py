@@ -19,6 +19,7 @@ __all__ = [
     "decode_object",
     "describe",
     "first_unstorable",
+    "lenient_json",
     "step",
 ]
 
@@ -87,11 +88,35 @@ def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
         return Rejection("value", f"is not JSON: {what} at character {error.pos + 1}")
     if not isinstance(content, dict | _InvalidNumber):
         return Rejection("value", f"expected a JSON object, got {describe(content)}")
-    if isinstance(content, dict) and _measured_nothing(content):
+    if isinstance(content, dict) and _is_ours(content):
+        repaired = _measured_nothing(content)
+    else:
+        repaired = _said_nothing(content)
+    if isinstance(content, dict) and repaired:
         return first_unstorable(content) or content
     if (fault := first_unstorable(content)) is not None:
         return fault
     return Rejection("value", "is not JSON")
+
+
+def _is_ours(content: dict[str, Any]) -> bool:
+    """Whether this is an event of the contract, which says what may stand where, or carries one."""
+    return "schema" in content or "specversion" in content
+
+
+def _said_nothing(content: object) -> bool:
+    """Whether numbers of another tool's record were none; they are null then, wherever they stand:
+    Ray and W&B write NaN and Infinity in settings and results alike."""
+    missing, open_ = False, [content]
+    while open_:
+        container = open_.pop()
+        for name, value in list(_entries(container)):
+            if isinstance(value, _InvalidNumber):
+                container[name] = None  # type: ignore[index]
+                missing = True
+            elif isinstance(value, dict | list):
+                open_.append(value)
+    return missing
 
 
 def _measured_nothing(content: dict[str, Any]) -> bool:
@@ -104,6 +129,24 @@ def _measured_nothing(content: dict[str, Any]) -> bool:
                 metrics[name] = None  # type: ignore[index]
                 unmeasured = True
     return unmeasured
+
+
+def lenient_json(text: str) -> Any:
+    """What a JSON text holds that stands within a record of another tool; NaN and infinity are
+    None.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    try:
+        return json.loads(text, parse_int=_plain_integer, parse_constant=lambda _: None)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _plain_integer(digits: str) -> int | None:
+    number = _integer(digits)
+    return number if isinstance(number, int) else None
 
 
 def _first_foreign_byte(value: bytes) -> int | None:

@@ -8,8 +8,6 @@ config says of which study a run is, and what of the config is context.
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from tunerd.events.foreign import (
     at,
     entries,
@@ -24,7 +22,7 @@ from tunerd.events.foreign import (
     whole,
 )
 from tunerd.events.rejection import Rejection
-from tunerd.events.values import MAX_INTEGER, describe
+from tunerd.events.values import MAX_INTEGER, describe, lenient_json
 
 __all__ = ["WandbRun"]
 
@@ -110,8 +108,8 @@ class WandbRun:
 def _object(value: object) -> Any:
     if isinstance(value, str):
         try:
-            return msgspec.json.decode(value)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
+            return lenient_json(value)
+        except ValueError:
             return None
     return value
 

@@ -4,13 +4,14 @@ So is whether the store is still the one that the daemon holds: a database that 
 failed over to one that lacks transactions, or been given to another daemon meanwhile.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tunerd import telemetry
+from tunerd.core.observation import Value
 from tunerd.errors import AlreadyRunningError, StoreUnavailableError, StreamUnavailableError
+from tunerd.events import from_bytes
 from tunerd.service.membership import Membership
 from tunerd.service.tuner_process import TunerProcess
 from tunerd.stages.ingest import IngestStage
@@ -143,13 +144,22 @@ def _numbers(rows: Sequence[RecommendationRow]) -> dict[str, dict[str, float]]:
     """What most jobs of a context are told: the incumbent's numbers, else the baseline's."""
     numbers: dict[str, dict[str, float]] = {}
     for row in rows:
-        message = json.loads(row.value)
-        config = (message.get("incumbent") or {}).get("config") or message.get("baseline") or {}
         values = {
             name: float(value)
-            for name, value in list(config.items())[:MOST_PARAMETERS]
+            for name, value in list(_launched(row).items())[:MOST_PARAMETERS]
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
         if values and len(row.context_key) <= MOST_KEY:
             numbers[row.context_key.partition("|")[2]] = values
     return numbers
+
+
+def _launched(row: RecommendationRow) -> Mapping[str, Value]:
+    """What most jobs of a context are launched with; nothing where the row is damaged, which who
+    tunes the study says."""
+    try:
+        message = from_bytes(row.value.encode())
+    except (ValueError, TypeError):
+        return {}
+    incumbent = message.incumbent
+    return (incumbent.config if incumbent else message.baseline) or {}

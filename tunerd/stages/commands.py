@@ -15,7 +15,7 @@ from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.rollback import go_back
 from tunerd.stages.study_session import StepPlan, StudySession
-from tunerd.store import OperatorCommand, Store
+from tunerd.store import OperatorCommand, Store, arguments_problem
 
 __all__ = ["CommandHandler", "order_of"]
 
@@ -39,6 +39,11 @@ class CommandHandler:
 
     def carry_out(self, command: OperatorCommand) -> str:
         """Do what a command asks for, and say what came of it."""
+        if wrong := arguments_problem(command.command, command.arguments):
+            return f"refused: {command.command} cannot be done with what it was given: {wrong}"
+        return self._carry_out(command)
+
+    def _carry_out(self, command: OperatorCommand) -> str:
         match command.command:
             case "campaign" | "pause" | "pin" | "forbid" if self.books.ended:
                 return "refused: the study has ended"  # what takes one back does so all the same

@@ -275,6 +275,7 @@ class IngestStage:
             value=record.value,
             size=record.size if record.sha256 else None,
             sha256=record.sha256,
+            original=record.headers,
         )
         return OutboxMessage(
             kind="rejected",

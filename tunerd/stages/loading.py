@@ -25,7 +25,7 @@ from tunerd.stages.checkpoints import CheckpointManager, parts_of
 from tunerd.stages.commands import order_of
 from tunerd.stages.recommendations import LogEvent, RecommendationRegistry
 from tunerd.stages.study_session import LAYOUT, StudySession
-from tunerd.store import Store
+from tunerd.store import Store, arguments_problem
 
 __all__ = ["open_books"]
 
@@ -109,7 +109,7 @@ def _ordered(store: Store, study: Study) -> Mapping[str, Any]:
     for command in store.commands(study.name, pending=False):
         given = command.arguments
         done = command.result or "refused"
-        if done.startswith("refused"):
+        if done.startswith("refused") or arguments_problem(command.command, given):
             continue
         match command.command:
             case "pause" | "pin" | "forbid" if done.startswith(("paused", "in force")):

@@ -5,6 +5,7 @@ nothing else: history, positions, outbox, studies, what was learned, leases, ope
 """
 
 from tunerd.store.attempts import AttemptCounts, AttemptRow, WaitingAttempt
+from tunerd.store.command_arguments import arguments_problem
 from tunerd.store.commands import OperatorCommand
 from tunerd.store.instance_lock import InstanceLock, folder_guard
 from tunerd.store.instances import InstanceRow
@@ -42,6 +43,7 @@ __all__ = [
     "Transaction",
     "TuneStep",
     "WaitingAttempt",
+    "arguments_problem",
     "checkpoint_name",
     "folder_guard",
     "leased_study",

@@ -31,6 +31,9 @@ class OperatorCommand:
     """For a person; None while it waits."""
 
 
+_DAMAGED: dict[str, Any] = {}
+
+
 class CommandReads(StoreReads):
     """Looking at commands."""
 
@@ -111,7 +114,7 @@ class CommandWrites(CommandReads, StoreWrites):
 
 
 def _command(row: sa.Row[Any]) -> OperatorCommand:
-    arguments = whole_json(row.arguments, f"command {row.id}", None)
-    if arguments is None:  # nobody knows what it asked for; who carries it out refuses it
+    arguments = whole_json(row.arguments, f"command {row.id}", _DAMAGED)
+    if arguments is _DAMAGED:  # nobody knows what it asked for; who carries it out refuses it
         return OperatorCommand(**dict(row._mapping) | {"command": "damaged", "arguments": {}})
     return OperatorCommand(**dict(row._mapping) | {"arguments": arguments})

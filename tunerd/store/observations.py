@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tunerd.core.observation import CorrectedObservation, Observation, Status, corrected
 from tunerd.errors import CorruptDataError, StoreUnavailableError
 from tunerd.store.access import StoreReads, StoreWrites
-from tunerd.store.json_text import from_json, text_problem, to_jsons, whole_json
+from tunerd.store.json_text import object_from_json, text_problem, to_jsons, whole_json
 from tunerd.store.tables import observations, studies
 
 __all__ = ["InsertedObservations", "ObservationReads", "ObservationWrites"]
@@ -468,7 +468,7 @@ def _fits(number: int) -> bool:
 
 def _observation(row: Any) -> Observation:
     try:
-        return _read(row, from_json)
+        return _read(row, object_from_json)
     except (CorruptDataError, ValueError) as error:  # the latter of a status
         damage = "job %r of study %s, sequence %s, is damaged and teaches nothing: %s"
         log.error(damage, row[3], row[0], row[9], error)
@@ -480,7 +480,7 @@ def _what_is_left(text: str) -> Any:
     return whole_json(text, "a part of it", {})
 
 
-def _read(row: Any, from_json: Callable[[str], Any]) -> Observation:
+def _read(row: Any, read: Callable[[str], Any]) -> Observation:
     return Observation(
         study=row[0],
         source=row[1],
@@ -488,9 +488,9 @@ def _read(row: Any, from_json: Callable[[str], Any]) -> Observation:
         job_id=row[3],
         status=Status(row[4]),
         finished_at=row[5],
-        context=from_json(row[6]),
-        config=from_json(row[7]),
-        metrics=from_json(row[8]),
+        context=read(row[6]),
+        config=read(row[7]),
+        metrics=read(row[8]),
         sequence=row[9],
         attempt=row[10],
         measured_s=row[11],
@@ -499,6 +499,6 @@ def _read(row: Any, from_json: Callable[[str], Any]) -> Observation:
         recommendation_id=row[14],
         candidate_id=row[15],
         history=row[16],
-        extra=from_json(row[17]),
+        extra=read(row[17]),
         content_hash=row[18],
     )

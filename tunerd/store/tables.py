@@ -44,6 +44,11 @@ class UtcDateTime(TypeDecorator[datetime]):
     impl = sa.Text
     cache_ok = True
 
+    def __init__(self, instead: datetime | None = None) -> None:
+        super().__init__()
+        self.instead = instead
+        """What stands in for a damaged one; without it, that raises."""
+
     def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[Any]:
         """The column's type."""
         if dialect.name == "postgresql":
@@ -65,6 +70,8 @@ class UtcDateTime(TypeDecorator[datetime]):
             try:
                 value = datetime.fromisoformat(value)
             except ValueError as error:
+                if self.instead is not None:
+                    return self.instead
                 raise CorruptDataError(f"a time is damaged: {error}") from error
         assert isinstance(value, datetime)
         return value if value.tzinfo is UTC else value.astimezone(UTC)
@@ -308,6 +315,9 @@ context_states = sa.Table(
     sa.Column("searched_sequence", sa.BigInteger, nullable=False),
 )
 
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+"""Of a command that somebody wrote with a time that is none: others must not wait for it."""
+
 commands = sa.Table(
     "commands",
     metadata,
@@ -316,9 +326,9 @@ commands = sa.Table(
     sa.Column("command", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),
     sa.Column("who", sa.Text, nullable=False),
-    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("at", UtcDateTime(_LONG_AGO), nullable=False),
     sa.Column("why", sa.Text, nullable=False),
-    sa.Column("finished_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime(_LONG_AGO)),
     sa.Column("result", sa.Text),
     sqlite_autoincrement=True,
 )

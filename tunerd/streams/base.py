@@ -181,8 +181,8 @@ class StreamSource(Protocol):
         reset, goes on from what ``restore`` then says.
 
         Raises StreamUnavailableError, with one sentence saying what is wrong, within seconds of
-        the stream's becoming unreachable; a later call recovers by itself. What ``restore``
-        raises comes through.
+        the stream's becoming unreachable; a later call recovers by itself. Raises FencedOutError,
+        for good, if another reader took this one's name. What ``restore`` raises comes through.
         """
         ...
 

@@ -30,3 +30,13 @@ def test_no_column_is_changed_whose_values_lie_together() -> None:
     scaled = DesignTransform.fit(X, [0.0, 0.0, 0.0]).unclipped(X)
     assert scaled.mean(axis=0) == pytest.approx(0.0, abs=1e-12)
     assert scaled.std(axis=0) == pytest.approx(1.0)
+
+
+def test_a_missing_category_stands_at_the_mean_and_an_unknown_one_has_none_of_the_values() -> None:
+    X = np.array([[0.0], [0.0], [1.0], [2.0]])
+    design = DesignTransform.fit(X, [1.0])
+    missing, unknown = design(np.array([[np.nan], [7.0]]))
+    assert missing.tolist() == [0.0, 0.0, 0.0]
+    others = design(X)
+    assert unknown == pytest.approx([others[2, 0], others[0, 1], others[0, 2]])
+    assert (unknown < 0).all()

@@ -24,8 +24,10 @@ MAX_LEVELS = 64
 
 @dataclass(frozen=True)
 class DesignTransform:
-    """Numbers enter as log2 where all values are positive, categories one column per value;
-    missing values and unknown categories stand at the mean, which is 0."""
+    """Numbers enter as log2 where all values are positive, categories one column per value.
+
+    A missing value stands at the mean, which is 0, in each of its columns. A category without a
+    column of its own stands in all of them where rows with another value stand."""
 
     numeric: IntArray
     logarithmic: IntArray

@@ -24,9 +24,9 @@ from kafka import (
 )
 from kafka.admin import MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import KafkaError
+from kafka.errors import FencedInstanceIdError, KafkaError
 
-from tunerd.errors import StreamUnavailableError
+from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.streams.base import Restore, StreamPosition, StreamRecord
 from tunerd.streams.kafka.connection import connect, refused, translated
 from tunerd.streams.kafka.consumer import RebalanceListener, make_consumer, remember_joining
@@ -68,6 +68,9 @@ class KafkaSource:
         self._restore = restore
         self._clock = clock
         self._consumer: KafkaConsumer | None = None
+        self._fenced_as = ""
+        """What the group called this reader when somebody had taken its name, until it is known
+        who; empty otherwise."""
         self._forget()
 
     def _forget(self) -> None:
@@ -87,11 +90,16 @@ class KafkaSource:
 
     def poll(self, timeout_s: float, max_records: int) -> list[StreamRecord]:
         try:
+            self._look_who_reads()
             return self._poll(timeout_s, max_records)
         except _AwayError:
             raise
-        except StreamUnavailableError:
+        except StreamUnavailableError as error:
+            if isinstance(error.__cause__, FencedInstanceIdError):
+                self._fenced_as = self._member_id()
             self._drop()
+            if self._fenced_as:
+                self._look_who_reads()
             raise
 
     def commit(self, positions: Sequence[StreamPosition]) -> None:
@@ -175,6 +183,39 @@ class KafkaSource:
         if consumer is not None:
             with suppress(Exception):  # it may be what was broken
                 consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
+
+    def _member_id(self) -> str:
+        """What the group calls this reader now; empty where it is joining anew."""
+        if self._consumer is None:
+            return ""
+        return str(self._consumer._coordinator._generation.member_id or "")
+
+    def _look_who_reads(self) -> None:
+        """After the broker said that another reader has this one's name: see whether that is so.
+        Connecting again would take the name back, and so on for ever.
+
+        Raises FencedOutError if it is, StreamUnavailableError while nobody can say.
+        """
+        if not self._fenced_as:
+            return
+        admin, _ = connect(self._options, KafkaAdminClient)
+        try:
+            with translated(self._options):
+                members = admin.describe_groups([self._group])[self._group]["members"]
+        finally:
+            admin.close()
+        holders = {
+            member["member_id"]
+            for member in members
+            if member["group_instance_id"] == self._options.instance
+        }
+        own, self._fenced_as = self._fenced_as, ""
+        if holders - {own}:
+            self._fenced_as = own  # it stays so, whoever asks again
+            raise FencedOutError(
+                f"another instance reads {self._topic} as {self._options.instance} on Kafka at "
+                f"{','.join(self._options.bootstrap_servers)}; nothing more is read"
+            )
 
     def _leave(self, instance: str) -> None:
         """Give the partitions to others at once: closing does not, for a reader with a name."""
