@@ -124,6 +124,9 @@ EXPECTED = {
         {OK: 12}),
     "trtllm.csv": Expected(
         "serving", "token_throughput_token_sec", "maximize", "tp max_batch_size", "", {OK: 27}),
+    "fio.json": Expected(
+        "fio", "iops", "maximize", "ioengine iodepth numjobs", "rw",
+        {OK: 24, "failed": 1}, "timestamp"),
     "tfruns.csv": Expected(
         "tfruns", "eval_loss", "minimize", "dropout1 units batch_size", "", {OK: 26},
         "end", "run_dir"),
@@ -199,6 +202,34 @@ def test_the_registry_has_each_export_once() -> None:
     keys = [one.key for one in EXPORTERS]
     assert len(keys) == len(set(keys))
     assert {one.key for one in EXPECTED.values() if one.key} <= set(keys)
+
+
+def test_fio_is_read_as_one_file_a_run_too_and_blocks_of_several_sizes_are_compared_by_bytes(
+    tmp_path: Path,
+) -> None:
+    runs = [json.loads(line) for line in (FILES / "fio.json").read_text().splitlines()]
+    for number, run in enumerate(runs):
+        run["jobs"][0]["job options"]["bs"] = ("4k", "64k")[number % 2]
+        (tmp_path / f"{number:02}.json").write_text(json.dumps(run, indent=2))
+    table = open_table(tmp_path)
+    assert table.export is not None
+    assert table.export.key == "fio"
+    assert guessed(tmp_path).objective.column.name == "bandwidth_bytes_s"
+    whole = tmp_path / "all.json"
+    whole.write_text(json.dumps(runs))
+    assert len(list(open_table(whole).rows())) == 25
+
+
+def test_what_fio_mixed_or_measured_long_ago_is_read(tmp_path: Path) -> None:
+    read, write = {"iops": 700.0, "bw": 2800}, {"iops": 300.0, "bw": 1200, "bw_bytes": 1228800}
+    job = {"jobname": "j", "error": 0, "read": read, "write": write}
+    record = {"fio version": "fio-2.2.10", "jobs": [job | {"job options": {"iodepth": "4"}}]}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(record, indent=1))
+    (row,) = open_table(path).rows()
+    assert isinstance(row, TableRow)
+    assert (row.values["iops"], row.values["bandwidth_bytes_s"]) == (1000.0, 4096000.0)
+    assert "latency_mean_s" not in row.values
 
 
 # -- what a person says goes before what was recognised -------------------------------------------

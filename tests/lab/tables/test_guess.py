@@ -1,5 +1,6 @@
 """What columns are taken for: tables of many fields, and each kind of evidence on its own."""
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -187,6 +188,83 @@ def test_products_and_bounds_that_hold_in_every_row(tmp_path: Path) -> None:
     (bound,) = guesses.bounds
     assert (set(bound.small), bound.large) == ({"dp", "micro_batch"}, ("global_batch",))
     assert bound.divides
+
+
+@pytest.mark.parametrize(
+    ("columns", "total", "rule"),
+    [
+        ({"workers": [1, 2, 4, 8], "threads": (32, "workers")}, "threads", "workers * 32"),
+        (
+            {
+                "NNodes": [1, 2, 4],
+                "NTasksPerNode": [4, 8, 16],
+                "slots": (1, "NNodes", "NTasksPerNode"),
+            },
+            "slots",
+            "NNodes * NTasksPerNode",
+        ),
+        (
+            {
+                "NNodes": [1, 2, 4],
+                "TasksPerNode": [4, 8, 16],
+                "slots": (2, "NNodes", "TasksPerNode"),
+            },
+            "slots",
+            "NNodes * TasksPerNode * 2",
+        ),
+        (
+            {
+                "batch_per_gpu": [1, 2, 4],
+                "n_gpus": [2, 4, 8],
+                "batch": (1, "batch_per_gpu", "n_gpus"),
+            },
+            "batch",
+            "batch_per_gpu * n_gpus",
+        ),
+    ],
+)
+def test_what_is_made_of_others_is_neither_tuned_nor_context(
+    columns: dict[str, Any], total: str, rule: str, tmp_path: Path
+) -> None:
+    times, *factors = columns[total]
+
+    def made(row: Mapping[str, Any], _: random.Random) -> int:
+        return math.prod((times, *(row[factor] for factor in factors)))
+
+    table = _rows(120, **{**columns, total: made}, runtime_s=_speed)
+    guesses = guessed(table, tmp_path / "jobs.csv")
+    found = roles(guesses)
+    assert found[total] == "derived"
+    assert "parameter" in {found[factor] for factor in factors}
+    (told,) = [one.rule for one in guesses.columns if one.column.name == total]
+    assert told is not None
+    assert told.expression({name: name for name in columns}) == rule
+    said = UserAnswers(roles={total: "parameter"})
+    assert roles(guess(guesses.profile, said))[total] == "parameter"
+
+
+def test_what_a_kind_of_machine_has_of_it_is_not_tuned(tmp_path: Path) -> None:
+    cores = {"a": 64, "b": 32}
+    table = _rows(
+        120,
+        partition=["a", "b"],
+        workers=[1, 2, 4, 8],
+        threads=lambda row, _: row["workers"] * cores[row["partition"]],
+        runtime_s=_speed,
+    )
+    found = roles(guessed(table, tmp_path / "jobs.csv"))
+    assert (found["workers"], found["threads"]) == ("parameter", "derived")
+
+
+def test_what_is_made_of_others_in_nearly_every_row_is_tuned(tmp_path: Path) -> None:
+    table = _rows(
+        120,
+        NNodes=[1, 2, 4],
+        NTasksPerNode=[4, 8],
+        slots=lambda row, rng: row["NNodes"] * row["NTasksPerNode"] * rng.choice([1, 1, 1, 2]),
+        runtime_s=_speed,
+    )
+    assert roles(guessed(table, tmp_path / "jobs.csv"))["slots"] == "parameter"
 
 
 def test_columns_of_chance_have_no_rules(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.profile import ColumnProfile
 from tunerd.lab.tables.relations import determines, grouped, products
 
-__all__ = ["DerivationRule", "following", "rule_of"]
+__all__ = ["DerivationRule", "following", "rule_of", "total_of"]
 
 _TOTALS = {"total", "overall", "sum", "aggregate", "all"}
 
@@ -105,6 +105,37 @@ def rule_of(
     return None
 
 
+def total_of(column: ColumnProfile, inputs: Sequence[ColumnProfile]) -> DerivationRule | None:
+    """How a whole number is made of smaller ones in every row: of one, a few times; of several,
+    multiplied, perhaps a few times; of one and what a category has of it. ``None`` if it is not.
+
+    What is a total is nothing to set by itself: a launcher asks for nodes and gets their CPUs.
+    """
+    others = [other for other in inputs if other is not column and other.kind == "int"]
+    for other in others:
+        ratio = _ratio(column, other)
+        if ratio is not None and ratio > 1 and ratio.is_integer() and _is_told(column, other):
+            return DerivationRule((other.name,), times=ratio)
+    for product in products([column, *others], times_of=column.name):
+        if product.total == column.name:
+            return DerivationRule(product.factors, times=float(product.times))
+    for thing in inputs:
+        if thing.kind == "category":
+            for other in others:
+                has = _multiple(column, other, thing)
+                if has is not None and min(has.values()) > 1 and _is_told(column, other):
+                    # Nobody knows what a value of it has that comes later.
+                    return DerivationRule(follows=(other.name, thing.name))
+    return None
+
+
+def _is_told(column: ColumnProfile, other: ColumnProfile) -> bool:
+    """Whether several values in several rows say so."""
+    return len(column.codes) >= FEWEST and min(column.distinct, other.distinct) >= SEVERAL
+
+
+SEVERAL = 3
+"""Values of both columns from which on a ratio that never changes is no chance."""
 FEWEST = 8
 """Different rows from which on it is no chance that one column fixes another."""
 MOST = 14
@@ -142,9 +173,15 @@ def following(
         ]
         others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
         rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
-        if rule is not None:
+        if rule is not None and not (column.name in tuned and _is_part(rule)):
             rules[column.name] = rule
     return rules
+
+
+def _is_part(rule: DerivationRule) -> bool:
+    """Whether the other column is a whole number of times this one: then it is the total."""
+    parts = 1 / rule.times if rule.times else 0.0
+    return bool(rule.numbers) and parts > 1.5 and abs(parts - round(parts)) < 1e-6
 
 
 def _fixed_by(

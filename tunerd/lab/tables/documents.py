@@ -30,6 +30,8 @@ def is_document(start: str) -> bool:
         return False
     first, _, rest = start.partition("\n")
     second = rest.lstrip()[:1]
+    if any(mark in first[:4_096] for mark in _SEVERAL):
+        return True
     if second == "{":
         return False
     try:
@@ -44,6 +46,8 @@ def is_document(start: str) -> bool:
     return not second and taken_apart(alone) != [alone]
 
 
+_SEVERAL = ('"fio version"',)
+"""What stands at the beginning of documents that follow each other and hold several records."""
 _ONE_LINERS = ('"tune_params', '"tune_params_keys"')
 """What stands at the beginning of documents that may be one very long line."""
 

@@ -28,9 +28,9 @@ from tunerd.lab.tables.metric_columns import (
 )
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import BoundRelation, ProductRelation, bounds, products
-from tunerd.lab.tables.roles import ColumnGuess, Goal, Role
+from tunerd.lab.tables.roles import SAID, ColumnGuess, Goal, Role
 from tunerd.lab.tables.sentinel_values import Meaning, ObjectiveValues, objective_values
-from tunerd.lab.tables.tunable import can_be_tuned, find_inputs, followers
+from tunerd.lab.tables.tunable import can_be_tuned, find_inputs, followers, totals
 
 __all__ = ["TableGuess", "UserAnswers", "guess"]
 
@@ -102,14 +102,12 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
     _check(profile, given)
     names = {column.name: _name(profile, column) for column in profile.columns}
     guesses = {
-        name: ColumnGuess(profile.column(name), names[name], role, 1.0, "you said so")
+        name: ColumnGuess(profile.column(name), names[name], role, 1.0, SAID)
         for name, role in given.roles.items()
     }
     if given.objective is not None:
         column = profile.column(given.objective)
-        guesses[column.name] = ColumnGuess(
-            column, names[column.name], "objective", 1.0, "you said so"
-        )
+        guesses[column.name] = ColumnGuess(column, names[column.name], "objective", 1.0, SAID)
     guesses |= hinted(profile, names, guesses)
     inputs_hinted = inputs_of(profile, names, guesses)
     guesses |= find_oddities(profile, names, guesses | inputs_hinted)
@@ -123,6 +121,7 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
     if not any(guess.role == "parameter" for guess in guesses.values()):
         guesses |= _last_resort(guesses)
         guesses |= followers(guesses, names)
+    guesses |= totals(guesses)
     guesses = {name: _as_written(guess) for name, guess in guesses.items()}
     inputs = [
         guess.column

@@ -33,10 +33,11 @@ FACTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class ProductRelation:
-    """``total`` is the product of ``factors`` in every row."""
+    """``total`` is the product of ``factors`` in every row, times a number that never changes."""
 
     total: str
     factors: tuple[str, ...]
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +145,13 @@ def _ranks(numbers: FloatArray) -> FloatArray:
     return ranks
 
 
-def products(columns: Sequence[ColumnProfile]) -> list[ProductRelation]:
+def products(
+    columns: Sequence[ColumnProfile], times_of: str | None = None
+) -> list[ProductRelation]:
     """The products that hold in every row: the shortest ones, each said once.
 
     Only integers; each factor has several values and is needed, and the rows tell the product
-    from a coincidence.
+    from a coincidence. The column ``times_of`` may also be a whole number of times a product.
     """
     among = _whole_numbers(columns)
     if len(among) < 3:
@@ -159,9 +162,10 @@ def products(columns: Sequence[ColumnProfile]) -> list[ProductRelation]:
         return []
     logs = np.log(rows)
     products: list[ProductRelation] = []
-    for total, factors in _candidates(logs):
+    scaled = next((place for place, column in enumerate(among) if column.name == times_of), None)
+    for total, factors, times in _candidates(logs, scaled):
         names = tuple(among[place].name for place in factors)
-        held = ProductRelation(among[total].name, names)
+        held = ProductRelation(among[total].name, names, times)
         shorter = any(
             set(product.factors) <= set(names) and product.total == held.total
             for product in products
@@ -184,19 +188,24 @@ def _integers(column: ColumnProfile) -> list[float]:
     return [float(value) for value in column.counts if isinstance(value, int)]
 
 
-def _candidates(logs: FloatArray) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Totals and factors that hold, fewer factors first."""
+def _candidates(logs: FloatArray, scaled: int | None) -> Iterator[tuple[int, tuple[int, ...], int]]:
+    """Totals and factors that hold, fewer factors first, and the number of times. That is 1 but for
+    the column at ``scaled``."""
     places = range(logs.shape[1])
     for size in range(2, FACTORS + 1):
         for factors in combinations(places, size):
             # A few rows rule nearly everything out, and cost little.
-            few = np.abs(logs[:32].T - logs[:32, factors].sum(axis=1)).max(axis=1)
-            for place in np.flatnonzero(few < 1e-9):
-                total = logs[:, factors].sum(axis=1)
-                if place in factors or np.abs(logs[:, place] - total).max() > 1e-9:
+            gaps = logs[:32].T - logs[:32, factors].sum(axis=1)
+            held = np.abs(gaps).max(axis=1) < 1e-9
+            if scaled is not None:
+                held[scaled] = np.ptp(gaps[scaled]) < 1e-9
+            for place in np.flatnonzero(held):
+                gap = logs[:, place] - logs[:, factors].sum(axis=1)
+                times = round(math.exp(float(gap[0]))) if place == scaled else 1
+                if place in factors or times < 1 or np.abs(gap - math.log(times)).max() > 1e-9:
                     continue
                 if _is_a_rule(logs, factors):
-                    yield int(place), factors
+                    yield int(place), factors, times
 
 
 def _is_a_rule(logs: FloatArray, factors: tuple[int, ...]) -> bool:

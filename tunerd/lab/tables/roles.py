@@ -7,7 +7,7 @@ from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.derived_columns import DerivationRule
 from tunerd.lab.tables.profile import ColumnProfile
 
-__all__ = ["ColumnGuess", "Goal", "Role", "sureness"]
+__all__ = ["SAID", "ColumnGuess", "Goal", "Role", "sureness"]
 
 Role = Literal[
     "objective",
@@ -25,6 +25,9 @@ Role = Literal[
 ]
 """``metric`` was measured and is not the objective; ``derived`` follows from other columns;
 ``time`` is one that is not when the job finished; ``label`` is kept and not learned from."""
+
+SAID = "you said so"
+"""Why a column is what a person said."""
 
 Goal = Literal["maximize", "minimize"]
 

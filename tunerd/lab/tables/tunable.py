@@ -2,16 +2,26 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tunerd.core.arrays import IntArray
 from tunerd.lab.tables.column_names import ColumnName
-from tunerd.lab.tables.derived_columns import following, rule_of
+from tunerd.lab.tables.derived_columns import following, rule_of, total_of
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import grouped, varies_within
-from tunerd.lab.tables.roles import ColumnGuess, Role, sureness
+from tunerd.lab.tables.roles import SAID, ColumnGuess, Role, sureness
 
-__all__ = ["MOST_CHOICES", "SAME", "can_be_tuned", "could_be_tried", "find_inputs", "followers"]
+__all__ = [
+    "MOST_CHOICES",
+    "SAME",
+    "can_be_tuned",
+    "could_be_tried",
+    "find_inputs",
+    "followers",
+    "totals",
+]
 
 SAME = "has the same value in every row"
 MOST_CHOICES = 200
@@ -129,6 +139,32 @@ def followers(
         for name, rule in rules.items()
         if found[name].role == "context" and found[name].sure < 1
     }
+
+
+def totals(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
+    """Parameters that are made of others, and context made of one parameter and other context: else
+    that parameter could not change. Not what a person said."""
+    made: dict[str, ColumnGuess] = {}
+    inputs = {
+        name: guess.column
+        for name, guess in found.items()
+        if guess.role in ("context", "parameter")
+    }
+    numbers = [
+        found[name]
+        for name, column in inputs.items()
+        if found[name].why != SAID and column.kind == "int"
+    ]
+    for guess in sorted(numbers, key=lambda guess: -float(np.nanmean(guess.column.numbers))):
+        name = guess.column.name
+        rule = total_of(guess.column, list(inputs.values()))
+        if rule is None:
+            continue
+        tuned = sum(found[factor].role == "parameter" for factor in rule.numbers)
+        if guess.role == "parameter" or (tuned == 1 and len(rule.numbers) > 1):
+            made[name] = replace(guess, role="derived", sure=0.7, why=rule.why, rule=rule)
+            del inputs[name]
+    return made
 
 
 def _clear(name: ColumnName) -> int:

@@ -3,6 +3,7 @@
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import (
     clearml,
+    fio,
     fixed_width,
     kernel_tuner,
     micro,
@@ -52,6 +53,7 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     micro.PYTEST,
     pgbench.EXPORTER,
     sysbench.EXPORTER,
+    fio.EXPORTER,
     serving.EXPORTER,
     run_reports.EXPORTER,
     fixed_width.EXPORTER,
