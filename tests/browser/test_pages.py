@@ -23,6 +23,8 @@ STUDY = "/studies/toy"
 PLACES = {
     "studies": "/",
     "study": STUDY,
+    "ledger of all": "/ledger?days=30",
+    "campaign": f"{STUDY}/contexts/n=24",
     "contexts": f"{STUDY}/contexts",
     "context": f"{STUDY}/contexts/n=16",
     "jobs": f"{STUDY}/jobs",

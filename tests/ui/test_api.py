@@ -5,6 +5,7 @@ import io
 import json
 import re
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from tunerd.ui.server import HttpServer
 pytestmark = pytest.mark.slow
 
 STUDY = "/studies/toy"
+JOBS = 132
+"""Of it in all, twelve of them in a campaign."""
 
 
 def held_to_the_schema(template: str, told: Any) -> None:
@@ -41,6 +44,7 @@ def asked_for(site: Site, study: str = "toy") -> dict[str, str]:
     said = context["said"][0]["recommendation_id"]
     return {
         "/studies": "/studies",
+        "/ledger": "/ledger?days=30",
         "/studies/{study}": f"/studies/{study}",
         "/studies/{study}/contexts": f"/studies/{study}/contexts?sort=-jobs&limit=2&page=2",
         "/studies/{study}/contexts/{context}": context_url(study, key),
@@ -113,20 +117,20 @@ def test_who_never_follows_is_seen(site: Site) -> None:
     rows = {row["name"]: row["account"] for row in site.json(f"{STUDY}/ledger?days=30")["users"]}
     assert rows["never-follows"]["following"].get("followed", 0) == 0
     assert sum(row["following"].get("followed", 0) for row in rows.values()) > 20
-    assert sum(row["jobs"] for row in rows.values()) == 120
+    assert sum(row["jobs"] for row in rows.values()) == JOBS
 
 
 def test_contexts_are_searched_sorted_and_paged(site: Site) -> None:
     keys = [one["context_key"] for one in site.json(f"{STUDY}/contexts?sort=context")["contexts"]]
-    assert keys == ["toy|n=16", "toy|n=4", "toy|n=8"]
+    assert keys == ["toy|n=16", "toy|n=24", "toy|n=4", "toy|n=8"]
     (one,) = site.json(f"{STUDY}/contexts?search=n+16")["contexts"]
     assert one["context_key"] == "toy|n=16"
     page = site.json(f"{STUDY}/contexts?sort=-context&limit=2&page=2")
-    assert (page["page"], page["pages"], page["total"]) == (2, 2, 3)
-    assert [one["context_key"] for one in page["contexts"]] == ["toy|n=16"]
+    assert (page["page"], page["pages"], page["total"]) == (2, 2, 4)
+    assert [one["context_key"] for one in page["contexts"]] == ["toy|n=24", "toy|n=16"]
     jobs = [one["jobs"] for one in site.json(f"{STUDY}/contexts?sort=-jobs")["contexts"]]
     assert jobs == sorted(jobs, reverse=True)
-    assert sum(jobs) == 120
+    assert sum(jobs) == JOBS
 
 
 def test_jobs_are_paged_by_what_comes_before(site: Site) -> None:
@@ -138,7 +142,7 @@ def test_jobs_are_paged_by_what_comes_before(site: Site) -> None:
         if told["next_before"] is None:
             break
         before = f"&before={told['next_before']}"
-    assert seen == list(range(120, 0, -1))
+    assert seen == list(range(JOBS, 0, -1))
     mine = site.json(f"{STUDY}/jobs?user=never-follows&limit=200")["jobs"]
     assert {one["user"] for one in mine} == {"never-follows"}
     assert len(mine) == 16
@@ -194,7 +198,7 @@ def test_the_ledger_as_csv(site: Site) -> None:
     rows = list(csv.DictReader(io.StringIO(body.decode())))
     assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
     users = [row for row in rows if row["by"] == "user"]
-    assert sum(int(row["jobs"]) for row in users) == 120
+    assert sum(int(row["jobs"]) for row in users) == JOBS
     total = site.json(f"{STUDY}/ledger?days=30")["total"]
     net = sum(float(row["net_gpu_hours"]) for row in users)
     spent = total["gpu_hours_saved"] - total["gpu_hours_spent_on_trying"]
@@ -406,3 +410,33 @@ def test_names_under_which_a_daemon_s_pages_are_asked(
 )
 def test_only_this_machine_s_own_addresses_are_loopback(host: str, local: bool) -> None:
     assert is_loopback(host) is local
+
+
+def test_the_ledger_of_all_studies_is_the_sum_of_theirs(site: Site) -> None:
+    whole = site.json("/ledger?days=30")
+    ones = {name: site.json(f"/studies/{name}/ledger?days=30")["total"] for name in NAMES}
+    assert whole["missing"] == 0
+    assert whole["total"]["jobs"] == sum(total["jobs"] for total in ones.values())
+    assert {row["name"]: row["account"]["jobs"] for row in whole["studies"]} == {
+        name: total["jobs"] for name, total in ones.items() if total["jobs"]
+    }
+    assert whole["total"]["gpu_hours"] == pytest.approx(
+        sum(total["gpu_hours"] for total in ones.values())
+    )
+    assert sum(row["account"]["jobs"] for row in whole["users"]) == whole["total"]["jobs"]
+    lines = site.get("/ledger.csv?days=30")[2].decode().splitlines()
+    assert len(lines) == 1 + len(whole["studies"]) + len(whole["users"])
+
+
+def test_a_campaign_shows_which_round_asked_for_each_run(site: Site) -> None:
+    context = site.json("/studies/toy/contexts/n=24")
+    rounds = [run["round"] for run in context["runs"]]
+    assert rounds == sorted(rounds)
+    assert Counter(rounds) == {0: 6, 1: 3, 2: 3}
+    assert context["campaign"]["finished"]
+    (campaign,) = site.json("/studies/toy")["campaigns"]
+    assert campaign["context_key"] == "toy|n=24"
+    assert campaign["runs"] == context["runs"]
+    page = site.get("/studies/toy")[2].decode()
+    assert "What changed, over time" in page
+    assert "round 2: " in page

@@ -1,7 +1,7 @@
 """Stores to look at: of a small cluster that has been tuned, an empty one, a hostile one."""
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -88,7 +88,40 @@ def build_world(folder: Path) -> World:
             arguments: dict[str, Any] = {"context": {}, "config": {"x": 8, "y": "a"}}
             tx.add_command("toy", "forbid", arguments, who="ann", why="fans", now=time.now())
         tuning.run(tune)
+        _profile(store, time, lambda: tuning.run(tune))
     return world
+
+
+def _profile(store: Store, time: Time, step: Callable[[], object]) -> None:
+    """A campaign in a context of its own: six at random, then two rounds of three, all run."""
+    key, context = "toy|n=24", {"n": 24}
+    wanted = {
+        "context_key": key,
+        "context": context,
+        "jobs": 6,
+        "rounds": 2,
+        "round_size": 3,
+        "repeats": 1,
+    }
+    with store.transaction() as tx:
+        tx.add_command("toy", "campaign", wanted, who="ann", why="new", now=time.now())
+    step()
+    jobs = random_jobs(12, seed=9, first=900, sizes=(24,))
+    for _ in range(3):
+        row = store.recommendation("toy", key)
+        assert row is not None
+        asked = [c.config for c in from_bytes(row.value.encode()).candidates if c.wanted]
+        assert asked
+        ran = []
+        for config in asked:
+            one = jobs.pop()
+            metrics = {"speed": true_speed(context, config)}
+            ran.append(
+                structs.replace(one, config=dict(config), metrics=metrics, status=Status.SUCCEEDED)
+            )
+        time.pass_(hours=0.2)
+        _add(store, "toy", ran, time)
+        step()
 
 
 @contextmanager

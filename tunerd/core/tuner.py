@@ -237,6 +237,9 @@ class Tuner(StudyLearner):
         self._advisor.space(key, clean)
         state = self.contexts.setdefault(key, ContextState(clean))
         state.campaign = campaign
+        state.rounds_asked = [[]] * max(
+            campaign.round + 1, 0
+        )  # no random start: none is asked for in it
         state.last_job_at = max(state.last_job_at or now, now)
         state.waiting_since = max(self.sequence, 1)
         self.touched.add(key)

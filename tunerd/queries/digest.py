@@ -33,7 +33,15 @@ from tunerd.report.gather import incomparable_until
 from tunerd.store import Store
 from tunerd.store.overview import StudyProgress
 
-__all__ = ["ContextLine", "JobBlock", "KeptEntry", "StudyDigest", "StudyDigests", "first_day"]
+__all__ = [
+    "ContextLine",
+    "JobBlock",
+    "KeptEntry",
+    "StudyDigest",
+    "StudyDigests",
+    "first_day",
+    "join",
+]
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +141,8 @@ class ContextLine:
     """Of the incumbent over what was launched there first, as a share."""
     incumbent: str | None = None
     """Its candidate id."""
+    profiled: bool = False
+    """Whether it has, or had, a campaign."""
     states: list[str] = field(default_factory=list)
     latest: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
     """Scores of the latest jobs."""
@@ -163,6 +173,8 @@ class _State(msgspec.Struct, frozen=True, gc=False):
     context: dict[str, Any]
     introduction: _Rollout
     evidence: _Evidence
+    campaign: Any = None
+    rounds_asked: list[list[str]] = []
 
 
 class StudyDigest:
@@ -286,6 +298,7 @@ class StudyDigest:
                 line.context = state.context
                 line.jobs = state.evidence.jobs
                 line.incumbent = state.introduction.incumbent
+                line.profiled = state.campaign is not None or bool(state.rounds_asked)
                 line.gain = (
                     lead_share(self.study, state.introduction.ahead) if line.incumbent else None
                 )
@@ -313,7 +326,7 @@ class StudyDigest:
         total = LedgerAccount()
         for day, sums in self.days.copy().items():
             if day >= begin:
-                _join(total, sums)
+                join(total, sums)
         return total
 
 
@@ -327,7 +340,8 @@ def _search_text(line: ContextLine) -> str:
     return f"{label} {line.key}".lower()
 
 
-def _join(total: LedgerAccount, one: LedgerAccount) -> None:
+def join(total: LedgerAccount, one: LedgerAccount) -> None:
+    """Add the sums of other jobs to ``total``."""
     promises = total.promises + one.promises
     for name in ("promised", "realised"):
         if promises:

@@ -16,16 +16,18 @@ from tunerd.core.study import Study
 from tunerd.errors import TunerdError
 from tunerd.events import from_bytes
 from tunerd.queries.accounts import account
-from tunerd.queries.digest import StudyDigest, first_day
+from tunerd.queries.digest import StudyDigest, first_day, join
 from tunerd.store import Store
 
 __all__ = [
+    "ClusterLedger",
     "JobDetail",
     "JobList",
     "JobRow",
     "LedgerRow",
     "LedgerWindow",
     "PredictedTarget",
+    "cluster_ledger",
     "job_detail",
     "job_list",
     "jobs_at",
@@ -249,7 +251,7 @@ def _taught(judged: PrequentialRecord | None) -> list[str]:
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of one context, or one user."""
+    """The sums of one study, one context, or one user."""
 
     name: str
     account: dict[str, Any]
@@ -288,6 +290,45 @@ def ledger_window(digest: StudyDigest, days: int, now: datetime) -> LedgerWindow
         contexts=_rows(contexts.items()),
         users=_rows(users.items()),
         left_out=max(total.jobs - jobs, 0),
+    )
+
+
+class ClusterLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """What following was worth in the last days, over all studies."""
+
+    schema: Literal["tunerd.cluster-ledger/1"] = "tunerd.cluster-ledger/1"
+    days: int
+    since: datetime
+    total: dict[str, Any]
+    studies: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
+    users: Annotated[list[LedgerRow], Meta(description="Those that cost most first")]
+    left_out: Annotated[int, Meta(description="Earlier jobs that users' rows do not have")]
+    missing: Annotated[int, Meta(description="Studies that are still being read or cannot be")]
+
+
+def cluster_ledger(
+    digests: Sequence[StudyDigest], there: int, days: int, now: datetime
+) -> ClusterLedger:
+    """The ledger of all studies' last days, by study and by user."""
+    begin, total = first_day(days, now), LedgerAccount()
+    studies = {digest.name: digest.account(days, now) for digest in digests}
+    users: defaultdict[str, LedgerAccount] = defaultdict(LedgerAccount)
+    jobs = 0
+    for sums in studies.values():
+        join(total, sums)
+    for digest in digests:
+        for day, _, user, entry in digest.entries.copy():
+            if day >= begin:
+                jobs += 1
+                users[user or NOBODY].add(entry)
+    return ClusterLedger(
+        days=days,
+        since=datetime.fromisoformat(begin).replace(tzinfo=UTC),
+        total=account(total),
+        studies=_rows((name, sums) for name, sums in studies.items() if sums.jobs),
+        users=_rows(users.items()),
+        left_out=max(total.jobs - jobs, 0),
+        missing=there - len(digests),
     )
 
 

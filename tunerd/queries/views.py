@@ -22,6 +22,7 @@ from tunerd.store import Store
 
 __all__ = [
     "AttentionNote",
+    "CampaignView",
     "ContextDetail",
     "ContextList",
     "ContextRowView",
@@ -46,6 +47,8 @@ MOST_CONFIGS = 40
 """Configurations that are shown of a context, the best ones."""
 MOST_SAID = 20
 MOST_RUNS = 400
+MOST_CAMPAIGNS = 3
+_NEVER = datetime.min.replace(tzinfo=UTC)
 MOST_GENERATIONS = 20
 WAITS = timedelta(hours=1)
 """What waits for a person for less than that is no news."""
@@ -115,6 +118,32 @@ class GainBlock(msgspec.Struct, frozen=True, kw_only=True):
     in_band: Annotated[float | None, Meta(description="Share of jobs within their 80 % band")]
 
 
+class RunPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that brought an objective."""
+
+    sequence: int
+    value: float
+    round: Annotated[
+        int | None,
+        Meta(
+            description="First round of the campaign that asked for its configuration; 0 is "
+            "the random start"
+        ),
+    ] = None
+
+
+class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign in a context, job by job: Figure 2a of the CubicML paper."""
+
+    context_key: str
+    label: str
+    round: Annotated[int, Meta(description="-1 before the random start, 0 in it")]
+    rounds: int
+    missing: Annotated[int, Meta(description="Runs that the round still waits for")]
+    finished: bool
+    runs: Annotated[list[RunPoint], Meta(description="Oldest first")]
+
+
 class StudyDetail(msgspec.Struct, frozen=True, kw_only=True):
     """A study."""
 
@@ -129,6 +158,9 @@ class StudyDetail(msgspec.Struct, frozen=True, kw_only=True):
     models: Annotated[list[dict[str, Any]], Meta(description="Versions, newest first")]
     generations: list[dict[str, Any]]
     commands: Annotated[list[dict[str, Any]], Meta(description="The latest, newest first")]
+    campaigns: Annotated[
+        list[CampaignView], Meta(description="Those with the latest jobs, three at most")
+    ]
     status: Annotated[dict[str, Any], Meta(description="As `tunerd status --json` has it")]
 
 
@@ -174,13 +206,6 @@ class MeasuredRow(msgspec.Struct, frozen=True, kw_only=True):
     latest: Annotated[list[float], Meta(description="Objective of the latest runs, oldest first")]
     sequences: Annotated[list[int], Meta(description="Their jobs")]
     role: Annotated[str, Meta(description="incumbent, baseline, exploit, explore, confirm or ''")]
-
-
-class RunPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that brought an objective."""
-
-    sequence: int
-    value: float
 
 
 class SaidRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,8 +389,25 @@ def study_detail(store: Store, digest: StudyDigest, now: datetime) -> StudyDetai
             }
             for item in commands
         ],
+        campaigns=_campaigns(store, digest),
         status=digest.status,
     )
+
+
+def _campaigns(store: Store, digest: StudyDigest) -> list[CampaignView]:
+    lines = [line for line in digest.contexts.copy().values() if line.profiled]
+    lines.sort(key=lambda line: (line.last_job_at or _NEVER, line.key), reverse=True)
+    details = (context_detail(store, digest.study, line.key) for line in lines[:MOST_CAMPAIGNS])
+    return [
+        CampaignView(
+            context_key=detail.context_key,
+            label=detail.label,
+            **{name: detail.campaign[name] for name in ("round", "rounds", "missing", "finished")},
+            runs=detail.runs,
+        )
+        for detail in details
+        if detail is not None and detail.campaign is not None
+    ]
 
 
 def _block(one: JobBlock) -> GainBlock:
@@ -384,7 +426,6 @@ def _block(one: JobBlock) -> GainBlock:
 
 # -- contexts -------------------------------------------------------------------------------
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
 SORTS: Mapping[str, Callable[[ContextLine], Any]] = {
     "last": lambda one: one.last_job_at or _NEVER,
     "jobs": lambda one: one.jobs,
@@ -460,7 +501,6 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
     introduction = state.introduction if state else None
     ahead = introduction.leads.ahead if introduction and introduction.incumbent else None
     verdicts = introduction.verdicts if introduction else []
-    campaign = state.campaign if state else None
     outcomes = {item.candidate_id: item.outcome for item in verdicts}
     return ContextDetail(
         study=study.name,
@@ -476,7 +516,7 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
         recommendations=messages,
         configs=measured[:MOST_CONFIGS],
         configs_total=len(measured),
-        runs=_runs(measured),
+        runs=_runs(measured, state.rounds_asked if state else []),
         verdicts=[
             {
                 "candidate_id": item.candidate_id,
@@ -488,15 +528,7 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
             }
             for item in reversed(verdicts)
         ],
-        campaign=None
-        if campaign is None
-        else {
-            "round": campaign.round,
-            "rounds": campaign.rounds,
-            "missing": campaign.missing,
-            "configurations": campaign.configurations,
-            "finished": campaign.finished,
-        },
+        campaign=_campaign(state),
         said=[
             SaidRow(
                 recommendation_id=item.recommendation_id,
@@ -513,6 +545,29 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
             for item in store.said_in(study.name, key, MOST_SAID)
         ],
     )
+
+
+def _campaign(state: ContextState | None) -> dict[str, Any] | None:
+    """The present campaign, else the latest one; None where there was none."""
+    if state is None or (state.campaign is None and not state.rounds_asked):
+        return None
+    if (now := state.campaign) is None:
+        rounds = len(state.rounds_asked) - 1
+        asked = len({cid for ids in state.rounds_asked for cid in ids})
+        return {
+            "round": rounds,
+            "rounds": rounds,
+            "missing": 0,
+            "configurations": asked,
+            "finished": True,
+        }
+    return {
+        "round": now.round,
+        "rounds": now.rounds,
+        "missing": now.missing,
+        "configurations": now.configurations,
+        "finished": now.finished,
+    }
 
 
 def _measured(
@@ -532,10 +587,11 @@ def _measured(
     return [_measured_row(study, name, stats, noise, roles.get(name, "")) for name, stats in ranked]
 
 
-def _runs(rows: Sequence[MeasuredRow]) -> list[RunPoint]:
+def _runs(rows: Sequence[MeasuredRow], asked: Sequence[Sequence[str]]) -> list[RunPoint]:
     """The latest runs of all configurations in the order in which they came."""
+    round_of = {cid: i for i, ids in reversed(list(enumerate(asked))) for cid in ids}
     runs = [
-        RunPoint(sequence=sequence, value=value)
+        RunPoint(sequence=sequence, value=value, round=round_of.get(row.candidate_id))
         for row in rows
         for sequence, value in zip(row.sequences, row.latest, strict=True)
     ]

@@ -31,7 +31,16 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, StoreUnavailableError, TunerdError, UnknownStudyError
 from tunerd.queries.digest import StudyDigest, StudyDigests
-from tunerd.queries.job_views import LedgerWindow, job_detail, job_list, jobs_at, ledger_window
+from tunerd.queries.job_views import (
+    ClusterLedger,
+    LedgerRow,
+    LedgerWindow,
+    cluster_ledger,
+    job_detail,
+    job_list,
+    jobs_at,
+    ledger_window,
+)
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.orders import InvalidOrderError, order_arguments
 from tunerd.queries.views import (
@@ -69,6 +78,9 @@ LONGEST_S = 8.0
 """A query that takes longer is not waited for."""
 KEPT, KEPT_S = 64, 2.0
 """Pages that are given again, and for how long at most while nothing changes."""
+NEWS_S = 1.0
+"""How often news is announced at most. All who look fetch their pages anew at the same time then,
+and each page is made once."""
 MOST_STREAMS = 32
 STREAM_S = 50.0
 LOOK_S = 0.2
@@ -127,12 +139,15 @@ class Pages:
         self._hosts = hosts
         self._token = token
         self._kept: OrderedDict[Any, tuple[int, float, Answer]] = OrderedDict()
+        self._announced = (0, -NEWS_S)
         self._streams = 0
         self._limiter: anyio.CapacityLimiter | None = None
         self._studies: dict[str, tuple[int, Study]] = {}
         study = "/studies/{study}"
         pages: dict[str, Made] = {
             "/": self._home,
+            "/ledger": self._cluster_ledger,
+            "/ledger.csv": self._cluster_ledger_csv,
             study: self._study,
             f"{study}/contexts": self._contexts,
             f"{study}/contexts/{{context:path}}": self._context,
@@ -149,7 +164,7 @@ class Pages:
         routes += [
             Route(f"/api/v1{'/studies' if path == '/' else path}", partial(self._page, made, True))
             for path, made in pages.items()
-            if path not in (f"{study}/ledger.csv", f"{study}/report")
+            if not path.endswith((".csv", "/report"))
         ]
         routes += [
             Route("/api/v1/openapi.json", _schema),
@@ -176,7 +191,7 @@ class Pages:
     async def _page(self, made: Made, as_json: bool, request: Request) -> Response:
         self._check_host(request)
         request.state.json = as_json
-        version = self.digests.version
+        version = self._version()
         scope = request.scope
         _check_text(scope["path"], *request.query_params.values())
         url = (scope["raw_path"], scope["query_string"], request.headers.get("x-fragment"))
@@ -190,6 +205,13 @@ class Pages:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return _response(answer)
+
+    def _version(self) -> int:
+        """The version that was announced last. Pages are at least as new."""
+        version, since = self._announced
+        if (new := self.digests.version) != version and time.monotonic() - since >= NEWS_S:
+            self._announced = (new, time.monotonic())
+        return self._announced[0]
 
     async def _made(self, made: Made, request: Request) -> Answer:
         if self._limiter is None:
@@ -377,24 +399,20 @@ class Pages:
         view = self._window(request)
         if view is None:
             return self._reading(request)
-        out = io.StringIO()
-        table = csv.writer(out)
-        head = ["by", "name", "jobs", "followed", "changed", "ignored", "unasked", "gpu_hours"]
-        table.writerow([*head, "gpu_hours_saved", "gpu_hours_spent_on_trying", "net_gpu_hours"])
-        for kind, rows in (("context", view.contexts), ("user", view.users)):
-            for row in rows:
-                account = row.account
-                counts = [account["following"].get(name, 0) for name in head[3:7]]
-                hours = [account["gpu_hours"], account["gpu_hours_saved"]]
-                hours += [account["gpu_hours_spent_on_trying"], row.net_gpu_hours]
-                line = [kind, _cell(row.name), account["jobs"], *counts]
-                table.writerow([*line, *(f"{amount:.3f}" for amount in hours)])
         name = f"{view.study}-ledger-{view.days}d.csv"
-        return Answer(
-            out.getvalue().encode(errors="replace"),
-            "text/csv; charset=utf-8",
-            Content_Disposition=f'attachment; filename="{name}"',
-        )
+        return _csv(name, {"context": view.contexts, "user": view.users})
+
+    def _cluster_ledger(self, request: Request) -> Answer:
+        return self._view(request, "cluster_ledger.html.j2", self._cluster(request), days=DAYS)
+
+    def _cluster_ledger_csv(self, request: Request) -> Answer:
+        view = self._cluster(request)
+        name = f"ledger-{view.days}d.csv"
+        return _csv(name, {"study": view.studies, "user": view.users})
+
+    def _cluster(self, request: Request) -> ClusterLedger:
+        days = _number(request.query_params, "days", 7, 1, 3650)
+        return cluster_ledger(self.digests.all(), len(self.store.studies()), days, _now())
 
     # -- what a model is asked for ----------------------------------------------------------
 
@@ -545,12 +563,12 @@ class Pages:
         self._streams += 1
         try:
             began = sent = time.monotonic()
-            version = self.digests.version
+            version = self._version()
             yield f"retry: 1000\ndata: {version}\n\n".encode()
             while time.monotonic() - began < STREAM_S:
                 await anyio.sleep(LOOK_S)
                 self.digests.wanted()
-                if (new := self.digests.version) != version:
+                if (new := self._version()) != version:
                     version, sent = new, time.monotonic()
                     yield f"data: {version}\n\n".encode()
                 elif time.monotonic() - sent > HEARTBEAT_S:
@@ -606,6 +624,27 @@ def _number(asked: Mapping[str, str], name: str, default: int, low: int, high: i
     if not (text.isascii() and text.isdecimal() and len(text) < 20) or not low <= int(text) <= high:
         raise _MistakeError(f"{name}: should be a whole number from {low} to {high:,}")
     return int(text)
+
+
+def _csv(name: str, parts: Mapping[str, Sequence[LedgerRow]]) -> Answer:
+    """Rows of a ledger by what they are sums of."""
+    out = io.StringIO()
+    table = csv.writer(out)
+    head = ["by", "name", "jobs", "followed", "changed", "ignored", "unasked", "gpu_hours"]
+    table.writerow([*head, "gpu_hours_saved", "gpu_hours_spent_on_trying", "net_gpu_hours"])
+    for kind, rows in parts.items():
+        for row in rows:
+            account = row.account
+            counts = [account["following"].get(name, 0) for name in head[3:7]]
+            hours = [account["gpu_hours"], account["gpu_hours_saved"]]
+            hours += [account["gpu_hours_spent_on_trying"], row.net_gpu_hours]
+            line = [kind, _cell(row.name), account["jobs"], *counts]
+            table.writerow([*line, *(f"{amount:.3f}" for amount in hours)])
+    return Answer(
+        out.getvalue().encode(errors="replace"),
+        "text/csv; charset=utf-8",
+        Content_Disposition=f'attachment; filename="{name}"',
+    )
 
 
 def _cell(text: str) -> str:

@@ -7,13 +7,14 @@ import msgspec
 
 from tunerd import __version__
 from tunerd.queries.explanation import StudyExplanation
-from tunerd.queries.job_views import JobDetail, JobList, LedgerWindow
+from tunerd.queries.job_views import ClusterLedger, JobDetail, JobList, LedgerWindow
 from tunerd.queries.views import SORTS, ContextDetail, ContextList, StudyDetail, StudyList
 
 __all__ = ["ANSWERS", "openapi"]
 
 ANSWERS: dict[str, tuple[str, Any]] = {
     "/studies": ("All studies, those first that need attention most", StudyList),
+    "/ledger": ("What following was worth, over all studies", ClusterLedger),
     "/studies/{study}": ("A study", StudyDetail),
     "/studies/{study}/contexts": ("Contexts of a study, a page of them", ContextList),
     "/studies/{study}/contexts/{context}": ("A context", ContextDetail),
@@ -53,6 +54,7 @@ _QUERIES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("job", "Only with this job_id.", {"type": "string"}),
     ],
     "/studies/{study}/ledger": [("days", "The last so many days; 7 by default.", _WHOLE)],
+    "/ledger": [("days", "The last so many days; 7 by default.", _WHOLE)],
 }
 _REF = "#/components/schemas/{name}"
 

@@ -7,12 +7,22 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from tunerd.events.printable import printable_value
 from tunerd.queries.job_views import JobRow
-from tunerd.queries.views import GainBlock, MeasuredRow, RunPoint
+from tunerd.queries.views import GainBlock, MeasuredRow, RunPoint, StudyDetail
 from tunerd.report.formatting import number, percent, percent_tick, plural, tick, value_text
 from tunerd.report.svg import PlotAxis, linear_axis, log_axis, picture, tag
 
-__all__ = ["band_plot", "gain_plot", "parallel_plot", "share_bar", "slice_plot", "sparkline"]
+__all__ = [
+    "band_plot",
+    "gain_plot",
+    "parallel_plot",
+    "progress_plot",
+    "share_bar",
+    "slice_plot",
+    "sparkline",
+    "timeline_plot",
+]
 
 HEIGHT, TOP, BOTTOM = 230.0, 14.0, 196.0
 GUTTER = 12.0
@@ -21,6 +31,8 @@ DOT = 3.5
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 MOST_SLICES = 8
 MOST_LINES = 60
+LANES, LANE = 20.0, 26.0
+"""Per cent of the width at the left for the names of lanes, and the height of one."""
 
 
 def _x(place: float) -> str:
@@ -335,14 +347,16 @@ def jobs_plot(rows: Sequence[JobRow]) -> Markup:
     )
 
 
-def progress_plot(runs: Sequence[RunPoint], goal: str) -> Markup:
-    """Every run in the order in which it came, and the best so far."""
+def progress_plot(runs: Sequence[RunPoint], goal: str, name: str = "progress") -> Markup:
+    """Every run in the order in which it came, and the best so far; rounds of a campaign begin at
+    upright lines, as in Figure 2a of the CubicML paper."""
     known = [run for run in runs if math.isfinite(run.value)]
     if len(known) < 5:
         return Markup("")
     values = [run.value for run in known]
     up = log_axis(min(values), max(values)) if min(values) > 0 else linear_axis(*_ends_of(values))
     marks = _grid(up, [tick(t) for t in up.ticks])
+    marks += _rounds(known)
     better = max if goal == "maximize" else min
     best, count = values[0], len(known)
     for i, run in enumerate(known):
@@ -355,19 +369,95 @@ def progress_plot(runs: Sequence[RunPoint], goal: str) -> Markup:
             )
             if best != before:
                 marks.append(tag("line", x1=x, y1=_y(up, before), x2=x, y2=y, class_="line"))
-        hint = f"job {run.sequence:,}: {number(run.value)}"
+        hint = f"job {run.sequence:,}{_round_text(run.round, ', ')}: {number(run.value)}"
+        kind = "dot" if run.round is None else "dot start" if run.round == 0 else "dot asked"
         marks.append(
-            tag("circle", tag("title", hint), cx=x, cy=_y(up, run.value), r=2.5, class_="dot")
+            tag("circle", tag("title", hint), cx=x, cy=_y(up, run.value), r=2.5, class_=kind)
         )
     marks += _ends(f"job {known[0].sequence:,}", f"job {known[-1].sequence:,}")
     return picture(
-        "progress",
+        name,
         "Every run, and the best so far",
         f"{plural(count, 'run')} in the order in which they came, from {number(values[0])}; the "
         f"best so far ends at {number(best)}.",
         HEIGHT,
         *marks,
     )
+
+
+def _rounds(runs: Sequence[RunPoint]) -> list[Markup]:
+    """Where each round's first run is."""
+    marks: list[Markup] = []
+    latest = -1
+    for i, run in enumerate(runs):
+        if run.round is None or run.round <= latest:
+            continue
+        latest = run.round
+        x = _x(i / len(runs))
+        marks.append(tag("line", x1=x, y1=TOP - 4, x2=x, y2=BOTTOM, class_="round"))
+        label = "start" if latest == 0 else str(latest)
+        marks.append(tag("text", label, x=x, y=TOP + 6, dx=4, class_="tick"))
+    return marks
+
+
+def _round_text(round_: int | None, before: str) -> str:
+    if round_ is None:
+        return ""
+    return before + ("random start" if round_ == 0 else f"round {round_}")
+
+
+def timeline_plot(view: StudyDetail) -> Markup:
+    """Drift, models, generations of the study and commands on one line of time each.
+
+    Full marks are what took effect: a model that serves since, a command that was carried out.
+    """
+    lanes = _timeline_lanes(view)
+    moments = [at for _, marks in lanes for at, _, _ in marks]
+    if len(moments) < 2 or (first := min(moments)) == (last := max(moments)):
+        return Markup("")
+    span = (last - first).total_seconds()
+    marks: list[Markup] = []
+    for lane, (name, events) in enumerate(lanes):
+        y = TOP + 10 + LANE * lane
+        marks.append(tag("text", name, x="0%", y=y + 4, class_="tick"))
+        marks.append(tag("line", x1=f"{LANES}%", y1=y, x2="99%", y2=y, class_="grid"))
+        for at, text, took_effect in events:
+            place = (at - first).total_seconds() / span
+            marks.append(
+                tag(
+                    "circle",
+                    tag("title", f"{at:%Y-%m-%d %H:%M}: {text}"),
+                    cx=f"{LANES + (99 - LANES) * place:.3f}%",
+                    cy=y,
+                    r=DOT + 1,
+                    class_="mark" if took_effect else "ring",
+                )
+            )
+    foot = TOP + 10 + LANE * len(lanes)
+    marks += [
+        tag("text", _day(first, first, last), x=f"{LANES}%", y=foot, class_="tick"),
+        tag("text", _day(last, first, last), x="99%", y=foot, class_="tick", text_anchor="end"),
+    ]
+    counts = ", ".join(f"{name}: {len(events)}" for name, events in lanes)
+    return picture("timeline", "What changed, over time", f"{counts}.", foot + 8, *marks)
+
+
+def _timeline_lanes(view: StudyDetail) -> list[tuple[str, list[tuple[datetime, str, bool]]]]:
+    status = view.status
+    drift = [(note["noticed"]["finished_at"], note["message"], True) for note in status["drift"]]
+    drift += [(note["at"], note["message"], True) for note in status["given_up"]]
+    models = [(m["decided_at"], f"version {m['version']}", m["took_over"]) for m in view.models]
+    generations = [
+        (g["published_at"], f"generation {g['generation']}", True) for g in view.generations
+    ]
+    commands = [(c["at"], f"{c['command']}, {c['who']}", bool(c["result"])) for c in view.commands]
+    lanes = {"drift": drift, "models": models, "study": generations, "commands": commands}
+    return [(name, [_event(*item) for item in events if item[0]]) for name, events in lanes.items()]
+
+
+def _event(at: datetime | str, text: str, took_effect: bool) -> tuple[datetime, str, bool]:
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return moment, str(printable_value(text))[:300], took_effect
 
 
 def _ends_of(values: Sequence[float]) -> tuple[float, float]:

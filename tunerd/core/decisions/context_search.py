@@ -378,6 +378,7 @@ class ContextSearch:
                 fresh.sort(key=lambda p: (p.feasible or 0.0) < campaign.min_feasible)
                 round_of = fresh[: campaign.next_size]
             campaign.begin_round([(p.candidate_id, p.config) for p in round_of])
+            self.state.rounds_asked.append([ask.candidate_id for ask in campaign.asks])
         if campaign.finished:
             self.state.campaign = None
             return None

@@ -41,6 +41,9 @@ class ContextState:
     searched: int = -1
     """Sequence that the study had learned when this context was last searched; −1 for never."""
     campaign: Campaign | None = None
+    rounds_asked: list[list[str]] = field(default_factory=list)
+    """Candidate ids that each round of the latest campaign asked for, the random start first. Kept
+    after its end for people who look at it; a new generation may know the same by other ids."""
     promised: dict[str, PredictedGain] = field(default_factory=dict)
     """By candidate id, the latest last."""
     renamed: dict[str, str] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class ContextState:
             "waiting_since": self.waiting_since,
             "searched": self.searched,
             "campaign": self.campaign.dump() if self.campaign else None,
+            "rounds_asked": self.rounds_asked,
             "promised": {
                 cid: [p.gain, p.reference, p.kind.value, p.against]
                 for cid, p in self.promised.items()
@@ -101,6 +105,7 @@ class ContextState:
             waiting_since=state["waiting_since"],
             searched=state["searched"],
             campaign=None if campaign is None else Campaign.load(campaign),
+            rounds_asked=state.get("rounds_asked", []),
             promised={
                 cid: PredictedGain(gain, reference, Kind(kind), against)
                 for cid, (gain, reference, kind, against) in state["promised"].items()
