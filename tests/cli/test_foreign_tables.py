@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Said
 
 Tunerd = Callable[..., Said]
-FILES = Path(__file__).parents[1] / "tables" / "exports"
+FILES = Path(__file__).parents[1] / "lab" / "tables" / "exports"
 
 
 @pytest.mark.parametrize(

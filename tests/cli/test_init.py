@@ -219,7 +219,7 @@ def test_reports_of_runs_as_a_person_says(
     tunerd: Tunerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: str, jobs: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = Path(__file__).parents[1] / "tables" / "exports" / "ray_results.jsonl"
+    file = Path(__file__).parents[1] / "lab" / "tables" / "exports" / "ray_results.jsonl"
     said = tunerd("init", file, "--yes", "--name", "ray", "--reports", reports)
     assert f"{jobs} rows" in said.err
     study = parse_study(Path("studies/ray.toml").read_text())
