@@ -25,6 +25,7 @@ SCHEMAS = {
 FILES = {
     "dashboard": "tunerd.monitoring.dashboard:dashboard",
     "alerts": "tunerd.monitoring.rules:rule_file",
+    "prometheusrule": "tunerd.monitoring.rules:rule_object",
 }
 """… that give another program's file: its text, or JSON."""
 PAGES = {
@@ -43,7 +44,8 @@ PAGES = {
 def schema(name: str, markdown: bool) -> None:
     """Print the JSON Schema of settings, study files, events, recommendations or results.
 
-    Of the dashboard and the alerts, print Grafana's and Prometheus' own file. With --markdown, the
+    Of the dashboard and the alerts, print Grafana's and Prometheus' own file; prometheusrule is the
+    alerts as an object for the operator of Prometheus in Kubernetes. With --markdown, the
     page that explains all settings, study files, metrics, panels or alerts.
     """
     if markdown:

@@ -7,7 +7,7 @@ import textwrap
 from tunerd.monitoring.alerts import AlertRule, AlertTimings, RuleGroup, groups
 from tunerd.monitoring.promql import span
 
-__all__ = ["PAGE", "rule_file"]
+__all__ = ["PAGE", "rule_file", "rule_object"]
 
 PAGE = "docs/alerts.md"
 
@@ -22,6 +22,23 @@ def rule_file(times: AlertTimings | None = None) -> str:
     for group in groups(times):
         lines += _group(group)
     return "\n".join(lines) + "\n"
+
+
+def rule_object() -> str:
+    """The same rules as a PrometheusRule, for the operator of Prometheus in Kubernetes."""
+    _, _, *rules = rule_file().splitlines()
+    return "\n".join(
+        [
+            "# Made by `tunerd schema prometheusrule`; a test compares the two.",
+            "apiVersion: monitoring.coreos.com/v1",
+            "kind: PrometheusRule",
+            "metadata:",
+            "  name: tunerd",
+            "spec:",
+            *(f"  {line}" for line in rules),
+            "",
+        ]
+    )
 
 
 def _group(group: RuleGroup) -> list[str]:
