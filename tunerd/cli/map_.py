@@ -13,7 +13,7 @@ from tunerd.cli.options import json_option, tell_json
 
 if TYPE_CHECKING:
     from tunerd.core.observation import Observation
-    from tunerd.events import EventFormat, JobHalf, Rejection
+    from tunerd.events import EventFormat, JobHalf, Rejection, SignalPoint
     from tunerd.events.half import AttemptKey
     from tunerd.events.joining import AttemptHalves
 
@@ -98,12 +98,15 @@ class _Sample:
         self.content: dict[tuple[str, ...], str] = {}
 
     def take(
-        self, number: int, record: "Observation | JobHalf | Rejection"
-    ) -> "tuple[Observation | JobHalf | Rejection, int | None]":
+        self, number: int, record: "Observation | JobHalf | SignalPoint | Rejection"
+    ) -> "tuple[Observation | JobHalf | SignalPoint | Rejection, int | None]":
         """What becomes of a record after those before, and which of them said the same."""
         from tunerd.core.observation import Observation
-        from tunerd.events import Rejection, conflict
+        from tunerd.events import Rejection, SignalPoint, conflict
 
+        if isinstance(record, SignalPoint):
+            point = (record.signal, record.time.isoformat())
+            return record, self._first(point, number, point in self.lines)
         if isinstance(record, Rejection):
             return record, None
         if isinstance(record, Observation):
@@ -146,7 +149,7 @@ class _Sample:
 
 def _records(
     file: IO[bytes], formats: "Sequence[EventFormat]"
-) -> "Iterator[tuple[int, str | None, Observation | JobHalf | Rejection]]":
+) -> "Iterator[tuple[int, str | None, Observation | JobHalf | SignalPoint | Rejection]]":
     """Number, format and meaning of each line; a line longer than an event may be is cut."""
     from tunerd.events import format_of, read_job
     from tunerd.events.rejection import MAX_EVENT_BYTES
@@ -191,19 +194,23 @@ def _in_document(content: bytes) -> "Iterator[bytes]":
         yield json.dumps(record).encode()
 
 
-def _kind(record: "Observation | JobHalf | Rejection") -> str:
+def _kind(record: "Observation | JobHalf | SignalPoint | Rejection") -> str:
     from tunerd.core.observation import Observation
-    from tunerd.events import Rejection
+    from tunerd.events import Rejection, SignalPoint
 
+    if isinstance(record, SignalPoint):
+        return "signals"
     if isinstance(record, Rejection):
         return "rejected"
     return "jobs" if isinstance(record, Observation) else f"{record.type} halves"
 
 
-def _said(record: "Observation | JobHalf | Rejection") -> str:
+def _said(record: "Observation | JobHalf | SignalPoint | Rejection") -> str:
     from tunerd.core.observation import Observation
-    from tunerd.events import Rejection
+    from tunerd.events import Rejection, SignalPoint
 
+    if isinstance(record, SignalPoint):
+        return f"signal {record.signal}: {record.value:g} at {record.time.isoformat()}"
     if isinstance(record, Rejection):
         return f"rejected: {record.reason}"
     if isinstance(record, Observation):
@@ -218,9 +225,12 @@ def _said(record: "Observation | JobHalf | Rejection") -> str:
     return f"{record.type} half of job {record.key.job_id}, {attempt}; says {says}"
 
 
-def _event(record: "Observation | JobHalf") -> dict[str, Any]:
+def _event(record: "Observation | JobHalf | SignalPoint") -> dict[str, Any]:
     from tunerd.core.observation import Observation
+    from tunerd.events import SignalPoint
 
+    if isinstance(record, SignalPoint):
+        return {"signal": record.signal, "time": record.time, "value": record.value}
     if isinstance(record, Observation):
         return {
             "study": record.study,

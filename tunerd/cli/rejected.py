@@ -168,7 +168,7 @@ class _Acceptance:
 
     def why_not(self, record: "StreamRecord") -> str | None:
         """Why a record would be rejected again; None where it would be accepted."""
-        from tunerd.events import Rejection, original_headers, read_job
+        from tunerd.events import Rejection, SignalPoint, original_headers, read_job
 
         if _header(record, "topic") != self._topic:
             return "topic: it did not come from the jobs topic"
@@ -181,6 +181,8 @@ class _Acceptance:
         read = read_job(record.value, headers, now, self._limits, mappings=self._mappings)
         if isinstance(read, Rejection):
             return QUOTED.sub("…", read.reason)
+        if isinstance(read, SignalPoint):
+            return None
         if read.study is not None and read.study not in self._studies:
             return f"study: there is no study {read.study!r}"
         return None

@@ -17,6 +17,7 @@ SCHEMAS = {
     "half": "tunerd.events.half:half_schema",
     "recommendation": "tunerd.events.recommendation:recommendation_schema",
     "request": "tunerd.events.request:request_schema",
+    "signal": "tunerd.events.signal:signal_schema",
     "drift": "tunerd.events.drift:drift_schema",
     "backtest": "tunerd.lab.evaluation.results:backtest_schema",
     "report": "tunerd.report.model:report_schema",

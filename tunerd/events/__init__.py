@@ -1,8 +1,8 @@
 """Events in, recommendations out: what the messages mean, apart from how they travel.
 
-A record from the jobs topic becomes an observation, half of one or a rejection in
-:func:`read_job`, one from the requests topic a request or a rejection in :func:`read_request`. An
-event may come wrapped in another format; each format is one file that recognises its records and
+A record from the jobs topic becomes an observation, half of one, a signal's point or a rejection
+in :func:`read_job`, one from the requests topic a request or a rejection in :func:`read_request`.
+An event may come wrapped in another format; each format is one file that recognises its records and
 unwraps them to the event of the contract, and one line in :data:`FORMATS`. Formats that a settings
 file describes (:mod:`tunerd.events.mapping`) are asked before these.
 """
@@ -27,6 +27,7 @@ from tunerd.events.rejection import (
     rejected_record,
 )
 from tunerd.events.request import RequestEvent, read_request_content, request_schema
+from tunerd.events.signal import SignalEvent, SignalPoint, is_signal, read_signal, signal_schema
 from tunerd.events.values import decode_object
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "RejectedRecord",
     "Rejection",
     "RequestEvent",
+    "SignalEvent",
+    "SignalPoint",
     "TimeLimits",
     "conflict",
     "format_of",
@@ -50,6 +53,7 @@ __all__ = [
     "recommendation_schema",
     "rejected_record",
     "request_schema",
+    "signal_schema",
     "to_bytes",
     "unknown_study",
 ]
@@ -100,7 +104,7 @@ def read_job(
     limits: TimeLimits = DEFAULT_LIMITS,
     size: int | None = None,
     mappings: Sequence[EventFormat] = (),
-) -> Observation | JobHalf | Rejection:
+) -> Observation | JobHalf | SignalPoint | Rejection:
     """What a record of the jobs topic says. Never raises, whatever the bytes are.
 
     `now` has a zone; `size` is the original one in bytes of a record that the stream cut short.
@@ -110,6 +114,8 @@ def read_job(
     content = _content(value, headers, size, "a job event", mappings)
     if isinstance(content, Rejection):
         return content
+    if is_signal(content):
+        return read_signal(content, now, limits)
     return (read_half if is_half(content) else read_content)(content, now, limits)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "why_invalid",
     "why_no_half",
     "why_no_request",
+    "why_no_signal",
 ]
 
 MAX_NAME = 256
@@ -90,6 +91,26 @@ def why_no_half(content: Mapping[str, Any], error: str) -> Rejection:
 def why_no_request(content: Mapping[str, Any], error: str) -> Rejection:
     """Why msgspec refused `content` as a request; `error` is what it said."""
     return _why_schema(content, "tunerd.request/1") or _why_field(content, error)
+
+
+_OF_SIGNAL = {
+    "name": "a name such as rps: letters, digits, '_', ':' and '.', not starting with a digit",
+    "labels": "an object of texts, {…}, at most 30, or null",
+    "time": _TIME,
+    "value": "a number",
+}
+
+
+def why_no_signal(content: Mapping[str, Any], error: str) -> Rejection:
+    """Why msgspec refused `content` as a signal record; `error` is what it said."""
+    if wrong := _why_schema(content, "tunerd.signal/1"):
+        return wrong
+    for field, expected in _OF_SIGNAL.items():
+        if f"`{field}`" in error or f".{field}" in error or f"$.{field}" in error:
+            if field not in content:
+                return Rejection(field, f"is missing; expected {expected}")
+            return Rejection(field, f"expected {expected}, got {describe(content[field])}")
+    return Rejection("value", error)
 
 
 def _why_field(content: Mapping[str, Any], error: str) -> Rejection:

@@ -23,6 +23,7 @@ from tunerd.events.half import AttemptKey
 from tunerd.events.joining import AttemptHalves, attempt_event_id
 from tunerd.events.rejection import MAX_EVENT_BYTES, kib
 from tunerd.settings.model import IngestSettings
+from tunerd.stages.signal_context import SignalContext
 from tunerd.store import AttemptRow, Store, Transaction
 from tunerd.streams.base import StreamRecord
 
@@ -62,6 +63,8 @@ class _JoinedAttempt:
 class JoinedBatch:
     """What became of a batch's halves."""
 
+    signals: SignalContext = field(default_factory=SignalContext)
+    """Fills in what jobs do not bring."""
     duplicates: int = 0
     rejections: list[tuple[Rejection, StreamRecord]] = field(default_factory=list)
     joined: Counter[Joined] = field(default_factory=Counter)
@@ -91,7 +94,7 @@ class JoinedBatch:
             for attempt in fresh
         ]
         if batch:
-            added = tx.add_observations(study, batch, now)
+            added = tx.add_observations(study, self.signals.fill_in(tx, study, batch), now)
             assert len(added.fresh) == len(batch), added.conflicts
             for sequence, attempt in enumerate(fresh, start=added.first_sequence):
                 attempt.row.sequence = sequence
@@ -118,6 +121,7 @@ class HalfJoiner:
     settings: IngestSettings
     clock: Callable[[], float]
     """Monotonic seconds."""
+    signals: SignalContext = field(default_factory=SignalContext)
     _studies: dict[str, tuple[int, Study | None]] = field(default_factory=dict)
     """By name, the generation and what it says; None where this version cannot read it."""
     _looked_at: dict[str, Study | None] = field(default_factory=dict)
@@ -130,7 +134,7 @@ class HalfJoiner:
         self, tx: Transaction, halves: Sequence[tuple[JobHalf, StreamRecord]], now: datetime
     ) -> JoinedBatch:
         """Put halves to those that are known. Nothing is kept before :meth:`JoinedBatch.save`."""
-        batch = JoinedBatch()
+        batch = JoinedBatch(self.signals)
         if not halves:
             return batch
         self._looked_at = {}

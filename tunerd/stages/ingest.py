@@ -21,6 +21,7 @@ from tunerd.events import (
     EventFormat,
     JobHalf,
     Rejection,
+    SignalPoint,
     TimeLimits,
     conflict,
     read_job,
@@ -29,6 +30,7 @@ from tunerd.events import (
 )
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.stages.halves import HalfJoiner, JoinedBatch
+from tunerd.stages.signal_context import too_many_signals
 from tunerd.store import OutboxMessage, Store, Transaction
 from tunerd.streams.base import Stream, StreamPosition, StreamRecord, StreamSource
 
@@ -53,6 +55,7 @@ class _RecordBatch:
     events: Mapping[str, Sequence[tuple[Event, StreamRecord]]]
     """By study."""
     halves: Sequence[tuple[JobHalf, StreamRecord]]
+    signals: Sequence[tuple[SignalPoint, StreamRecord]]
     rejections: Sequence[tuple[Rejection, StreamRecord]]
     positions: Mapping[Place, StreamPosition]
     """After the batch."""
@@ -151,7 +154,7 @@ class IngestStage:
 
     def read(
         self, record: StreamRecord, now: datetime, limits: TimeLimits
-    ) -> Event | JobHalf | Rejection:
+    ) -> Event | JobHalf | SignalPoint | Rejection:
         """What a record says."""
         return read_job(record.value, record.headers, now, limits, record.size, self.mappings)
 
@@ -159,7 +162,7 @@ class IngestStage:
         self, tx: Transaction, study: str, events: Sequence[Any], now: datetime
     ) -> BatchOutcome:
         """Keep what is new of one study's events."""
-        added = tx.add_observations(study, events, now)
+        added = tx.add_observations(study, self._joiner.signals.fill_in(tx, study, events), now)
         return BatchOutcome(len(added.fresh), added.duplicates, added.conflicts)
 
     def report(
@@ -206,13 +209,16 @@ class IngestStage:
         )
         events: dict[str, list[tuple[Event, StreamRecord]]] = {}
         halves: list[tuple[JobHalf, StreamRecord]] = []
+        signals: list[tuple[SignalPoint, StreamRecord]] = []
         rejections: list[tuple[Rejection, StreamRecord]] = []
         latest: dict[Place, StreamRecord] = {}
         for record in records:
             read = self.read(record, now, limits)
-            if not isinstance(read, Rejection) and not self._knows(read.study):
+            if not isinstance(read, Rejection | SignalPoint) and not self._knows(read.study):
                 read = unknown_study(read.study or "", self._studies)
-            if isinstance(read, Rejection):
+            if isinstance(read, SignalPoint):
+                signals.append((read, record))
+            elif isinstance(read, Rejection):
                 rejections.append((read, record))
             elif isinstance(read, JobHalf):
                 halves.append((read, record))
@@ -220,7 +226,7 @@ class IngestStage:
                 events.setdefault(read.study, []).append((read, record))
             latest[record.cluster, record.topic, record.partition] = record
         positions = {place: record.position for place, record in latest.items()}
-        return _RecordBatch(events, halves, rejections, positions)
+        return _RecordBatch(events, halves, signals, rejections, positions)
 
     def _knows(self, study: str | None) -> bool:
         if study in self._studies or study is None:  # a half need not name it
@@ -241,6 +247,10 @@ class IngestStage:
         accepted: dict[str, int] = {}
         duplicates = 0
         rejections = list(batch.rejections)
+        points = [(point.signal, point.time, point.value) for point, _ in batch.signals]
+        added = tx.add_signal_points(points, now)
+        duplicates += added.duplicates
+        rejections += [(too_many_signals(), batch.signals[i][1]) for i in added.refused]
         halves = self._joiner.join(tx, batch.halves, now)
         # In the order of names: two instances that lock the same studies cannot wait in a circle.
         for study in sorted({*batch.events, *halves.studies}):

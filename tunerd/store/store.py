@@ -28,6 +28,7 @@ from tunerd.store.provenance import ProvenanceReads, ProvenanceWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
 from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.schema import check_schema, upgrade_schema
+from tunerd.store.signals import SignalReads, SignalWrites
 from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
 from tunerd.store.transfer import Show, export_store, load_store
 from tunerd.store.tuner_state import TunerStateReads, TunerStateWrites
@@ -50,6 +51,7 @@ class Transaction(
     ProvenanceWrites,
     RequestWrites,
     AttemptWrites,
+    SignalWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
 
@@ -70,6 +72,7 @@ class Store(
     ProvenanceReads,
     RequestReads,
     AttemptReads,
+    SignalReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""
 

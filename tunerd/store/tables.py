@@ -21,6 +21,7 @@ __all__ = [
     "context_states",
     "daemons",
     "derivations",
+    "forecast_plans",
     "generations",
     "instances",
     "leases",
@@ -32,6 +33,8 @@ __all__ = [
     "predictions",
     "recommendations",
     "requests",
+    "signal_points",
+    "signals",
     "studies",
     "study_states",
     "tune_steps",
@@ -360,6 +363,32 @@ sa.Index(
     postgresql_where=_unanswered,
 )
 sa.Index("ix_requests_study_answered_at", requests.c.study, requests.c.answered_at)
+
+signals = sa.Table(
+    "signals",
+    metadata,
+    sa.Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("last_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("name"),
+    sqlite_autoincrement=True,
+)
+
+signal_points = sa.Table(
+    "signal_points",
+    metadata,
+    sa.Column("signal_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at_ms", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("value", sa.Double, nullable=False),
+)
+
+forecast_plans = sa.Table(
+    "forecast_plans",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("made_at", UtcDateTime, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
 
 leases = sa.Table(
     "leases",

@@ -35,7 +35,13 @@ LONGEST_LINE = 256 * 1024 * 1024
 
 Show = Callable[[str, float, float], None]
 
-OF_INSTALLATION = (tables.positions, tables.attempts, tables.outbox)
+OF_INSTALLATION = (
+    tables.positions,
+    tables.attempts,
+    tables.outbox,
+    tables.signals,
+    tables.signal_points,
+)
 """What belongs to no study: exported with a whole store only."""
 NUMBERED = (tables.commands, tables.requests)
 """Tables of a study whose rows are numbered across studies."""

@@ -13,6 +13,7 @@ from tunerd.core.expressions import Expression
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import BucketKey, ValueType, clean_value
 from tunerd.core.study.continuous_range import BETWEEN, ContinuousRange, continuum
+from tunerd.core.study.signals import SignalQuery
 
 __all__ = [
     "Baseline",
@@ -20,6 +21,7 @@ __all__ = [
     "ContextFeature",
     "DerivedValue",
     "DriftOptions",
+    "ForecastOptions",
     "Guard",
     "HistoryOptions",
     "LimitOptions",
@@ -116,6 +118,8 @@ class ContextFeature:
     """Earlier names, the latest first."""
     absent: Scalar = None
     """Its value in jobs that do not have it."""
+    signal: SignalQuery | None = None
+    """The signal that it comes from, where jobs do not bring it."""
 
     def of(self, context: Mapping[str, object]) -> object:
         """Return the raw value that a job's context has for it, under whatever name."""
@@ -351,6 +355,19 @@ class DriftOptions:
 
     quiet_jobs: int = 10_000
     act: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastOptions:
+    """How far signals are foreseen, and what follows from it."""
+
+    ahead: bool = True
+    """Whether contexts that are to come are searched before their first job."""
+    horizon_hours: float = 24.0
+    min_probability: float = 0.1
+    """Of a context within the horizon, from which it is searched."""
+    switching_cost: float = 0.0
+    """Gain, as a share of the objective, that a change of the plan has to bring."""
 
 
 @dataclass(frozen=True, slots=True)

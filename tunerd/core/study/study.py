@@ -28,6 +28,7 @@ from tunerd.core.study.parts import (
     ContextFeature,
     DerivedValue,
     DriftOptions,
+    ForecastOptions,
     Guard,
     HistoryOptions,
     LimitOptions,
@@ -75,6 +76,7 @@ class Study:
     limits: LimitOptions
     drift: DriftOptions
     running: RunningOptions
+    forecast: ForecastOptions
     mapping: MappingTable
     """How to read tables of old jobs."""
     text: str
@@ -105,6 +107,11 @@ class Study:
     def clean_context(self, context: Mapping[str, object]) -> dict[str, Scalar]:
         """Return every feature of the study in its type; ``None`` where unusable or absent."""
         return {f.name: clean_value(f.of(context), f.type) for f in self.context}
+
+    @cached_property
+    def signals(self) -> tuple[ContextFeature, ...]:
+        """Features of the context that come from a signal."""
+        return tuple(feature for feature in self.context if feature.signal is not None)
 
     def named(self, config: Mapping[str, Value]) -> dict[str, Value]:
         """Return the study's own parameters of a job's raw configuration, by their present names,

@@ -13,6 +13,7 @@ from tunerd.core.study.parts import (
     ContextFeature,
     DerivedValue,
     DriftOptions,
+    ForecastOptions,
     Guard,
     HistoryOptions,
     LimitOptions,
@@ -22,6 +23,7 @@ from tunerd.core.study.parts import (
     RunningOptions,
     SearchOptions,
 )
+from tunerd.core.study.signals import SignalQuery, parse_duration, parse_signal
 from tunerd.core.study_file.baselines import baselines_of
 from tunerd.core.study_file.choices import choices_of
 from tunerd.core.study_file.keys import FeatureTable, StudyFile
@@ -32,6 +34,9 @@ from tunerd.core.study_file.scope import NameScope, reads
 __all__ = ["compile_study"]
 
 MAX_DIMENSIONS = 4_096
+SIGNAL_BUCKET = 1.25
+"""Factor of the buckets of a feature that comes from a signal: its own values would make each job a
+context."""
 
 
 def compile_study(reading: ParseResult) -> dict[str, Any]:
@@ -76,6 +81,7 @@ class _StudyCompiler:
             "limits": self.limits(),
             "drift": DriftOptions(**table.drift.model_dump()),
             "running": RunningOptions(**table.running.model_dump()),
+            "forecast": ForecastOptions(**table.forecast.model_dump()),
             "mapping": table.mapping,
         }
 
@@ -100,9 +106,38 @@ class _StudyCompiler:
                 self.scope.names[name] = NameType(ExpressionType(kind), attributes)
             was = self.was("context", name, table.was)
             absent = self.absent(("context", name, "absent"), table.type, table.absent)
-            key = self.key(name, table)
-            features.append(ContextFeature(name, table.type, table.scale, key, was, absent))
+            key, signal = self.key(name, table), self.signal(name, table)
+            if signal is not None and "key" not in table.model_fields_set:
+                key = BucketKey(SIGNAL_BUCKET)
+            features.append(ContextFeature(name, table.type, table.scale, key, was, absent, signal))
         return tuple(features)
+
+    def signal(self, name: str, table: FeatureTable) -> SignalQuery | None:
+        """The signal that a feature comes from."""
+        try:
+            over_s = parse_duration(table.over)
+        except ValueError as error:
+            self.mistake(("context", name, "over"), str(error))
+            return None
+        if table.signal is None:
+            return None
+        path: Path = ("context", name, "signal")
+        if table.type not in ("int", "float"):
+            self.mistake(path, f"a {table.type} comes from no signal: signals are numbers")
+            return None
+        try:
+            query = parse_signal(table.signal, over_s)
+        except ValueError as error:
+            self.mistake(path, str(error))
+            return None
+        for _, feature in query.features:
+            other = self.table.context.get(feature)
+            if other is None:
+                hint = suggestion(feature, self.table.context)
+                self.mistake(path, f"there is no context feature {feature!r}{hint}")
+            elif other.signal is not None:
+                self.mistake(path, f"{feature!r} comes from a signal itself")
+        return query
 
     def was(self, section: str, name: str, given: str | list[str] | None) -> tuple[str, ...]:
         """Earlier names of an entry, each of which only one entry may have."""

@@ -15,6 +15,7 @@ __all__ = [
     "BucketTable",
     "DriftTable",
     "FeatureTable",
+    "ForecastTable",
     "GuardTable",
     "HistoryTable",
     "LimitsTable",
@@ -105,6 +106,17 @@ class FeatureTable(StudyFileTable):
         default=None,
         description="Its value in jobs that do not have it, for instance from before it was added."
         " Without this it is missing there.",
+    )
+    signal: Text | None = Field(
+        default=None,
+        description="The signal that it comes from where a job does not bring it, such as"
+        " `rps{service=$service}`: `$service` is another feature of the context. Without a `key` of"
+        " its own it is in buckets of 1.25.",
+    )
+    over: Text = Field(
+        default="5m",
+        description="Time before its end that a job's signal is averaged over, at least: 30s, 5m,"
+        " 1h. A job that ran for longer gets the mean while it ran.",
     )
 
 
@@ -286,6 +298,33 @@ class RunningTable(StudyFileTable):
     )
 
 
+class ForecastTable(StudyFileTable):
+    """What is done about signals that can be foreseen."""
+
+    ahead: bool = Field(
+        default=True,
+        description="Whether contexts that are to come are searched, and recommended for, before"
+        " their first job.",
+    )
+    horizon_hours: float = Field(
+        default=24.0, ge=0.5, le=14 * 24.0, description="How far ahead signals are foreseen."
+    )
+    min_probability: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="A context is searched ahead from this probability on that it comes at some"
+        " hour within the horizon.",
+    )
+    switching_cost: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="Predicted gain, as a share of the objective, that a change of the plan has to"
+        " bring: 0.05 is 5 %.",
+    )
+
+
 class LimitsTable(StudyFileTable):
     """How far candidates may go from what runs, and how much one user or node may count."""
 
@@ -400,6 +439,10 @@ class StudyFile(StudyFileTable):
     running: RunningTable = Field(
         default_factory=RunningTable,
         description="Running jobs: whether one of which a trainer reports counts before it ends.",
+    )
+    forecast: ForecastTable = Field(
+        default_factory=ForecastTable,
+        description="Forecasts: what is done about signals that can be foreseen.",
     )
     mapping: MappingTable = Field(
         default_factory=MappingTable,

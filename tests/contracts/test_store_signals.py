@@ -1,0 +1,61 @@
+"""What every store promises about signals."""
+
+from datetime import timedelta
+
+from tests.contracts.store_data import LATER, STUDY, add_study
+from tests.contracts.store_data import NOW as RECEIVED
+from tunerd.store import Store
+from tunerd.store.signals import KEPT, MOST_SIGNALS
+
+MINUTE = timedelta(minutes=1)
+NOW = RECEIVED.replace(microsecond=0)
+
+
+def add(store: Store, *points: tuple[str, int, float]) -> tuple[int, int, tuple[int, ...]]:
+    with store.transaction() as tx:
+        added = tx.add_signal_points([(n, NOW - at * MINUTE, v) for n, at, v in points], NOW)
+    return added.fresh, added.duplicates, added.refused
+
+
+class TestSignals:
+    def test_points_come_back_in_the_order_of_times(self, store: Store) -> None:
+        assert add(store, ("a", 5, 1.0), ("b", 5, 9.0), ("a", 7, 2.5)) == (3, 0, ())
+        at = (NOW - 5 * MINUTE).timestamp()
+        assert store.signal_points("a", NOW - 60 * MINUTE) == [(at - 120, 2.5), (at, 1.0)]
+        assert store.signal_points("a", NOW - 6 * MINUTE) == [(at, 1.0)]
+        assert store.signal_points("a", NOW - 60 * MINUTE, NOW - 6 * MINUTE) == [(at - 120, 2.5)]
+        assert store.signal_points("c", NOW - 60 * MINUTE) == []
+        assert store.signal_names() == {"a": NOW - 5 * MINUTE, "b": NOW - 5 * MINUTE}
+
+    def test_a_second_value_of_a_time_is_a_duplicate(self, store: Store) -> None:
+        assert add(store, ("a", 5, 1.0), ("a", 5, 2.0)) == (1, 1, ())
+        assert add(store, ("a", 5, 3.0), ("a", 4, 4.0)) == (1, 1, ())
+        assert [value for _, value in store.signal_points("a", NOW - KEPT)] == [1.0, 4.0]
+
+    def test_the_mean_of_an_interval_has_its_ends(self, store: Store) -> None:
+        add(store, ("a", 5, 1.0), ("a", 4, 3.0), ("a", 1, 100.0))
+        assert store.signal_mean("a", NOW - 5 * MINUTE, NOW - 4 * MINUTE) == 2.0
+        assert store.signal_mean("a", NOW - 3 * MINUTE, NOW - 2 * MINUTE) is None
+        assert store.signal_mean("b", NOW - 5 * MINUTE, NOW) is None
+
+    def test_only_so_many_signals_are_kept(self, store: Store) -> None:
+        names = [(f"s{n}", 1, 0.0) for n in range(MOST_SIGNALS)]
+        assert add(store, *names) == (MOST_SIGNALS, 0, ())
+        assert add(store, ("more", 1, 0.0), ("s1", 2, 0.0)) == (1, 0, (0,))
+
+    def test_old_points_and_signals_are_forgotten(self, store: Store) -> None:
+        add(store, ("a", 5, 1.0), ("b", 5, 1.0))
+        later = NOW + KEPT
+        with store.transaction() as tx:
+            tx.add_signal_points([("b", later, 2.0)], later)
+            assert tx.add_signal_points([("b", NOW - MINUTE, 2.0)], later).fresh == 0
+            assert tx.prune_signals(later) == 2
+        assert list(store.signal_names()) == ["b"]
+
+    def test_a_plan_takes_the_place_of_the_one_before(self, store: Store) -> None:
+        add_study(store)
+        assert store.forecast_plan(STUDY) is None
+        with store.transaction() as tx:
+            tx.save_forecast_plan(STUDY, {"a": 1}, NOW)
+            tx.save_forecast_plan(STUDY, {"a": [2.5, None]}, LATER)
+        assert store.forecast_plan(STUDY) == (LATER, {"a": [2.5, None]})

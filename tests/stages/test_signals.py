@@ -1,0 +1,137 @@
+"""Signals on their way in: points into the store, and into the contexts of jobs."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.stages.fakes import FakeStream, Heard, Time
+from tunerd import telemetry
+from tunerd.core.study_file import parse_study
+from tunerd.errors import MisconfiguredError
+from tunerd.settings.model import IngestSettings, TopicSettings
+from tunerd.stages.ingest import IngestStage
+from tunerd.store import Store
+
+TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
+TEXT = """
+schema = 1
+name = "web"
+[objective]
+metric = "requests_per_dollar"
+goal = "maximize"
+[context]
+service = { type = "category" }
+rps = { type = "float", scale = "log", signal = "rps{service=$service}", over = "10m" }
+[parameters]
+replicas = { type = "int", values = [1, 2, 4, 8] }
+"""
+
+
+@pytest.fixture
+def stream() -> FakeStream:
+    return FakeStream()
+
+
+@pytest.fixture
+def ingest(stream: FakeStream, store: Store, time: Time, heard: Heard) -> IngestStage:
+    study = parse_study(TEXT)
+    store.publish_generation("web", study.content_hash, TEXT, "test", time.now())
+    settings = IngestSettings()
+    return IngestStage(stream, store, TOPICS, "group", settings, heard, time.now, time.clock)
+
+
+def signal(time: Time, minutes_ago: float, value: object, **changes: Any) -> bytes:
+    at = (time.now() - timedelta(minutes=minutes_ago)).isoformat()
+    record = {"schema": "tunerd.signal/1", "name": "rps", "labels": {"service": "a"}, "time": at}
+    return json.dumps(record | {"value": value} | changes).encode()
+
+
+def job(time: Time, name: str, minutes_ago: float, **changes: Any) -> bytes:
+    event = {
+        "schema": "tunerd.job/1",
+        "event_id": name,
+        "study": "web",
+        "job_id": name,
+        "status": "succeeded",
+        "finished_at": (time.now() - timedelta(minutes=minutes_ago)).isoformat(),
+        "context": {"service": "a"},
+        "config": {"replicas": 2},
+        "metrics": {"requests_per_dollar": 3.0},
+    }
+    return json.dumps(event | changes).encode()
+
+
+def contexts(store: Store) -> dict[str, object]:
+    return {one.event_id: one.context.get("rps") for one in store.observations("web")}
+
+
+def test_a_job_gets_the_value_that_held_when_it_ran(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    for minutes_ago, value in ((90, 1000.0), (65, 100.0), (61, 200.0), (5, 400.0), (1, 600.0)):
+        stream.write(signal(time, minutes_ago, value))
+    began = (time.now() - timedelta(minutes=70)).isoformat()
+    for one in (
+        job(time, "then", 60),
+        job(time, "now", 0),
+        job(time, "long", 0, started_at=began),
+        job(time, "own", 0, context={"service": "a", "rps": 7.0}),
+        job(time, "other", 0, context={"service": "b"}),
+        job(time, "before", 600),
+    ):
+        stream.write(one)
+    while ingest.step():
+        pass
+    assert contexts(store) == {
+        "then": 150.0,
+        "now": 500.0,
+        "long": 325.0,
+        "own": 7.0,
+        "other": None,
+        "before": None,
+    }
+
+
+def test_a_repeat_changes_nothing_and_a_bad_record_is_rejected_with_its_reason(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    for record in (
+        signal(time, 5, 1.0),
+        signal(time, 5, 2.0),
+        signal(time, 4, "many"),
+        signal(time, 4, 3.0, labels=[1]),
+    ):
+        stream.write(record)
+    while ingest.step():
+        pass
+    points = store.signal_points('rps{service="a"}', time.now() - timedelta(hours=1))
+    assert [value for _, value in points] == [1.0]
+    reasons = [dict(one.headers)["reason"].decode() for one in store.unsent(10)]
+    assert [reason.partition(":")[0] for reason in reasons] == ["value", "labels"]
+    (report,) = heard.of(telemetry.BatchIngested)
+    assert (report.duplicates, report.rejected) == (1, {"value": 1, "labels": 1})
+
+
+def test_a_feature_from_a_signal_is_in_buckets_unless_its_file_says_otherwise() -> None:
+    study = parse_study(TEXT)
+    near = [study.context_key({"service": "a", "rps": rps}) for rps in (100.0, 105.0, 300.0)]
+    assert near[0] == near[1] != near[2]
+    exact = parse_study(TEXT.replace('over = "10m"', 'key = "value"'))
+    assert exact.context_key({"rps": 100.0}) != exact.context_key({"rps": 105.0})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("$service}", "$servce}", "there is no context feature 'servce'"),
+        ('over = "10m"', 'over = "soon"', "should be a time"),
+        ("rps{service=$service}", "rps{", "should be like"),
+        ('type = "float", scale = "log", s', 'type = "category", s', "signals are numbers"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(old: str, new: str, problem: str) -> None:
+    assert old in TEXT
+    with pytest.raises(MisconfiguredError, match=problem):
+        parse_study(TEXT.replace(old, new))

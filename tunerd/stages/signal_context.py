@@ -1,0 +1,81 @@
+"""What signals say of a job: the value that held when it ran becomes part of its context."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import structs
+
+from tunerd.core.observation import Observation, started
+from tunerd.core.study import Study
+from tunerd.core.study.parts import ContextFeature
+from tunerd.core.study_file import parse_study
+from tunerd.errors import MisconfiguredError
+from tunerd.events import Rejection
+from tunerd.store import Transaction
+from tunerd.store.signals import MOST_SIGNALS
+
+__all__ = ["SignalContext", "too_many_signals"]
+
+
+class SignalContext:
+    """Fills in features that come from signals, once, as jobs come in: what is learned from a job
+    must not depend on when it is learned. What a job brings itself stays."""
+
+    def __init__(self) -> None:
+        self._features: dict[str, tuple[int, tuple[ContextFeature, ...]]] = {}
+        """By study: the generation that was looked at, and what comes from signals in it."""
+
+    def fill_in(
+        self, tx: Transaction, study: str, jobs: Sequence[Observation]
+    ) -> Sequence[Observation]:
+        """The jobs of one study, with what signals say of them."""
+        features = self._of(tx, study)
+        if not features:
+            return jobs
+        return [self._filled(tx, features, job) for job in jobs]
+
+    def _filled(
+        self, tx: Transaction, features: Sequence[ContextFeature], job: Observation
+    ) -> Observation:
+        context = dict(job.context)
+        for feature in features:
+            if feature.of(context) is not None or feature.signal is None:
+                continue
+            signal = feature.signal.of(context)
+            if signal is None:
+                continue
+            over = job.finished_at - timedelta(seconds=feature.signal.over_s)
+            began = started(job)
+            mean = tx.signal_mean(signal, min(over, began or over), job.finished_at)
+            if mean is not None:
+                context[feature.name] = round(mean) if feature.type == "int" else mean
+        return job if context == job.context else structs.replace(job, context=context)
+
+    def _of(self, tx: Transaction, study: str) -> tuple[ContextFeature, ...]:
+        row = tx.study(study)
+        if row is None:
+            return ()
+        generation, features = self._features.get(study, (-1, ()))
+        if generation != row.generation:
+            features = signal_features(tx, study)
+            self._features[study] = row.generation, features
+        return features
+
+
+def signal_features(tx: Transaction, study: str) -> tuple[ContextFeature, ...]:
+    """Features of a study that come from signals; none where this tunerd cannot read it."""
+    current = tx.generation(study)
+    if current is None or "signal" not in current.text:
+        return ()
+    try:
+        parsed: Study = parse_study(current.text)
+    except MisconfiguredError:  # of a newer tunerd: the tune stage says so
+        return ()
+    return parsed.signals
+
+
+def too_many_signals() -> Rejection:
+    """Why a point of one more signal is not kept."""
+    return Rejection(
+        "labels", f"there are {MOST_SIGNALS:,} signals already; a label must not name each job"
+    )

@@ -1,0 +1,169 @@
+"""Signals: their points, each time once, and what is planned on their forecasts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.json_text import from_json, to_json
+from tunerd.store.tables import forecast_plans, signal_points, signals
+
+__all__ = ["MOST_SIGNALS", "AddedPoints", "SignalReads", "SignalWrites"]
+
+MOST_SIGNALS = 1_000
+"""Signals that are kept. A label with a value of its own for each job would make one of each."""
+KEPT = timedelta(days=60)
+"""How long points are kept: eight weeks show a day and a week."""
+_CHUNK = 300
+
+Point = tuple[str, datetime, float]
+"""A signal's written name, a time and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedPoints:
+    """What became of a batch of points."""
+
+    fresh: int
+    duplicates: int
+    """Of a signal and time that are known; the first value stays."""
+    refused: tuple[int, ...]
+    """Places in the batch of points of further signals than are kept."""
+
+
+class SignalReads(StoreReads):
+    """Looking at signals."""
+
+    def signal_names(self) -> dict[str, datetime]:
+        """All signals, with the time of their latest point."""
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(signals.c.name, signals.c.last_at))
+            return {row.name: row.last_at for row in rows}
+
+    def signal_points(
+        self, name: str, since: datetime, until: datetime | None = None
+    ) -> list[tuple[float, float]]:
+        """(seconds since 1970, value) of a signal from a time on, in the order of times."""
+        wanted = [signals.c.name == name, signal_points.c.at_ms >= _ms(since)]
+        if until is not None:
+            wanted.append(signal_points.c.at_ms < _ms(until))
+        statement = (
+            sa.select(signal_points.c.at_ms, signal_points.c.value)
+            .join(signals, signals.c.id == signal_points.c.signal_id)
+            .where(*wanted)
+            .order_by(signal_points.c.at_ms)
+        )
+        with self._reading() as connection:
+            return [(row.at_ms / 1000, row.value) for row in connection.execute(statement)]
+
+    def signal_mean(self, name: str, start: datetime, end: datetime) -> float | None:
+        """Mean of a signal's points in an interval, its ends included; None without any."""
+        statement = (
+            sa.select(sa.func.avg(signal_points.c.value))
+            .join(signals, signals.c.id == signal_points.c.signal_id)
+            .where(signals.c.name == name, signal_points.c.at_ms.between(_ms(start), _ms(end)))
+        )
+        with self._reading() as connection:
+            mean = connection.execute(statement).scalar_one_or_none()
+            return None if mean is None else float(mean)
+
+    def forecast_plan(self, study: str) -> tuple[datetime, dict[str, Any]] | None:
+        """When a study's plan was made, and the plan; None where there is none."""
+        statement = sa.select(forecast_plans).where(forecast_plans.c.study == study)
+        with self._reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            return None if row is None else (row.made_at, from_json(row.document))
+
+
+class SignalWrites(SignalReads, StoreWrites):
+    """Keeping points and plans."""
+
+    def add_signal_points(self, batch: Sequence[Point], now: datetime) -> AddedPoints:
+        """Keep what is new; points older than are kept count as duplicates."""
+        if not batch:
+            return AddedPoints(0, 0, ())
+        latest: dict[str, datetime] = {}
+        for name, at, _ in batch:
+            latest[name] = max(at, latest.get(name, at))
+        ids = self._signal_ids(latest)
+        rows = {
+            (ids[name], _ms(at)): value
+            for name, at, value in reversed(batch)  # of one time in a batch the first stays
+            if name in ids and at > now - KEPT
+        }
+        fresh = 0
+        keys = list(rows)
+        for start in range(0, len(keys), _CHUNK):
+            statement = (
+                self._database.insert(signal_points)
+                .values(
+                    [
+                        {"signal_id": key[0], "at_ms": key[1], "value": rows[key]}
+                        for key in keys[start : start + _CHUNK]
+                    ]
+                )
+                .on_conflict_do_nothing(index_elements=["signal_id", "at_ms"])
+                .returning(signal_points.c.at_ms)
+            )
+            fresh += len(self._connection.execute(statement).all())
+        refused = tuple(i for i, (name, _, _) in enumerate(batch) if name not in ids)
+        return AddedPoints(fresh, len(batch) - fresh - len(refused), refused)
+
+    def prune_signals(self, now: datetime) -> int:
+        """Drop points that are older than are kept, and signals without any; returns how many
+        points."""
+        before = now - KEPT
+        dropped = self._connection.execute(
+            sa.delete(signal_points).where(signal_points.c.at_ms < _ms(before))
+        ).rowcount
+        self._connection.execute(sa.delete(signals).where(signals.c.last_at < before))
+        return dropped
+
+    def save_forecast_plan(self, study: str, plan: dict[str, Any], now: datetime) -> None:
+        """Take the place of a study's plan."""
+        values = {"made_at": now, "document": to_json(plan, "a plan")}
+        self._connection.execute(
+            self._database.insert(forecast_plans)
+            .values(study=study, **values)
+            .on_conflict_do_update(index_elements=["study"], set_=values)
+        )
+
+    def _signal_ids(self, latest: dict[str, datetime]) -> dict[str, int]:
+        """Ids of signals by name; new ones are added while there is room."""
+        names = sorted(latest)  # two instances cannot wait for each other in a circle
+        known = self._known_signals(names)
+        fresh = [name for name in names if name not in known]
+        if fresh:
+            count = self._connection.execute(sa.select(sa.func.count()).select_from(signals))
+            room = MOST_SIGNALS - int(count.scalar_one())
+            for name in fresh[: max(0, room)]:
+                self._connection.execute(
+                    self._database.insert(signals)
+                    .values(name=name, last_at=latest[name])
+                    .on_conflict_do_nothing(index_elements=["name"])
+                )
+            known = self._known_signals(names)
+        for name in names:
+            if name in known:
+                self._connection.execute(
+                    sa.update(signals)
+                    .where(signals.c.name == name, signals.c.last_at < latest[name])
+                    .values(last_at=latest[name])
+                )
+        return known
+
+    def _known_signals(self, names: Sequence[str]) -> dict[str, int]:
+        known: dict[str, int] = {}
+        for start in range(0, len(names), _CHUNK):
+            statement = sa.select(signals.c.id, signals.c.name).where(
+                signals.c.name.in_(names[start : start + _CHUNK])
+            )
+            known |= {row.name: row.id for row in self._connection.execute(statement)}
+        return known
+
+
+def _ms(at: datetime) -> int:
+    return round(at.astimezone(UTC).timestamp() * 1000)
