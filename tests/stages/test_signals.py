@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from tests.stages.fakes import FakeStream, Heard, Time
+from tests.stages.tuning import Lines
 from tunerd import telemetry
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.settings.model import IngestSettings, TopicSettings
+from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
+from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
+from tunerd.stages.tune import TuneStage
 from tunerd.store import Store
 
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
@@ -135,3 +138,95 @@ def test_a_mistake_in_the_file_is_named(old: str, new: str, problem: str) -> Non
     assert old in TEXT
     with pytest.raises(MisconfiguredError, match=problem):
         parse_study(TEXT.replace(old, new))
+
+
+# -- ahead --------------------------------------------------------------------------------------
+
+
+def busy(hour: float) -> float:
+    """Requests a second by the hour of the day: 100 at night, 800 by day."""
+    return 800.0 if 9 <= hour % 24 < 18 else 100.0
+
+
+def past_load(store: Store, time: Time, days: int = 5) -> None:
+    now = time.now()
+    with store.transaction() as tx:
+        for minutes in range(days * 24 * 60, 0, -10):
+            at = now - timedelta(minutes=minutes)
+            value = busy(at.hour + at.minute / 60) * (1 + 0.02 * ((minutes // 10) % 5 - 2))
+            tx.add_signal_points([('rps{service="a"}', at, value)], now)
+
+
+@pytest.mark.slow
+def test_a_context_that_is_to_come_has_a_recommendation_before_its_first_job(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    time.pass_(seconds=3600 * ((27 - time.now().hour) % 24))  # the small hours
+    past_load(store, time)
+    study = parse_study(TEXT.replace('name = "web"', 'name = "web"\nmode = "publish"'))
+    store.publish_generation("web", study.content_hash, study.text, "test", time.now())
+    for number in range(40):
+        config = {"replicas": [1, 2, 4, 8][number % 4]}
+        metrics = {"requests_per_dollar": 10.0 / config["replicas"]}
+        stream.write(job(time, f"j{number}", 50 - number, config=config, metrics=metrics))
+    lines = Lines()
+    tune = TuneStage(
+        store,
+        TuneSettings(),
+        "recommendations",
+        heard,
+        lines,  # type: ignore[arg-type]
+        time.now,
+        time.clock,
+    )
+    forecast = ForecastStage(store, "me", lines, time.now)  # type: ignore[arg-type]
+
+    def work() -> None:
+        while ingest.step() or tune.step():
+            pass
+
+    try:
+        work()
+        by_night = {row.context_key for row in store.recommendations("web")}
+        by_day = study.context_key({"service": "a", "rps": 800.0})
+        assert by_day not in by_night
+        assert forecast.step()
+        work()
+        published = {row.context_key: row for row in store.recommendations("web")}
+        assert published[by_day].state == "active"
+        assert not any(one.context.get("rps", 0) > 500 for one in store.observations("web"))
+        kept = store.forecast_plan("web")
+        assert kept is not None
+        (plan,) = kept[1]["signals"]
+        assert (plan["signal"], plan["state"]) == ('rps{service="a"}', "active")
+        assert len(plan["windows"]) in (24, 25)
+        at_noon = next(w for w in plan["windows"] if w["start_s"] % 86_400 == 12 * 3600)
+        assert at_noon["key"] == by_day
+        assert at_noon["low"] <= 800 <= at_noon["high"]
+        # Nobody asks twice; and nothing is due before five minutes have passed.
+        assert not forecast.step()
+        time.pass_(seconds=301.0)
+        assert forecast.step()
+        assert store.requests_waiting() == {}
+        # The hour passes: what came stands beside what was foreseen.
+        for _ in range(13):
+            time.pass_(seconds=600.0)
+            with store.transaction() as tx:
+                tx.add_signal_points([('rps{service="a"}', time.now(), 100.0)], time.now())
+            forecast.step()
+        kept = store.forecast_plan("web")
+        assert kept is not None
+        assert kept[1]["signals"][0]["past"][-1]["came"] == pytest.approx(100.0, rel=0.05)
+        # The signal leaves its band: the plan is withdrawn, and says why.
+        for _ in range(2):
+            time.pass_(seconds=301.0)
+            with store.transaction() as tx:
+                tx.add_signal_points([('rps{service="a"}', time.now(), 9000.0)], time.now())
+        time.pass_(seconds=301.0)
+        assert forecast.step()
+        kept = store.forecast_plan("web")
+        assert kept is not None
+        assert kept[1]["signals"][0]["state"] == "withdrawn"
+        assert "outside the 98 % band" in kept[1]["signals"][0]["why"]
+    finally:
+        tune.close()

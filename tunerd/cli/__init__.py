@@ -51,6 +51,7 @@ COMMANDS = {
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),
     "report": ("report", "Say what was predicted, recommended and to be gained in a study."),
     "ledger": ("ledger", "Say what following recommendations was worth."),
+    "forecast": ("forecast", "Say what a study's signals will be, and what is planned on that."),
     "explain": ("explain", "Say what matters in a study, and why something is recommended."),
     "derive": ("derive", "Make a recommendation again from history: is it the same?"),
     "demo": ("demo", "Tune a simulated cluster: see it work in two minutes."),

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from tunerd.service.topic_watch import TopicWatch
 from tunerd.service.tuner_process import TunerProcess
 from tunerd.settings import Settings, dump_settings, load_settings
 from tunerd.stages import Stage
+from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.publish import PublishStage
 from tunerd.stages.requests import RequestStage
@@ -74,6 +76,8 @@ its memory and joining its threads took up to six seconds more."""
 GIVES_BACK_S = 0.5
 """What giving the store back may take where that has passed."""
 GAUGES_S = 2.0
+FORECAST_AGAIN_S = 300.0
+"""How long forecasting waits after it failed."""
 TOPICS_S = 5.0
 """How often it is seen whether the topics are as they should be."""
 COLLECT_AFTER = 10_000
@@ -366,6 +370,11 @@ class _Daemon:
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
             threading.Thread(target=self._watch, args=(stream, store), name="topics"),
             *(
+                [threading.Thread(target=self._foresee, args=(store,), name="forecasts")]
+                if "tune" in self.stages
+                else []
+            ),
+            *(
                 threading.Thread(target=self._loop, args=(study,), name=study.name)
                 for study in loops
             ),
@@ -452,6 +461,20 @@ class _Daemon:
             self.log.exception("measuring crashed")
             self.crashed = True
             self.stop.set()
+
+    def _foresee(self, store: Store) -> None:
+        """What signals will bring. No job waits for it: where it fails, the rest goes on."""
+        forecast = ForecastStage(store, uuid.uuid4().hex, self.log, _now)
+        while not self.stop.is_set():
+            try:
+                forecast.step()
+            except StoreUnavailableError:  # the stages say so
+                self.stop.wait(TROUBLE_S)
+            except Exception:
+                self.log.exception("forecasting failed")
+                forecast = ForecastStage(store, uuid.uuid4().hex, self.log, _now)
+                self.stop.wait(FORECAST_AGAIN_S)
+            self.stop.wait(GAUGES_S)
 
     def _watch(self, stream: Stream, store: Store) -> None:
         """Whether the topics are as they should be, and what holds is on its topic."""

@@ -1,0 +1,132 @@
+"""From a signal's forecast to the contexts that it brings: which, when, how probable."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunerd.core.forecasting.forecaster import SignalForecast
+from tunerd.core.observation import Scalar
+from tunerd.core.study import Study
+from tunerd.core.study.context_key import BucketKey, bucket_edge
+from tunerd.core.study.parts import ContextFeature
+
+__all__ = ["PlanWindow", "bucket_value", "plan_windows"]
+
+WINDOW_S = 3600
+MOST_BUCKETS = 60
+"""Buckets between a slot's lowest and highest quantile that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWindow:
+    """An hour of the horizon."""
+
+    start_s: float
+    end_s: float
+    low: float
+    median: float
+    high: float
+    """Of the signal: the 10, 50 and 90 % quantiles, on the mean of the hour."""
+    lowest: float
+    highest: float
+    """The 1 and 99 % quantiles, over all of the hour: beyond these the forecast has failed."""
+    contexts: Mapping[str, float]
+    """Probability of each context key that may come."""
+    key: str
+    """The context that is planned for."""
+
+
+def bucket_value(feature: ContextFeature, value: float) -> Scalar:
+    """The number that stands for a value's bucket: its middle on a log scale, which lies in the
+    same bucket for any number in it."""
+    factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.25
+    edge = bucket_edge(value, factor)
+    middle = edge * math.sqrt(factor)
+    if feature.type == "int":
+        whole = round(middle)
+        return whole if bucket_edge(whole, factor) == edge else math.ceil(edge)
+    return middle
+
+
+def plan_windows(
+    study: Study,
+    feature: ContextFeature,
+    base: Mapping[str, Scalar],
+    forecast: SignalForecast,
+    worth: Callable[[str], float | None],
+) -> tuple[list[PlanWindow], dict[str, dict[str, Scalar]]]:
+    """The hours of a forecast's horizon for one context without its signal.
+
+    Args:
+        feature: of the study, in buckets; what the signal is.
+        base: the other features.
+        worth: predicted gain of what is recommended in a context; None where nothing is known. A
+            change of the plan that brings less than the study's ``switching_cost`` is not made.
+
+    Returns:
+        The hours in order, and the context of each key that stands in them.
+    """
+    contexts: dict[str, dict[str, Scalar]] = {}
+    windows: list[PlanWindow] = []
+    cost = study.forecast.switching_cost
+    planned = ""
+    per_window = max(1, WINDOW_S // forecast.resolution_s)
+    begun = forecast.made_at % per_window  # windows are whole hours; the first has begun
+    starts = [0, *range(per_window - begun, len(forecast.quantiles), per_window)]
+    for first, end in zip(starts, [*starts[1:], len(forecast.quantiles)], strict=True):
+        rows = forecast.quantiles[first:end]
+        probable: dict[str, float] = {}
+        for step in range(first, first + len(rows)):
+            for value, probability in _buckets(feature, forecast, step):
+                context = {**base, feature.name: value}
+                key = study.context_key(context)
+                contexts.setdefault(key, context)
+                probable[key] = probable.get(key, 0.0) + probability / len(rows)
+        best = max(sorted(probable), key=probable.__getitem__)
+        gain = worth(best)
+        if planned not in probable or cost <= 0.0 or gain is None or gain >= cost:
+            planned = best
+        low, median, high = (
+            float(np.mean([np.interp(level, forecast.levels, row) for row in rows]))
+            for level in (0.1, 0.5, 0.9)
+        )
+        slot = (forecast.made_at + first) // per_window * per_window
+        start_s = slot * float(forecast.resolution_s)
+        windows.append(
+            PlanWindow(
+                start_s,
+                start_s + per_window * forecast.resolution_s,
+                low,
+                median,
+                high,
+                float(rows[:, 0].min()),
+                float(rows[:, -1].max()),
+                probable,
+                planned,
+            )
+        )
+    return windows, contexts
+
+
+def _buckets(
+    feature: ContextFeature, forecast: SignalForecast, step: int
+) -> Sequence[tuple[Scalar, float]]:
+    """Values that stand for buckets, with the probability of each at a step."""
+    factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.25
+    row = forecast.quantiles[step]
+    low, high = float(row[0]), float(row[-1])
+    if low <= 0 or high / low > factor**MOST_BUCKETS:
+        low = max(low, high / factor**MOST_BUCKETS)
+    if high <= 0:
+        return [(bucket_value(feature, float(np.median(row))) if row.any() else 0.0, 1.0)]
+    values: list[tuple[Scalar, float]] = []
+    edge, below = bucket_edge(low, factor), 0.0
+    while edge <= high:
+        upper = edge * factor
+        until = 1.0 if upper > high else forecast.probability_below(step, upper)
+        if until > below:
+            values.append((bucket_value(feature, edge * math.sqrt(factor)), until - below))
+        edge, below = upper, until
+    return values

@@ -1,0 +1,234 @@
+"""Forecast: foresee the signals that studies use, and ask for the contexts that they will bring.
+
+Whoever holds the lease does so every few minutes. What it asks, it asks as anybody does, by a
+request: the tune stage searches the context and publishes what it finds, before the first job of
+it has come. The plan of the coming hours is kept in the store for people and commands.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tunerd import logs
+from tunerd.core.forecasting.forecaster import SignalForecast, SignalForecaster
+from tunerd.core.forecasting.plan import PlanWindow, plan_windows
+from tunerd.core.observation import Scalar
+from tunerd.core.request import AdviceRequest
+from tunerd.core.study import Study
+from tunerd.core.study.context_key import BucketKey
+from tunerd.core.study.parts import ContextFeature
+from tunerd.core.study_file import parse_study
+from tunerd.errors import MisconfiguredError
+from tunerd.events import from_bytes
+from tunerd.store import Store, StudyRow
+from tunerd.store.signals import KEPT
+
+__all__ = ["SOURCE", "ForecastStage"]
+
+EVERY_S = 300.0
+LEASE, LEASE_S = "forecasts", 900.0
+RESOLUTION_S = 300
+REPLAYED = timedelta(days=21)
+"""Latest points over which methods are scored after a start, about a second a signal."""
+MOST_CONTEXTS = 50
+"""Contexts of a study whose signals are foreseen: those with the latest jobs."""
+ASKED_MOST = 20
+"""Contexts ahead that are asked about at a time."""
+PAST_HOURS = 72
+SPEAKING = ("active", "observed", "pending")
+"""States of recommendations that say something for a context already."""
+SOURCE = "tunerd/forecast"
+"""Source of its requests."""
+
+
+class _ActiveContext(msgspec.Struct):
+    """What of a context's saved state is read here."""
+
+    context: dict[str, Any]
+    last_job_at: str | None = None
+
+
+@dataclass
+class ForecastStage:
+    """The stage. Keeps a forecaster for each signal in memory; the store has the points."""
+
+    store: Store
+    owner: str
+    log: logs.Log
+    now: Callable[[], datetime]
+    name: str = "forecast"
+    _at: datetime | None = None
+    _studies: dict[str, tuple[int, Study | None]] = field(default_factory=dict)
+    _forecasters: dict[str, SignalForecaster] = field(default_factory=dict)
+    _read_until: dict[str, datetime] = field(default_factory=dict)
+
+    def step(self) -> bool:
+        """Foresee what is due; whether anything was."""
+        now = self.now()
+        if self._at is not None and (now - self._at).total_seconds() < EVERY_S:
+            return False
+        self._at = now
+        studies = [study for row in self.store.studies() if (study := self._study(row))]
+        if not studies or self.store.take_lease(LEASE, self.owner, LEASE_S) is None:
+            return False
+        with self.store.transaction() as tx:
+            tx.prune_signals(now)
+        used: set[str] = set()
+        for study in studies:
+            used |= self._foresee(study, now)
+        for signal in self._forecasters.keys() - used:
+            del self._forecasters[signal], self._read_until[signal]
+        return True
+
+    def close(self) -> None:
+        """Nothing is held open; the lease runs out."""
+
+    def _study(self, row: StudyRow) -> Study | None:
+        """The study, where it has one feature from a signal, in buckets, and wants it foreseen."""
+        generation, study = self._studies.get(row.name, (-1, None))
+        if generation != row.generation:
+            current, study = self.store.generation(row.name), None
+            if current is not None and "signal" in current.text:
+                try:
+                    parsed = parse_study(current.text)
+                except MisconfiguredError:  # the tune stage says so
+                    parsed = None
+                if parsed is not None and parsed.forecast.ahead and len(parsed.signals) == 1:
+                    study = parsed if isinstance(parsed.signals[0].key, BucketKey) else None
+            self._studies[row.name] = row.generation, study
+        return study
+
+    # -- one study --------------------------------------------------------------------------
+
+    def _foresee(self, study: Study, now: datetime) -> set[str]:
+        """Make a study's plan, and ask for what it brings; the signals that it uses."""
+        (feature,) = study.signals
+        gains: dict[str, float | None] = {}
+        for row in self.store.recommendations(study.name, states=SPEAKING):
+            candidates = from_bytes(row.value.encode()).candidates
+            gain = candidates[0].gain if candidates else None
+            gains[row.context_key] = None if gain is None else gain.median
+        before = self.store.forecast_plan(study.name)
+        earlier = {} if before is None else {one["signal"]: one for one in before[1]["signals"]}
+        plans: list[dict[str, Any]] = []
+        ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
+        for base in self._bases(study, feature):
+            signal = feature.signal.of(base) if feature.signal is not None else None
+            forecast = None if signal is None else self._forecast(signal, study, feature, now)
+            if signal is None or forecast is None:
+                continue
+            windows, contexts = plan_windows(study, feature, base, forecast, gains.get)
+            plan = self._plan(signal, base, windows, earlier.get(signal), now)
+            plans.append(plan)
+            if plan["state"] == "active":
+                for window in windows:
+                    for key, probability in window.contexts.items():
+                        known, _ = ahead.get(key, (0.0, {}))
+                        if probability >= max(study.forecast.min_probability, known):
+                            ahead[key] = probability, contexts[key]
+        fresh = {key: ahead[key] for key in ahead if key not in gains}
+        with self.store.transaction() as tx:
+            document = {"feature": feature.name, "signals": plans}
+            tx.save_forecast_plan(study.name, document, now)
+            asked = tx.add_requests(_requests(study, fresh, now), now)
+        if asked.fresh:
+            self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
+        return {plan["signal"] for plan in plans}
+
+    def _bases(self, study: Study, feature: ContextFeature) -> list[dict[str, Scalar]]:
+        """Contexts without what the signal says, those with the latest jobs first."""
+        states = self.store.context_parts(study.name, _ActiveContext)
+        latest = sorted(states.values(), key=lambda state: state.last_job_at or "", reverse=True)
+        bases: dict[str, dict[str, Scalar]] = {}
+        for state in latest:
+            base = {k: v for k, v in state.context.items() if k != feature.name}
+            bases.setdefault(study.context_key(base), base)
+            if len(bases) >= MOST_CONTEXTS:
+                break
+        return list(bases.values())
+
+    def _forecast(
+        self, signal: str, study: Study, feature: ContextFeature, now: datetime
+    ) -> SignalForecast | None:
+        horizon = int(study.forecast.horizon_hours * 3600 / RESOLUTION_S)
+        forecaster = self._forecasters.get(signal)
+        if forecaster is None or forecaster.horizon < horizon:
+            capacity = int(KEPT.total_seconds() / RESOLUTION_S)
+            lowest = 0.0 if feature.scale == "log" else None
+            forecaster = SignalForecaster(RESOLUTION_S, horizon, capacity=capacity, lowest=lowest)
+            self._forecasters[signal] = forecaster
+            forecaster.series.add_all(self.store.signal_points(signal, now - KEPT, now))
+            forecaster.resume((now - REPLAYED).timestamp())
+        else:
+            # Late points too: what is known already changes nothing.
+            since = self._read_until[signal] - timedelta(hours=1)
+            forecaster.series.add_all(self.store.signal_points(signal, since, now))
+        self._read_until[signal] = now
+        forecaster.advance(now.timestamp())
+        return forecaster.forecast()
+
+    def _plan(
+        self,
+        signal: str,
+        base: Mapping[str, Scalar],
+        windows: Sequence[PlanWindow],
+        earlier: Mapping[str, Any] | None,
+        now: datetime,
+    ) -> dict[str, Any]:
+        """What is kept of one signal: the hours to come, and those that were."""
+        series = self._forecasters[signal].series
+        past = list(earlier["past"]) if earlier else []
+        state, why = "active", ""
+        seconds = now.timestamp()
+        hours = [asdict(window) for window in windows]
+        for window in earlier["windows"] if earlier else ():
+            if past and window["start_s"] <= past[-1]["start_s"]:
+                continue
+            if window["end_s"] <= seconds:
+                came = series.between(window["start_s"], window["end_s"] - 1)
+                past.append({**window, "contexts": {}, "came": came})
+            elif window["start_s"] <= seconds:
+                # What was foreseen before the hour began stands until it is over.
+                hours = [window, *(one for one in hours if one["start_s"] > window["start_s"])]
+                latest = series.between(seconds - 3 * RESOLUTION_S, seconds - 1)
+                if latest is not None and not window["lowest"] <= latest <= window["highest"]:
+                    state = "withdrawn"
+                    why = (
+                        f"{latest:.6g} is outside the 98 % band from {window['lowest']:.6g} to"
+                        f" {window['highest']:.6g}"
+                    )
+        return {
+            "signal": signal,
+            "context": dict(base),
+            "state": state,
+            "why": why,
+            "methods": self._forecasters[signal].shares(),
+            "windows": hours,
+            "past": past[-PAST_HOURS:],
+        }
+
+
+def _requests(
+    study: Study, ahead: Mapping[str, tuple[float, dict[str, Scalar]]], now: datetime
+) -> list[AdviceRequest]:
+    """Questions about contexts ahead, the most probable first; of each one a day at most."""
+    order = sorted(ahead, key=lambda key: (-ahead[key][0], key))[:ASKED_MOST]
+    day = now.astimezone(UTC).date().isoformat()
+    requests = []
+    for key in order:
+        text = f"{study.content_hash} {key} {day}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        requests.append(
+            AdviceRequest(
+                study=study.name,
+                source=SOURCE,
+                event_id=digest[:32],
+                context=ahead[key][1],
+                content_hash=f"sha256:{digest}",
+            )
+        )
+    return requests
