@@ -337,6 +337,26 @@ def test_whose_job_waits_already_does_not_wait_behind_every_newer_one(
     assert order == [4, 8, 16, 2, 6]
 
 
+@pytest.mark.parametrize("comes", [False, True])
+def test_where_many_contexts_wait_steps_are_longer_until_a_job_comes(
+    tuning: Tuning, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """A search takes 0.7 seconds here: a step has time for two of them, or for three."""
+
+    def meanwhile() -> None:
+        if comes and len(order) == 2:
+            tuning.add([job(4, {"n": 2}, {"x": 1})])
+
+    monkeypatch.setattr("tunerd.stages.tune.BRIEF_ABOVE", 2)
+    order = slow_searches(tuning, monkeypatch, meanwhile)
+    tuning.publish()
+    tuning.add([job(i, {"n": n}, {"x": 1}) for i, n in enumerate((4, 8, 16), 1)])
+    tune = tuning.start()
+    tune.step()
+    assert tune.step()
+    assert order == ([4, 8] if comes else [4, 8, 16])
+
+
 def test_older_contexts_leave_most_of_the_time_to_jobs_while_these_come(
     tuning: Tuning, monkeypatch: pytest.MonkeyPatch
 ) -> None:

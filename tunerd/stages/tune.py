@@ -71,6 +71,10 @@ SEARCH_S = 1.0
 BRIEF_ABOVE = 100
 """Contexts that wait for a search above which one that was never searched gets a brief look first:
 so all of two thousand have something before the first is looked at whole."""
+BACKLOG_S = 2.0
+"""How long a step goes on while so many wait, no other study has anything to do and no job or
+request comes in: what a step changed is saved whole, which takes a quarter of the time in steps of
+half a second. An operator's command waits for as long."""
 OLDER_WAIT = 9.0
 """How long older contexts wait after a search of one of them that a new job had to wait for, in
 multiples of what it took: while jobs keep coming they take a tenth of the time. Where a job comes
@@ -382,13 +386,14 @@ class TuneStage:
         come in is told before older contexts are looked at again; and where a job came in while
         one was, and had to wait for it, the others leave most of the time to jobs."""
         started = self.clock()
+        backlog = len(books.due) >= BRIEF_ABOVE and not self._others_wait(row)
         while books.due and not self.stop():
             began = self.clock()
             urgent = books.due[0] in books.urgent
             if not urgent and began < books.older_at:
                 break
             if changes.searched and (
-                began - started > (SEARCH_S if urgent else self.settings.budget_s)
+                self._is_over(began - started, row, urgent=urgent, backlog=backlog)
                 or (not urgent and any(key in changes.searched for key in books.urgent))
                 or self._somebody_asks()
             ):
@@ -399,6 +404,28 @@ class TuneStage:
                 books.older_at = self.clock() + OLDER_WAIT * (self.clock() - began)
                 break
         return self.clock() - started
+
+    def _is_over(self, spent_s: float, row: StudyRow, *, urgent: bool, backlog: bool) -> bool:
+        """Whether this step has searched for long enough. In a backlog it goes on for longer, until
+        a job comes in."""
+        if spent_s <= (SEARCH_S if urgent else self.settings.budget_s):
+            return False
+        return spent_s > BACKLOG_S or not backlog or self._has_news(row)
+
+    def _others_wait(self, row: StudyRow) -> bool:
+        """Whether another study of this process has jobs to learn or contexts to search."""
+        ours = None if self.placement is None else self.placement.held
+        return any(
+            other.name != row.name
+            and (ours is None or other.name in ours)
+            and not self._why_aside(other)
+            and (
+                other.last_sequence > other.learned_sequence
+                or (books := self._books.get(other.name)) is None
+                or bool(books.due)
+            )
+            for other in self.store.studies()
+        )
 
     def _has_news(self, row: StudyRow) -> bool:
         """Whether a new job has come in meanwhile: it should not wait for old contexts."""

@@ -41,6 +41,11 @@ class PrequentialPredictions:
         """Return what it said of the jobs at these places."""
         return PrequentialPredictions(self.mean[where], self.spread[where])
 
+    def last(self, count: int) -> "PrequentialPredictions":
+        """Return what it said of so many of the latest jobs, or of all."""
+        begin = max(0, len(self.mean) - count)
+        return PrequentialPredictions(self.mean[begin:], self.spread[begin:])
+
 
 @dataclass(frozen=True, slots=True)
 class ModelScore:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap, FeatureRows
-from tunerd.core.features.replay import ReplayBuffer, ReplaySample, sequences_at
+from tunerd.core.features.replay import LATEST, ReplayBuffer, ReplaySample, sequences_at
 from tunerd.core.features.rows import FAINT
 from tunerd.core.model.comparison import ModelComparison, PrequentialPredictions, contest
 from tunerd.core.model.history_weights import Regime, days, faded, within
@@ -59,6 +59,10 @@ its end the usual share counts, so that the model that serves afterwards is as f
 SWAP_AFTER = 64
 """Observations between the start of a rebuild and the decision. A rebuild that is not ready by
 then is waited for."""
+BACKLOG_SWAP = 0.5
+"""… in a backlog after this share of what the rebuild knows, or a quarter of what waits: a fit of
+thousands of jobs takes half a minute, and meanwhile jobs are learned on the other core. The
+comparison goes by the latest of them."""
 SOON = 24
 """… after drift, when every job on the old model costs more."""
 RECENT = 500
@@ -102,10 +106,11 @@ class _CandidateModel:
 
     model: StudyModel
     told: PrequentialPredictions
+    """As far as these jobs are among the latest that the replay keeps."""
 
     def meet(self, rows: FeatureRows, heard: "_UpdateRows", at: int) -> "_CandidateModel":
         """Predict rows, then learn what is heard of them."""
-        self.told = self.told.joined(_told(self.model, rows))
+        self.told = self.told.joined(_told(self.model, rows)).last(LATEST)
         self.model.update(*heard, at)
         return self
 
@@ -126,7 +131,8 @@ class _PendingRebuild:
     future: "Future[_CandidateModel]"
     """The challenger as it is after the latest portion."""
     told: PrequentialPredictions
-    """What the champion said of each job since ``started_at``."""
+    """What the champion said of each job since ``started_at``, as far as these are among the latest
+    that the replay keeps."""
     ends: list[int]
     """Last sequences of the portions since."""
 
@@ -198,7 +204,7 @@ class ModelTrainer:
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
             return self._decide(self._rebuild, sequence)
         if self._rebuild is None and self._has_grown(sequence, waiting):
-            self._start(sequence, "grown", SWAP_AFTER)
+            self._start(sequence, "grown", _swap_after(sequence, waiting))
         return False
 
     def take_back(self, earlier: Sequence[int], sequence: int) -> list[int]:
@@ -312,7 +318,7 @@ class ModelTrainer:
     ) -> None:
         """Let both predict rows that neither has learned; the challenger learns them, too."""
         assert self.model is not None
-        rebuild.told = rebuild.told.joined(_told(self.model, rows))
+        rebuild.told = rebuild.told.joined(_told(self.model, rows)).last(LATEST)
         self._follow(rebuild, rows, heard, sequence)
 
     def _follow(
@@ -345,7 +351,8 @@ class ModelTrainer:
         counts = faded(met, history, self.regimes, now).counts
         today = np.flatnonzero(within(met, history, now) & (counts >= FAINT))
         jobs = met.rows.take(today)
-        predictions = rebuild.told.take(today), challenger.told.take(today)
+        both = (rebuild.told.last(len(met.rows)), challenger.told.last(len(met.rows)))
+        predictions = both[0].take(today), both[1].take(today)
         return contest(jobs.context_key, jobs.score, *predictions)
 
     # -- keeping ----------------------------------------------------------------------------
@@ -424,6 +431,13 @@ class ModelTrainer:
 def _lasts(fitted_at: int) -> float:
     """Observations after which a fit is followed by the next one."""
     return max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
+
+
+def _swap_after(sequence: int, waiting: int) -> int:
+    """Observations after which a rebuild is decided, where so many wait."""
+    if waiting <= _lasts(sequence):
+        return SWAP_AFTER
+    return max(SWAP_AFTER, min(int(BACKLOG_SWAP * sequence), waiting // 4))
 
 
 NOTHING = PrequentialPredictions(np.empty(0), np.empty(0))
