@@ -61,7 +61,7 @@ def _show(signal: dict[str, Any], hours: int) -> None:
     click.echo(f"\n{signal['signal']}: by {', '.join(f'{n} {s:.0%}' for n, s in best)}")
     if signal["state"] == "withdrawn":
         click.echo(f"  The plan is withdrawn: {signal['why']}.")
-    top = max((one["high"] for one in [*windows, *past]), default=0.0) or 1.0
+    top = max((shown["high"] for shown in [*windows, *past]), default=0.0) or 1.0
     for window in past:
         came = window["came"]
         inside = came is not None and window["low"] <= came <= window["high"]

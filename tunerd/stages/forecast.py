@@ -113,7 +113,9 @@ class ForecastStage:
             gain = candidates[0].gain if candidates else None
             gains[row.context_key] = None if gain is None else gain.median
         before = self.store.forecast_plan(study.name)
-        earlier = {} if before is None else {one["signal"]: one for one in before[1]["signals"]}
+        earlier = (
+            {} if before is None else {signal["signal"]: signal for signal in before[1]["signals"]}
+        )
         plans: list[dict[str, Any]] = []
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
         for base in self._bases(study, feature):
@@ -193,7 +195,7 @@ class ForecastStage:
                 past.append({**window, "contexts": {}, "came": came})
             elif window["start_s"] <= seconds:
                 # What was foreseen before the hour began stands until it is over.
-                hours = [window, *(one for one in hours if one["start_s"] > window["start_s"])]
+                hours = [window, *(hour for hour in hours if hour["start_s"] > window["start_s"])]
                 latest = series.between(seconds - 3 * RESOLUTION_S, seconds - 1)
                 if latest is not None and not window["lowest"] <= latest <= window["highest"]:
                     state = "withdrawn"
