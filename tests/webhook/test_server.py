@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.webhook.conftest import JOB, STUDY, Webhook, message, patched, review, save
+from tunerd.ui.certificate import ReloadingCertificate
 from tunerd.webhook import server as server_module
 from tunerd.webhook.review import answer
-from tunerd.webhook.server import MOST_BYTES, ReloadingCertificate, WebhookServer
+from tunerd.webhook.server import MOST_BYTES, WebhookServer
 
 pytestmark = pytest.mark.slow
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from typing import Any
 
 from tunerd.queries.metric_samples import MetricSamples
@@ -31,10 +32,11 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
         problem = "http.port is 0: it took a free port and logged which"
         return state | {"problems": [problem], "metrics": MetricSamples()}
     host = _EVERYWHERE.get(settings.host, settings.host)
-    state["url"] = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    scheme = "http" if settings.certificate_file is None else "https"
+    state["url"] = f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
     try:
-        ready, body = _get(host, settings.port, "/readyz")
-        _, metrics = _get(host, settings.port, "/metrics")
+        ready, body = _get(settings, host, "/readyz")
+        _, metrics = _get(settings, host, "/metrics")
     except (OSError, http.client.HTTPException):
         return state | {"running": False, "metrics": MetricSamples()}
     try:
@@ -51,11 +53,23 @@ def probe(settings: HttpSettings) -> dict[str, Any]:
     return state | {"metrics": samples}
 
 
-def _get(host: str, port: int, path: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+def _get(settings: HttpSettings, host: str, path: str) -> tuple[int, bytes]:
+    connection = _connection(settings, host)
+    token = settings.read_token
+    headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         return response.status, response.read(MOST_BYTES)
     finally:
         connection.close()
+
+
+def _connection(settings: HttpSettings, host: str) -> http.client.HTTPConnection:
+    if settings.certificate_file is None:
+        return http.client.HTTPConnection(host, settings.port, timeout=TIMEOUT_S)
+    # It is our own: it must show that certificate, under whatever name.
+    context = ssl.create_default_context(cafile=str(settings.certificate_file))
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return http.client.HTTPSConnection(host, settings.port, timeout=TIMEOUT_S, context=context)

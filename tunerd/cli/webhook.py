@@ -18,7 +18,7 @@ from tunerd.errors import CannotStartError, MisconfiguredError, ValidationProble
 
 if TYPE_CHECKING:
     from tunerd.subscriber import FileSubscriber
-    from tunerd.webhook.server import ReloadingCertificate
+    from tunerd.ui.certificate import ReloadingCertificate
 
 __all__ = ["webhook"]
 
@@ -110,7 +110,7 @@ def webhook(
 
 
 def _tls(certificate: Path, key: Path) -> "ReloadingCertificate":
-    from tunerd.webhook.server import ReloadingCertificate
+    from tunerd.ui.certificate import ReloadingCertificate
 
     problems = []
     for option, path in (("--certificate", certificate), ("--key", key)):

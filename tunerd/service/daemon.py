@@ -9,6 +9,7 @@ committed, and a fresh start goes on from there.
 import gc
 import os
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -43,6 +44,7 @@ from tunerd.service.systemd import SystemdNotifier
 from tunerd.service.topic_watch import TopicWatch
 from tunerd.service.tuner_process import TunerProcess
 from tunerd.settings import Settings, dump_settings, load_settings
+from tunerd.settings.model import HttpSettings
 from tunerd.stages import Stage
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
@@ -53,6 +55,7 @@ from tunerd.stages.upkeep import TopicRepair
 from tunerd.store import InstanceLock, Store, folder_guard
 from tunerd.streams.base import Stream
 from tunerd.ui import LazyPages, is_loopback
+from tunerd.ui.certificate import ReloadingCertificate
 from tunerd.ui.server import HttpServer
 
 __all__ = ["STAGES", "run"]
@@ -247,7 +250,9 @@ class _Daemon:
         """The pages, which are imported when the first is asked for."""
         http = self.settings.http
         wanted = http.pages
-        if not (is_loopback(http.host) or http.names if wanted is None else wanted):
+        if wanted is None:
+            wanted = bool(is_loopback(http.host) or http.names or http.read_token)
+        if not wanted:
             return None
         pages = LazyPages(
             store,
@@ -265,6 +270,7 @@ class _Daemon:
         http = self.settings.http
         if not http.enabled:
             return None
+        certificate = _certificate(http)
         pages = self._pages(store, open_until_end)
         with _had(f"http.host {http.host}, http.port {http.port}"):
             server = HttpServer(
@@ -276,6 +282,8 @@ class _Daemon:
                 remarks=self.health.remarks,
                 pages=pages,
                 role=self._role,
+                certificate=certificate,
+                token=http.read_token.get_secret_value() if http.read_token else None,
             )
         open_until_end.callback(server.close)
         return server
@@ -643,3 +651,16 @@ def publish_studies(
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _certificate(http: HttpSettings) -> ReloadingCertificate | None:
+    """What HTTPS is served with; None where HTTP is."""
+    if http.certificate_file is None or http.key_file is None:
+        return None
+    try:
+        return ReloadingCertificate(http.certificate_file, http.key_file)
+    except (OSError, ssl.SSLError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        files = f"{http.certificate_file} with {http.key_file}"
+        problem = f"{files} cannot be served with: {why}"
+        raise MisconfiguredError([ValidationProblem("http.certificate_file", problem)]) from error

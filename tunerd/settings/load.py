@@ -37,7 +37,7 @@ FILE_VARIABLE = "TUNERD_SETTINGS"
 DEFAULT_FILE = "tunerd.toml"
 
 TOKEN_CHARACTERS = 16
-"""Of a token for actions, at least."""
+"""Of a token, at least."""
 MOST_PROBLEMS = 100
 """Mistakes of a settings file that are said at a time."""
 
@@ -280,9 +280,10 @@ def _read_secrets(
     token = settings.http.token
     if settings.http.actions and token is None and not problems:
         problems.append(ValidationProblem("http.token_file", "is missing for http.actions"))
-    elif token is not None and len(token.get_secret_value()) < TOKEN_CHARACTERS:
-        short = f"holds a token of fewer than {TOKEN_CHARACTERS} characters: anybody may guess it"
-        problems.append(ValidationProblem("http.token_file", short))
+    short = f"holds a token of fewer than {TOKEN_CHARACTERS} characters: anybody may guess it"
+    for name, given in (("token_file", token), ("read_token_file", settings.http.read_token)):
+        if given is not None and len(given.get_secret_value()) < TOKEN_CHARACTERS:
+            problems.append(ValidationProblem(f"http.{name}", short))
     kafka = settings.stream.kafka
     if settings.stream.kind == "kafka" and kafka.sasl_mechanism and not kafka.sasl_password:
         problems.append(

@@ -193,12 +193,14 @@ class HttpSettings(SettingsSection):
     enabled: bool = True
     """Whether to listen at all."""
     host: str = "127.0.0.1"
-    """Address to listen on; there is no authentication, so think before you open it."""
+    """Address to listen on. Beyond loopback set ``read_token_file`` and a certificate, or put a
+    proxy with authentication before it."""
     port: Port = 9464
     """Port to listen on; 0 takes any free one and logs it."""
     pages: bool | None = None
     """Whether it serves the pages and their API, which show jobs, users and configurations to
-    whoever can reach the port. Without it: on loopback, and beyond it where `names` is set."""
+    whoever can reach the port. Without it: on loopback, and beyond it where `names` or
+    `read_token_file` is set."""
     names: str = ""
     """Host names under which the pages may be asked, separated by commas. On loopback they answer
     to ``localhost`` and ``127.0.0.1`` too, and else to any name where none is given. No stranger's
@@ -208,10 +210,31 @@ class HttpSettings(SettingsSection):
     token and a reason. What they ask for is kept as the command line's commands are."""
     token_file: Path | None = None
     """File that holds the token for that, 16 characters at least; readable by the daemon alone."""
+    certificate_file: Path | None = None
+    """Certificate to serve HTTPS with, PEM, the chain behind it; read again when it changes."""
+    key_file: Path | None = None
+    """Its key, PEM, without a password."""
+    read_token_file: Path | None = None
+    """File that holds a token, 16 characters at least, that every request needs except those for
+    ``/livez`` and ``/readyz``: ``Authorization: Bearer TOKEN``. A browser asks for a name and a
+    password: any name, and the token. What others may read then needs no loopback, so the pages
+    are served. Set a certificate with it, else the token crosses the network as it is."""
     stalled_after_s: Seconds = 120.0
     """``/readyz`` fails once a stage that has work made no progress for so many seconds."""
 
     _token: SecretStr | None = PrivateAttr(default=None)
+    _read_token: SecretStr | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file go together: one of them is missing")
+        return self
+
+    @property
+    def read_token(self) -> SecretStr | None:
+        """What ``read_token_file`` holds."""
+        return self._read_token
 
     @property
     def token(self) -> SecretStr | None:
@@ -353,6 +376,7 @@ def _table(given: dict[str, Any], key: str) -> Any:
 
 SECRETS = (
     ("http", "token_file", "_token"),
+    ("http", "read_token_file", "_read_token"),
     ("store", "password_file", "_password"),
     ("stream.kafka", "sasl_password_file", "_sasl_password"),
 )

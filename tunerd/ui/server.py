@@ -5,6 +5,8 @@ it is given functions to ask, and the pages as an application of their own.
 """
 
 import asyncio
+import base64
+import hmac
 import json
 import logging
 import socket
@@ -15,15 +17,17 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tunerd import __version__
+from tunerd.ui.certificate import ReloadingCertificate
 
 __all__ = ["EVENTS", "HttpServer"]
 
@@ -43,6 +47,15 @@ EVENTS = "/events"
 """Path under which answers go on and on …"""
 LONGEST_EVENTS_S = 60.0
 """… and how long one of these lasts at most. Browsers then ask anew by themselves."""
+OPEN = ("/livez", "/readyz")
+"""What needs no token."""
+WRONG_TOKEN_S = 1.0
+"""How long a wrong token waits for its answer: nobody tries many."""
+TOKEN_WANTED = PlainTextResponse(
+    "The token is missing or wrong: http.read_token_file.\n",
+    HTTPStatus.UNAUTHORIZED,
+    {"WWW-Authenticate": 'Basic realm="tunerd"', "Cache-Control": "no-store"},
+)
 QUEUE = 64
 """With the usual 5, a burst waits for retransmissions."""
 
@@ -60,7 +73,8 @@ class HttpServer:
     ``metrics`` gets an Accept header and gives a body and its content type; ``ready`` and
     ``alive`` give what is wrong, ``remarks`` what somebody must see although the daemon is ready.
     ``role`` says what this one of several instances does, and is empty where there is one only.
-    ``pages`` answers everything else.
+    ``pages`` answers everything else. With a ``certificate`` it is HTTPS. With a ``token`` every
+    request but those for health needs it.
     Raises OSError when the address cannot be had.
     """
 
@@ -74,6 +88,8 @@ class HttpServer:
         remarks: Ask = _nothing,
         pages: ASGIApp | None = None,
         role: Callable[[], Mapping[str, Any]] = dict,
+        certificate: ReloadingCertificate | None = None,
+        token: str | None = None,
     ) -> None:
         self._socket = _listening(host, port)
         routes: list[BaseRoute] = []
@@ -88,8 +104,9 @@ class HttpServer:
         handlers: dict[Any, Any] = {HTTPException: _refusal, Exception: _fault}
         app = Starlette(routes=routes, exception_handlers=handlers)
         app.router.redirect_slashes = False
-        config = Config(
-            app,
+        self._scheme = "http" if certificate is None else "https"
+        config = _Config(
+            app if token is None else TokenGate(app, token),
             http=_Connection,
             ws="none",
             loop="asyncio",
@@ -108,6 +125,7 @@ class HttpServer:
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=MOST_HEADERS,
         )
+        config.certificate = certificate
         self._server = Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="http", daemon=True
@@ -124,7 +142,7 @@ class HttpServer:
     def url(self) -> str:
         """Where it is."""
         host = str(self._address[0])
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def close(self) -> None:
         """Stop listening. Requests that still run have a second."""
@@ -187,6 +205,52 @@ async def _fault(_: Request, error: Exception) -> Response:
     if not isinstance(error, OSError | ClientDisconnect):
         log.error("HTTP request failed", exc_info=error)
     return PlainTextResponse("This failed; the log says why.\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+class _Config(Config):
+    """uvicorn's, with a certificate that may change; its own is read once and never again."""
+
+    certificate: ReloadingCertificate | None = None
+
+    def load(self) -> None:
+        super().load()
+        self.ssl = None if self.certificate is None else self.certificate.serving()
+
+
+class TokenGate:
+    """Lets requests through that carry the token, as a bearer token or as the password of whoever.
+
+    Health needs none: what asks for it can seldom keep a secret, and it shows no jobs.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if scope["type"] == "http" and scope["path"] not in OPEN:
+            given = _token_of(Headers(scope=scope).get("Authorization", ""))
+            if given is None or not hmac.compare_digest(given, self._token):
+                if given is not None:
+                    log.warning("a request with a wrong token was refused")
+                    await asyncio.sleep(WRONG_TOKEN_S)
+                await TOKEN_WANTED(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _token_of(header: str) -> bytes | None:
+    """What an Authorization header carries; None where it carries nothing."""
+    kind, _, value = header.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip().encode()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+        except ValueError:
+            return b""
+    return None
 
 
 class _Connection(H11Protocol):

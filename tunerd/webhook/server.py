@@ -1,29 +1,26 @@
 """The webhook's HTTP server: TLS with a certificate that may change, and bounds on everything.
 
 A thread for each connection, which does its handshake too, so that no client keeps others waiting.
-uvicorn, which serves the daemon's pages, reads a certificate once and never again.
 """
 
 import contextlib
 import json
 import logging
-import os
 import socket
-import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tunerd import __version__
+from tunerd.ui.certificate import ReloadingCertificate
 from tunerd.webhook.review import NoReviewError
 
-__all__ = ["ReloadingCertificate", "WebhookServer"]
+__all__ = ["WebhookServer"]
 
 log = logging.getLogger("tunerd.webhook")
 
@@ -40,54 +37,6 @@ MOST_CLIENTS = 32
 
 Review = Callable[[bytes], dict[str, Any]]
 """From the body of a request to the answer; raises NoReviewError."""
-
-
-class ReloadingCertificate:
-    """A certificate and its key in PEM files, read again when they change.
-
-    Files that do not fit each other, as while somebody replaces them, leave the former in use.
-    """
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises OSError and ssl.SSLError for files that will not do."""
-        self._files = certificate, key
-        self._lock = threading.Lock()
-        self._read = self._stat()
-        self._context = self._load()
-
-    def context(self) -> ssl.SSLContext:
-        """For the next connection."""
-        with self._lock:
-            stat = self._stat()
-            if stat != self._read:
-                self._read = stat
-                try:
-                    self._context = self._load()
-                    log.warning("the certificate was read again")
-                except (OSError, ssl.SSLError) as error:
-                    log.error("the new certificate is not used: %s", error)
-            return self._context
-
-    def _stat(self) -> Sequence[tuple[int, int, int] | None]:
-        stats: list[tuple[int, int, int] | None] = []
-        for file in self._files:
-            try:
-                status = os.stat(file)
-                stats.append((status.st_ino, status.st_mtime_ns, status.st_size))
-            except OSError:
-                stats.append(None)
-        return stats
-
-    def _load(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        certificate, key = self._files
-        context.load_cert_chain(certificate, key, password=_no_password)
-        return context
-
-
-def _no_password() -> str:
-    raise OSError("the key has a password")
 
 
 class WebhookServer:
