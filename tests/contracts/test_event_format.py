@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.broken_events import good_event
 from tests.events.samples import SAMPLES
 from tunerd.core.observation import Observation
-from tunerd.events import FORMATS, JobHalf, Rejection, TimeLimits, format_of, read_job
+from tunerd.events import FORMATS, JobHalf, Rejection, SignalPoint, TimeLimits, format_of, read_job
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
@@ -22,7 +22,7 @@ each_record = pytest.mark.parametrize(
     ("form", "record"), EACH, ids=[f"{form}-{place}" for place, (form, _) in enumerate(EACH)]
 )
 
-Seen = Observation | JobHalf | Rejection
+Seen = Observation | JobHalf | SignalPoint | Rejection
 
 
 def read(record: Any) -> Seen:

@@ -10,7 +10,7 @@ import pytest
 from tests.broken_events import NOW, good_event
 from tunerd.client import Choice, JobReporter
 from tunerd.core.observation import Observation
-from tunerd.events import JobHalf, Rejection, half_schema, read_job
+from tunerd.events import JobHalf, Rejection, SignalPoint, half_schema, read_job
 
 START: dict[str, Any] = {"type": "started", "context": {"gpu": "H100"}, "config": {"tp": 8}}
 REPORT: dict[str, Any] = {"type": "reported", "metrics": {"tps": 3.5}, "steps": 100}
@@ -21,7 +21,7 @@ END: dict[str, Any] = {
 }
 
 
-def read(half: dict[str, Any], **changes: Any) -> JobHalf | Observation | Rejection:
+def read(half: dict[str, Any], **changes: Any) -> JobHalf | Observation | SignalPoint | Rejection:
     names = {"schema": "tunerd.job/1", "event_id": "e", "job_id": "123_4", "source": "slurm/a"}
     return read_job(json.dumps({**names, **half, **changes}).encode(), (), NOW)
 

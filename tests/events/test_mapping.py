@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.broken_events import good_event
 from tunerd.core.observation import Observation
 from tunerd.errors import MisconfiguredError
-from tunerd.events import JobHalf, Rejection, read_job
+from tunerd.events import JobHalf, Rejection, SignalPoint, read_job
 from tunerd.events.mapping import load_mappings, parse_mappings
 from tunerd.settings import load_settings
 
@@ -26,7 +26,7 @@ EXAMPLE, RECORD = (
 )
 
 
-def read(text: str, record: Any) -> Observation | JobHalf | Rejection:
+def read(text: str, record: Any) -> Observation | JobHalf | SignalPoint | Rejection:
     return read_job(json.dumps(record).encode(), (), NOW, mappings=parse_mappings(text))
 
 

@@ -30,7 +30,7 @@ def test_a_record_is_a_point_of_a_signal_by_name_and_labels() -> None:
     name = r'rps{service="search",zone="a\"b"}'
     assert point == SignalPoint(name, datetime(2026, 11, 20, 11, tzinfo=UTC), 840.0)
     jsonschema.validate(GOOD, signal_schema())
-    assert read(labels=..., unknown={"a": 1}) == SignalPoint("rps", point.time, 840.0)  # type: ignore[attr-defined]
+    assert read(labels=..., unknown={"a": 1}) == SignalPoint("rps", point.time, 840.0)
 
 
 @pytest.mark.parametrize(
