@@ -18,7 +18,6 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.integration.daemons import Daemon, events, read_topic
-from tests.needs import without
 from tests.servers.secure import PASSWORD, USER, secure_kafka
 from tunerd.monitoring.rules import rule_file, rule_object
 from tunerd.settings import Settings, load_settings
@@ -52,7 +51,7 @@ def test_objects_keep_to_their_schemas(version: str) -> None:
 @pytest.mark.slow
 def test_kustomize_renders_them() -> None:
     if shutil.which("kubectl") is None:
-        without("kubectl", "no `kubectl` on the PATH to render with")
+        pytest.skip("no `kubectl` on the PATH; the objects themselves are checked all the same")
     done = subprocess.run(
         ["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True
     )
