@@ -66,6 +66,12 @@ NOTHING = 1
     help="Compute the answer here, even where a daemon runs: nobody publishes it, and nothing is "
     "kept.",
 )
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="A time to come, such as 2026-11-20T14:00:00Z: what comes from a signal is as the plan of "
+    "`tunerd forecast` has it then, and need not be named.",
+)
 @json_option
 def recommend(
     file: Path | None,
@@ -73,6 +79,7 @@ def recommend(
     context: tuple[str, ...],
     wait: float,
     here: bool,
+    at: str | None,
     as_json: bool,
 ) -> int:
     """Say what to launch in a context of STUDY, whether or not a job ever ran there.
@@ -86,12 +93,16 @@ def recommend(
         parsed = stored_study(store, study)
         from tunerd.cli.contexts import parse_context
 
+        foreseen: list[str] = []
+        if at is not None:
+            added, note = _foreseen(store, parsed, context, at)
+            context, foreseen = (*context, added), [note]
         values = parse_context(parsed, context)
         if store.held() and not here:
             answer = _ask(store, parsed, values, wait)
         else:
             answer = _compute(settings, store, parsed, values)
-        answer["notes"] = [*_unlike(store, parsed, values), *answer["notes"]]
+        answer["notes"] = [*foreseen, *_unlike(store, parsed, values), *answer["notes"]]
     if as_json:
         tell_json(answer)
     else:
@@ -99,6 +110,46 @@ def recommend(
 
         show_recommendation(answer)
     return 0 if answer["recommendation"] else NOTHING
+
+
+def _foreseen(store: "Store", study: "Study", context: tuple[str, ...], at: str) -> tuple[str, str]:
+    """What a signal is planned to be at a time, as NAME=VALUE, and a note on it.
+
+    Raises:
+        click.UsageError: there is no plan that reaches there.
+    """
+    from tunerd.core.forecasting.plan import bucket_value
+    from tunerd.core.study.context_key import BucketKey, written
+
+    kept = store.forecast_plan(study.name)
+    if kept is None or len(study.signals) != 1:
+        raise click.UsageError(f"--at: {study.name} has no forecast; see `tunerd forecast`")
+    (feature,) = study.signals
+    named = dict(entry.partition("=")[::2] for entry in context)
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        raise click.UsageError(f"--at: {at!r} is no time such as 2026-11-20T14:00:00Z") from None
+    seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    for plan in kept[1]["signals"]:
+        base = {name: written(value) for name, value in plan["context"].items()}
+        if named != base or plan["state"] != "active":
+            continue
+        for window in plan["windows"]:
+            if window["start_s"] <= seconds < window["end_s"]:
+                edge = float(_parts(window["key"])[feature.name])
+                factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.0
+                value = bucket_value(feature, edge * factor**0.5)
+                hour = f"{datetime.fromtimestamp(window['start_s'], UTC):%Y-%m-%d %H:%M}"
+                note = (
+                    f"foreseen for {hour} UTC: {feature.name} from {window['low']:.6g} to"
+                    f" {window['high']:.6g} with 80 %"
+                )
+                return f"{feature.name}={value!r}", note
+    raise click.UsageError(
+        f"--at: no plan of this context reaches {at}, or it is withdrawn; name every other feature"
+        " with --context, and see `tunerd forecast`"
+    )
 
 
 # -- asking the daemon ----------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""``tunerd forecast``, and ``tunerd recommend --at``."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Said
+from tests.stages.test_signals import TEXT, busy
+from tests.stages.tuning import Lines
+from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.study_file import parse_study
+from tunerd.stages.forecast import ForecastStage
+from tunerd.store import ContextRow, open_store
+
+Tunerd = Callable[..., Said]
+
+
+@pytest.fixture
+def foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """A store whose signal has a plan; when that was made."""
+    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    monkeypatch.setenv("TUNERD_STORE__URL", url)
+    monkeypatch.chdir(tmp_path)
+    now, study = datetime.now(UTC), parse_study(TEXT)
+    context = ContextState({"service": "a", "rps": 100.0}, last_job_at=now)
+    with open_store(url) as store:
+        store.publish_generation("web", study.content_hash, TEXT, "test", now)
+        with store.transaction() as tx:
+            times = [now - timedelta(minutes=m) for m in range(4 * 24 * 60, 0, -10)]
+            points = [('rps{service="a"}', at, busy(at.hour) + at.minute) for at in times]
+            tx.add_signal_points(points, now)
+            key = study.context_key(context.context)
+            tx.save_context_states("web", [ContextRow(key, context.dump(), now, -1)])
+        assert ForecastStage(store, "me", Lines(), lambda: now).step()  # type: ignore[arg-type]
+    return now
+
+
+@pytest.mark.slow
+def test_hours_to_come_are_shown(foreseen: datetime, tunerd: Tunerd) -> None:
+    said = tunerd("forecast", "web")
+    assert said.code == 0, said.err
+    assert 'rps{service="a"}' in said.out
+    assert "nothing yet" in said.out
+    assert "12:00" in said.out
+    told = tunerd("forecast", "web", "--json").json
+    assert told["schema"] == "tunerd.forecast/1"
+    (signal,) = told["signals"]
+    assert all(window["low"] <= window["high"] for window in signal["windows"])
+    assert datetime.fromisoformat(told["made_at"]) == foreseen
+
+
+@pytest.mark.slow
+def test_what_to_launch_at_a_time_to_come(foreseen: datetime, tunerd: Tunerd) -> None:
+    day = foreseen + timedelta(hours=23)
+    noon = next(
+        foreseen + timedelta(hours=h)
+        for h in range(1, 24)
+        if (foreseen + timedelta(hours=h)).hour in range(10, 17)
+    )
+    said = tunerd("recommend", "web", "--context", "service=a", "--at", noon.isoformat(), "--json")
+    assert said.code == 0, said.err
+    assert 500 < said.json["context"]["rps"] < 1000
+    assert any("foreseen for" in note for note in said.json["notes"])
+    late = (day + timedelta(days=9)).isoformat()
+    beyond = tunerd("recommend", "web", "--context", "service=a", "--at", late)
+    assert beyond.code == 2
+    assert "no plan of this context reaches" in beyond.err
+
+
+def test_without_a_forecast_it_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
+) -> None:
+    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    monkeypatch.setenv("TUNERD_STORE__URL", url)
+    monkeypatch.chdir(tmp_path)
+    with open_store(url) as store:
+        study = parse_study(TEXT)
+        store.publish_generation("web", study.content_hash, TEXT, "test", datetime.now(UTC))
+    said = tunerd("forecast", "web")
+    assert said.code == 0
+    assert "has no forecast" in said.out
