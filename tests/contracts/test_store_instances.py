@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.contracts.store_data import NOW, STUDY, add_study
-from tunerd.errors import AlreadyRunningError, FencedOutError
+from tunerd.errors import AlreadyRunningError, FencedOutError, StoreUnavailableError
 from tunerd.store import PUBLISH_LEASE, InstanceRow, Store, open_store, study_lease
 
 A = InstanceRow(
@@ -148,3 +148,28 @@ class TestSharing:
                 store.share("a", NOW)
             with store.share("a", NOW):
                 pass
+
+    def test_one_that_is_paused_in_a_transaction_keeps_nobody_waiting_for_long(
+        self, store: Store, store_url: str
+    ) -> None:
+        if not store.is_shareable:
+            pytest.skip("SQLite is for one")
+        assert store.take_lease("study/x", "a/1", -1) == 1
+        with open_store(store_url) as paused:
+            paused.limit_pauses(2)
+
+            taken: list[int | None] = []
+
+            def pause() -> None:
+                with paused.transaction() as tx:
+                    tx.renew_lease("study/x", "a/1", 1, 600)
+                    with store.transaction() as other:  # it does not wait while it cannot have it
+                        taken.append(other.take_lease("study/x", "b/1", 60, wait=False))
+                    taken.append(store.take_lease("study/x", "b/1", 60))
+                    tx.fence_lease("study/x", "a/1", 1)
+
+            with pytest.raises(StoreUnavailableError):
+                pause()
+            assert taken == [None, 2]
+        (lease,) = store.leases()
+        assert (lease.owner, lease.epoch) == ("b/1", 2)

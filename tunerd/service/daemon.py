@@ -452,6 +452,10 @@ class _Daemon:
                 with suppress(StoreUnavailableError):  # the stages say so; leases run out meanwhile
                     members.beat()
                 self.stop.wait(BEAT_S)
+        except AlreadyRunningError as error:
+            self.log.error("another daemon has taken over; this one ends", problem=str(error))
+            self.replaced = True
+            self.stop.set()
         except Exception:
             self.log.exception("heartbeat crashed")
             self.crashed = True

@@ -15,10 +15,15 @@ from datetime import UTC, datetime
 
 from tunerd import __version__
 from tunerd.connections import instance_name
-from tunerd.errors import MisconfiguredError, StoreUnavailableError, ValidationProblem
+from tunerd.errors import (
+    AlreadyRunningError,
+    MisconfiguredError,
+    StoreUnavailableError,
+    ValidationProblem,
+)
 from tunerd.settings import Settings
 from tunerd.stages.ingest import IngestStage
-from tunerd.stages.placement import LEASE_S
+from tunerd.stages.placement import LEASE_S, PAUSE_S
 from tunerd.store import InstanceRow, Store, leased_study
 
 __all__ = ["BEAT_S", "Membership"]
@@ -48,6 +53,7 @@ class Membership:
         Raises:
             MisconfiguredError: an instance of another installation works on this store.
         """
+        store.limit_pauses(PAUSE_S)
         name, now = instance_name(settings), datetime.now(UTC)
         row = InstanceRow(
             name=name,
@@ -81,12 +87,20 @@ class Membership:
         return self.row.owner
 
     def beat(self) -> None:
-        """Say that it is there, and renew what it holds; every :data:`BEAT_S` seconds."""
+        """Say that it is there, and renew what it holds; every :data:`BEAT_S` seconds.
+
+        Raises:
+            AlreadyRunningError: another process has taken this one's place.
+        """
         ingest = self.ingest
         partitions = [] if ingest is None else ingest.partitions()
         lag = None if ingest is None else ingest.lag()
         with self.store.transaction() as tx:
             if not tx.beat(self.name, self.owner, partitions, lag):
+                if self.name in {row.name for row in tx.instances()}:
+                    raise AlreadyRunningError(
+                        f"another process runs as instance {self.name}, since this one was silent"
+                    )
                 tx.join_instance(self.row)  # it was silent for a day, or the store went back
         if self.tuner_is_well():
             with self.store.transaction() as tx:

@@ -119,7 +119,8 @@ class TunerProcess:
     def is_well(self) -> bool:
         """Whether the child is in a step, within its deadline, or has said something lately, or has
         just been started. A child that hangs between two steps is not."""
-        return self._began is not None or self.clock() - self._heard_at < SILENT_S
+        in_step = self._process is not None and self._began is not None
+        return in_step or self.clock() - self._heard_at < SILENT_S
 
     @property
     def resident_bytes(self) -> int | None:

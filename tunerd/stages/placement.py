@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 
 from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
 
-__all__ = ["LEASE_S", "PlacementPlan", "StudyPlacement", "plan_placement"]
+__all__ = ["LEASE_S", "PAUSE_S", "PlacementPlan", "StudyPlacement", "plan_placement"]
 
 LEASE_S = 10.0
 """How long a lease holds without being renewed. After a crash the others wait for this long."""
+PAUSE_S = 8.0
+"""How long a transaction may pause before the server ends it: a process that is stopped in the
+middle of one keeps its lease's row locked, however long ago the lease ran out."""
 LOOK_EVERY_S = 1.0
 IDLE_LOAD = 0.01
 """Share of a core that a study counts for even if nothing happens in it, so that idle studies are
@@ -24,8 +27,11 @@ TOLERANCE = 0.2
 """Two instances may differ by this share of the mean load before a study moves."""
 MOVES = 2
 """Studies that an instance gives up in one look. Each has to be loaded again elsewhere."""
-SETTLED_S = 20.0
-"""A study that was loaded less than so long ago is not given up."""
+AVAILABLE_S = 4.0
+"""An instance whose tuner process has not looked for so long is in the middle of a long step: it is
+given nothing, and waiting for it would leave what is free with nobody."""
+SETTLED_S = 5.0
+"""A study that was taken less than so long ago is not given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,9 @@ class StudyPlacement:
         settled = {study for study, at in self._held_since.items() if self.clock() - at > SETTLED_S}
         plan = plan_placement(self.owner, tuners, loads, holders, settled)
         for study in plan.take:
-            if self.store.take_lease(study_lease(study), self.owner, LEASE_S) is not None:
+            with self.store.transaction() as tx:
+                epoch = tx.take_lease(study_lease(study), self.owner, LEASE_S, wait=False)
+            if epoch is not None:
                 self._hold({*self.held, study})
         return plan.give
 
@@ -176,7 +184,7 @@ class StudyPlacement:
 def _looks_for_studies(row: InstanceRow) -> bool:
     """Whether an instance takes what is free. One in the middle of a long step does not."""
     silent_s = row.tuner_silent_s
-    return silent_s is not None and silent_s < LEASE_S and row.silent_s < LEASE_S
+    return silent_s is not None and silent_s < AVAILABLE_S and row.silent_s < LEASE_S
 
 
 def _holder(lease: Lease | None) -> str | None:

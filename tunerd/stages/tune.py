@@ -32,7 +32,7 @@ from tunerd.stages.commands import CommandHandler
 from tunerd.stages.drift_events import tell_drift, told
 from tunerd.stages.loading import open_books
 from tunerd.stages.placement import LEASE_S as PLACED_S
-from tunerd.stages.placement import StudyPlacement
+from tunerd.stages.placement import PAUSE_S, StudyPlacement
 from tunerd.stages.provenance import basis_of
 from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
@@ -142,6 +142,8 @@ class TuneStage:
         ``instance`` and ``owner`` are given where several instances share the store.
         """
         store = store_of(settings)
+        if owner:
+            store.limit_pauses(PAUSE_S)
         return cls(
             store,
             settings.tune,
@@ -216,6 +218,10 @@ class TuneStage:
             return
         with self.store.transaction() as tx:
             for command in given:
+                if self.placement is not None and not tx.owns_lease(
+                    study_lease(command.study), self.placement.owner
+                ):
+                    continue  # whoever has the study by now may carry it out
                 result = f"refused: {command.study} is set aside: {aside[command.study]}"
                 tx.finish_command(command.id, result, self.now())
         self._commands = [command for command in self._commands if command.study not in aside]

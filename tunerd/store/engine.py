@@ -67,6 +67,9 @@ class Database:
             from tunerd.store.postgres import postgres_engine
 
             self.engine = postgres_engine(parsed, password, POOL_SIZE, LOCK_TIMEOUT_S)
+        self.longest_pause_s: float | None = None
+        """After so long without a word within a transaction that writes, PostgreSQL ends it: a
+        process that is paused there keeps rows locked. None leaves it to the connection."""
         self._writing = threading.Lock()
         self._writer = 0
 
@@ -163,6 +166,11 @@ class Database:
         with self._turn(), self.explained(), self.engine.connect() as connection:
             connection.execution_options(tunerd_writes=True)
             with connection.begin():
+                if self.longest_pause_s is not None and not self.is_sqlite:
+                    pause_ms = int(self.longest_pause_s * 1000)
+                    connection.exec_driver_sql(
+                        f"SET LOCAL idle_in_transaction_session_timeout = {pause_ms}"
+                    )
                 yield connection
         self.check()  # a commit into a file that is gone meanwhile must not be acknowledged
 

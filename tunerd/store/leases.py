@@ -67,27 +67,32 @@ class LeaseReads(StoreReads):
 class LeaseWrites(LeaseReads, StoreWrites):
     """Taking, keeping and leaving."""
 
-    def take_lease(self, name: str, owner: str, ttl_s: float) -> int | None:
+    def take_lease(self, name: str, owner: str, ttl_s: float, *, wait: bool = True) -> int | None:
         """Take a lease, or prolong one's own.
+
+        Args:
+            wait: for a transaction that has the lease's row; without it, such a lease is not taken.
 
         Returns:
             Its epoch, counted up if the lease changed hands, had expired or was released; None
             when another owner holds it.
         """
-        now = self._database.now(self._connection)
-        self._connection.execute(
-            self._database.insert(leases)
-            .values(name=name, owner=None, expires_at=now, epoch=0)
-            .on_conflict_do_nothing()
-        )
-        lease = self._lock(name)
-        assert lease is not None
+        known = sa.select(leases.c.name).where(leases.c.name == name)
+        if self._connection.execute(known).one_or_none() is None:
+            # Not otherwise: it would wait for a transaction that has the row.
+            self._connection.execute(
+                self._database.insert(leases)
+                .values(name=name, owner=None, expires_at=self._now(), epoch=0)
+                .on_conflict_do_nothing()
+            )
+        lease = self._lock(name, wait=wait)
+        if lease is None:
+            return None
         if lease.alive and lease.owner != owner:
             return None
         epoch = lease.epoch if lease.alive else lease.epoch + 1
         # Waiting for the row may have taken a while.
-        now = self._database.now(self._connection)
-        self._set(name, owner, now + timedelta(seconds=ttl_s), epoch)
+        self._set(name, owner, self._now() + timedelta(seconds=ttl_s), epoch)
         return epoch
 
     def retake_lease(self, name: str, owner: str, ttl_s: float) -> int | None:
@@ -178,9 +183,17 @@ class LeaseWrites(LeaseReads, StoreWrites):
         if lease is None or (lease.owner, lease.epoch) != (owner, epoch):
             raise FencedOutError(f"the lease {name!r} of epoch {epoch} was lost")
 
-    def _lock(self, name: str) -> Lease | None:
+    def owns_lease(self, name: str, owner: str) -> bool:
+        """Whether a lease is this owner's; it then stays so until the end of this transaction."""
+        lease = self._lock(name)
+        return lease is not None and lease.owner == owner
+
+    def _now(self) -> datetime:
+        return self._database.now(self._connection)
+
+    def _lock(self, name: str, *, wait: bool = True) -> Lease | None:
         row = self._connection.execute(
-            sa.select(leases).where(leases.c.name == name).with_for_update()
+            sa.select(leases).where(leases.c.name == name).with_for_update(skip_locked=not wait)
         ).one_or_none()
         return None if row is None else _lease(row, self._database.now(self._connection))
 

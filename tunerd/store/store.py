@@ -104,6 +104,12 @@ class Store(
         """Whether several daemons can work on it at once."""
         return not self._database.is_sqlite
 
+    def limit_pauses(self, seconds: float) -> None:
+        """From now on a transaction of this process in which nothing happens for so long is ended
+        by the server: where several instances share it, others wait for the locks of one that is
+        paused."""
+        self._database.longest_pause_s = seconds
+
     def share(self, instance: str, now: datetime) -> InstanceLock:
         """Claim the store for one of several daemons. Who wants it to itself (:meth:`guard`) has to
         wait until all have gone.
