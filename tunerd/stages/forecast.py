@@ -30,6 +30,8 @@ from tunerd.store.signals import KEPT
 __all__ = ["SOURCE", "ForecastStage"]
 
 EVERY_S = 300.0
+AGAIN_S = 15.0
+"""How soon it looks again where there was nothing to foresee."""
 LEASE, LEASE_S = "forecasts", 900.0
 RESOLUTION_S = 300
 REPLAYED = timedelta(days=21)
@@ -80,6 +82,8 @@ class ForecastStage:
         used: set[str] = set()
         for study in studies:
             used |= self._foresee(study, now)
+        if not used:  # the first points or jobs may come in this very moment
+            self._at = now - timedelta(seconds=EVERY_S - AGAIN_S)
         for signal in self._forecasters.keys() - used:
             del self._forecasters[signal], self._read_until[signal]
         return True
