@@ -175,7 +175,7 @@ def _trees(situation: Situation) -> Score:
 
     def score(codes: Codes) -> FloatArray:
         seen = situation.model.outlook(situation.features.candidates(situation.space, codes))
-        return weighed(seen.mean, seen.feasible, situation.study.min_feasible)
+        return weighed(seen.mean, seen.p_run, situation.study.min_feasible)
 
     return score
 

@@ -474,7 +474,7 @@ class Month:
         if model is None:
             return
         seen = model.outlook(self.tuner.features.candidates(place.space, place.codes))
-        runs = seen.feasible >= self.cluster.study.min_feasible
+        runs = seen.p_run >= self.cluster.study.min_feasible
         if runs.any():
             self.top[place.key] = int(np.argmax(np.where(runs, seen.mean, -np.inf)))
 

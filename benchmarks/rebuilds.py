@@ -26,12 +26,12 @@ from tunerd.core.features.replay import ReplayBuffer
 from tunerd.core.model.comparison import (
     ModelComparison,
     ModelScore,
-    PrequentialPredictions,
     contest,
 )
 from tunerd.core.model.history_weights import days
 from tunerd.core.model.model import StudyModel
 from tunerd.core.model.training import GROWTH, RECENT, SMALL, SWAP_AFTER
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
@@ -76,11 +76,10 @@ class Side:
         self.forget()
 
     def forget(self) -> None:
-        self.told = PrequentialPredictions(np.empty(0), np.empty(0))
+        self.told = Predictions.of_scores(np.empty(0), np.empty(0))
 
     def meet(self, rows: FeatureRows, recent: FeatureRows, at: int) -> None:
-        outlook = self.model.outlook(rows)
-        self.told = self.told.joined(PrequentialPredictions(outlook.mean, outlook.spread))
+        self.told = self.told.concat(self.model.predictor.predict(rows))
         self.model.update(rows, recent, at)
 
 

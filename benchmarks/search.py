@@ -55,8 +55,8 @@ class Situation:
     def score(self, codes: Codes) -> FloatArray:
         """Upper confidence bound times the probability to run."""
         seen = self.model.outlook(self.features.candidates(self.space, codes))
-        optimistic = seen.mean + OPTIMISM * seen.spread
-        return weighed(optimistic, seen.feasible, self.study.min_feasible)
+        optimistic = seen.mean + OPTIMISM * seen.std
+        return weighed(optimistic, seen.p_run, self.study.min_feasible)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -231,7 +231,7 @@ def _score(
 
     def score(codes: Codes) -> FloatArray:
         said = model.outlook(features.candidates(cluster.space, codes))
-        return weighed(said.mean, said.feasible, study.min_feasible)
+        return weighed(said.mean, said.p_run, study.min_feasible)
 
     return score
 

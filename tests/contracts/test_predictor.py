@@ -84,8 +84,8 @@ def test_any_number_of_rows_gives_finite_means_and_positive_spreads(
     for n in (8, 16, 1_000_000):
         prediction = predictor.predict(every_candidate(features, n)[0])
         assert np.isfinite(prediction.mean).all()
-        assert np.isfinite(prediction.spread).all()
-        assert (prediction.spread > 0).all()
+        assert np.isfinite(prediction.std).all()
+        assert (prediction.std > 0).all()
     nothing = replace(rows_of(3)[1], X=np.full((3, len(features.columns)), np.nan))
     assert np.isfinite(predictor.predict(nothing).mean).all()
     assert predictor.predict(FeatureRows.empty(len(features.columns))).mean.shape == (0,)
@@ -131,7 +131,7 @@ def test_the_same_rows_and_seed_give_the_same_bits(kind: type[Predictor]) -> Non
         predictor.update(new, new)
         found.append((predictor.predict(candidates), predictor.dump()))
     np.testing.assert_array_equal(found[0][0].mean, found[1][0].mean)
-    np.testing.assert_array_equal(found[0][0].spread, found[1][0].spread)
+    np.testing.assert_array_equal(found[0][0].std, found[1][0].std)
     assert found[0][1] == found[1][1]
 
 
@@ -154,16 +154,16 @@ def test_it_learns_the_same_whatever_was_asked_before(kind: type[Predictor]) -> 
         candidates, _ = every_candidate(features, n)
         one, other = asked.predict(candidates), silent.predict(candidates)
         np.testing.assert_array_equal(one.mean, other.mean)
-        np.testing.assert_array_equal(one.spread, other.spread)
+        np.testing.assert_array_equal(one.std, other.std)
     assert asked.dump() == silent.dump()
 
 
 def test_it_knows_less_far_from_the_data(kind: type[Predictor]) -> None:
     features, rows = rows_of(150)
     predictor = kind.fit(TOY, features, rows, seed=1)
-    on_it = predictor.predict(rows).spread
+    on_it = predictor.predict(rows).std
     far, _ = every_candidate(features, 1 << 20)
-    assert np.median(predictor.predict(far).spread) > 1.5 * np.median(on_it)
+    assert np.median(predictor.predict(far).std) > 1.5 * np.median(on_it)
 
 
 def test_rows_without_an_objective_teach_it_nothing(kind: type[Predictor]) -> None:
@@ -225,7 +225,7 @@ def test_dump_and_load_give_the_same_bits_and_go_on_alike(kind: type[Predictor])
     for _ in range(2):
         one, other = predictor.predict(candidates), again.predict(candidates)
         np.testing.assert_array_equal(one.mean, other.mean)
-        np.testing.assert_array_equal(one.spread, other.spread)
+        np.testing.assert_array_equal(one.std, other.std)
         assert again.dump() == predictor.dump()
         predictor.update(new, new)
         again.update(new, new)
@@ -247,7 +247,7 @@ def test_what_is_loaded_is_the_same_where_a_study_has_one_number(kind: type[Pred
     again = kind.load(one_number, features, predictor.dump())
     before, after = predictor.predict(rows), again.predict(rows)
     np.testing.assert_array_equal(before.mean, after.mean)
-    np.testing.assert_array_equal(before.spread, after.spread)
+    np.testing.assert_array_equal(before.std, after.std)
 
 
 def test_damaged_and_foreign_state_is_refused(kind: type[Predictor]) -> None:
@@ -285,7 +285,7 @@ def test_bands_hold_about_what_they_say(kind: type[Predictor]) -> None:
     probe = rows_of(300, seed=21, noise=0.05)[1]
     known = probe.take(np.flatnonzero(np.isfinite(probe.score)))
     prediction = predictor.predict(known)
-    inside = np.abs(known.score - prediction.mean) < 1.2816 * prediction.spread
+    inside = np.abs(known.score - prediction.mean) < 1.2816 * prediction.std
     # 80 % wanted; of 275 jobs 2.4 % is one standard deviation (binomial), and the fit itself is
     # random: between 68 % and 97 % only a band of clearly wrong width fails.
     assert 0.68 < inside.mean() < 0.97

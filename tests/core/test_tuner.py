@@ -242,7 +242,7 @@ def test_no_number_ends_learning(wild: float, scale: str) -> None:
     assert tuner.model is not None
     told = tuner.model.outlook(tuner.features.rows(jobs))
     assert np.isfinite(told.mean).all()
-    assert np.isfinite(told.spread).all()
+    assert np.isfinite(told.std).all()
 
 
 def test_a_backlog_is_predicted_as_it_is_learned() -> None:

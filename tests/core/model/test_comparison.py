@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from tunerd.core.model.comparison import FEW, PrequentialPredictions, contest
+from tunerd.core.model.comparison import FEW, contest
+from tunerd.core.predictors.predictions import Predictions
 
 RNG = np.random.default_rng(5)
 KEYS = tuple("abcd"[i % 4] for i in range(64))
 TRUTH = RNG.normal(0, 0.3, 64) + np.array([3.0 * "abcd".index(key) for key in KEYS])
 
 
-def told(noise: float, shift: float = 0.0, n: int = 64, seed: int = 0) -> PrequentialPredictions:
+def told(noise: float, shift: float = 0.0, n: int = 64, seed: int = 0) -> Predictions:
     """Predictions of the truth with an error of this size."""
     error = np.random.default_rng(seed).normal(0, noise, n)
-    return PrequentialPredictions(TRUTH[:n] + error + shift, np.full(n, 0.1))
+    return Predictions.of_scores(TRUTH[:n] + error + shift, np.full(n, 0.1))
 
 
 def test_who_orders_the_jobs_better_wins() -> None:
@@ -39,9 +40,9 @@ def test_where_the_order_is_the_same_the_errors_tell() -> None:
 def test_contexts_are_not_compared_with_each_other() -> None:
     """A challenger that knows which context is fast, and nothing about what is tuned."""
     between = np.array([3.0 * "abcd".index(key) for key in KEYS])
-    blind = PrequentialPredictions(between, np.full(64, 0.3))
+    blind = Predictions.of_scores(between, np.full(64, 0.3))
     # What the champion says of whole contexts is far off; within them it is right.
-    sees = PrequentialPredictions(TRUTH - 2 * between, np.full(64, 0.3))
+    sees = Predictions.of_scores(TRUTH - 2 * between, np.full(64, 0.3))
     assert not contest(KEYS, TRUTH, sees, blind).won
 
 

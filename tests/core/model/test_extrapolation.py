@@ -65,10 +65,10 @@ def test_bands_of_a_model_know_it() -> None:
     bands = ConformalBands()
     bands.start(model.starts)
     no = np.zeros(1, np.bool_)
-    told = [model.outlook(r).adjusted(r.context_key, no, bands).spread[0] for r in (near, far)]
+    told = [model.outlook(r).adjusted(r.context_key, no, bands).std[0] for r in (near, far)]
     assert told[1] > 0.1
     loaded = StudyModel.load(study(), features, model.dump())
-    assert loaded.outlook(far).adjusted(far.context_key, no, bands).spread[0] == told[1]
+    assert loaded.outlook(far).adjusted(far.context_key, no, bands).std[0] == told[1]
 
 
 def kinds(

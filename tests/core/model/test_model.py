@@ -51,9 +51,9 @@ def test_any_jobs_are_learned(name: str, contexts: list[list[Observation]], shar
     for _ in range(2):
         seen = model.outlook(rows)
         assert np.isfinite(seen.mean).all()
-        assert np.isfinite(seen.spread).all()
-        assert (seen.spread > 0).all()
-        assert ((seen.feasible >= 0) & (seen.feasible <= 1)).all()
+        assert np.isfinite(seen.std).all()
+        assert (seen.std > 0).all()
+        assert ((seen.p_run >= 0) & (seen.p_run <= 1)).all()
         model.update(rows.take(np.arange(known, len(rows))), rows, len(rows))
 
 

@@ -343,7 +343,7 @@ def test_a_half_life_lets_every_predictor_go_by_todays_jobs(predictor: str) -> N
     assert likes_c(fading) < -0.2  # the truth is -0.3
     alone = refitted(text, renumbered(jobs[200:], 1))
     asked = fading.features.rows(random_jobs(60, seed=1))
-    wide, narrow = (model_of(one).outlook(asked).spread.mean() for one in (fading, alone))
+    wide, narrow = (model_of(one).outlook(asked).std.mean() for one in (fading, alone))
     assert wide < 1.5 * narrow
 
 
@@ -461,7 +461,7 @@ def test_a_fit_sees_jobs_in_the_order_in_which_they_ended() -> None:
     asked = in_order.features.rows(new)
     one, other = (model_of(tuner).outlook(asked) for tuner in (in_order, imported))
     np.testing.assert_array_equal(one.mean, other.mean)
-    np.testing.assert_array_equal(one.spread, other.spread)
+    np.testing.assert_array_equal(one.std, other.std)
 
 
 def test_a_new_regime_counts_in_front_at_once_and_from_then_on() -> None:

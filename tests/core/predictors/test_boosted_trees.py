@@ -88,13 +88,13 @@ def test_an_unseen_context_gets_the_trend_and_its_first_job_corrects_the_level()
         return float(np.mean(predictor.predict(unseen).mean - unseen.score))
 
     before = level_error()
-    spread = predictor.predict(unseen).spread.mean()
+    spread = predictor.predict(unseen).std.mean()
     assert tau(predictor.predict(unseen).mean, unseen) > 0.8
     assert before < -0.3  # no column says that this cluster is faster
     one = unseen.take(np.array([0]))
     predictor.update(one, one)
     assert abs(level_error()) < abs(before) / 2
-    assert predictor.predict(unseen).spread.mean() < spread
+    assert predictor.predict(unseen).std.mean() < spread
 
 
 def test_one_odd_job_does_not_take_a_known_context_with_it() -> None:
@@ -124,33 +124,33 @@ def test_a_shift_that_depends_on_the_configuration_is_learned_from_the_recent_wi
 
 def test_live_errors_widen_the_spread_and_calm_narrows_it_again() -> None:
     predictor = fit(ROWS)
-    usual = predictor.predict(PROBE).spread.mean()
+    usual = predictor.predict(PROBE).std.mean()
     rng = np.random.default_rng(0)
     wild = replace(PROBE, score=PROBE.score + rng.normal(0, 0.3, len(PROBE)))
     none = ROWS.take(np.arange(0))
     for start in range(0, 200, 10):
         predictor.update(wild.take(np.arange(start, start + 10)), none)
-    widened = predictor.predict(PROBE).spread.mean()
+    widened = predictor.predict(PROBE).std.mean()
     assert widened > 1.5 * usual
     for start in range(0, 400, 10):
         predictor.update(PROBE.take(np.arange(start, start + 10)), none)
-    assert predictor.predict(PROBE).spread.mean() < widened
+    assert predictor.predict(PROBE).std.mean() < widened
 
 
 def test_many_surprises_at_once_widen_the_spread_to_their_size_and_no_further() -> None:
     predictor = fit(ROWS)
     off = replace(PROBE, score=PROBE.score + 3.0)
     predictor.update(off, ROWS.take(np.arange(0)))
-    assert 0.5 < np.median(predictor.predict(off).spread) < 5.0
+    assert 0.5 < np.median(predictor.predict(off).std) < 5.0
 
 
 def test_members_disagree_less_with_more_data() -> None:
     few, many = fit(first(60)).predict(PROBE), fit(ROWS).predict(PROBE)
-    assert few.spread.mean() > many.spread.mean()
+    assert few.std.mean() > many.std.mean()
 
 
 def test_one_member_has_a_spread_too() -> None:
-    assert (fit(first(100), members=1).predict(PROBE).spread > 0).all()
+    assert (fit(first(100), members=1).predict(PROBE).std > 0).all()
 
 
 def test_what_a_fit_made_is_dumped_once() -> None:

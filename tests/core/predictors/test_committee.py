@@ -56,7 +56,7 @@ def test_one_context_with_few_jobs_is_a_matter_of_its_own_process() -> None:
     elsewhere, true = every(features, 512 if n != 512 else 64)
     strange = committee.predict(elsewhere)
     assert kendall(strange.mean, true) > 0.5  # the only context known speaks for others too
-    assert strange.spread.min() >= few.score.std()
+    assert strange.std.min() >= few.score.std()
 
 
 def test_where_nothing_else_is_known_trees_speak_beside_the_process(
@@ -129,7 +129,7 @@ def test_caution_that_jobs_close_by_disprove_is_kept_where_less_is_known() -> No
     def spread(n: int, noise: float) -> FloatArray:
         told = blobs | {"live": seal_json(live | {"noise": noise})}
         told["committee"] = seal_json(state)
-        return CommitteePredictor.load(TOY, features, told).predict(every(features, n)[0]).spread
+        return CommitteePredictor.load(TOY, features, told).predict(every(features, n)[0]).std
 
     known, far = (spread(n, 0.1) / spread(n, 1.0) for n in (8, 512))
     assert np.median(known) < 0.35  # √.1
@@ -184,7 +184,7 @@ def test_the_more_jobs_a_context_has_the_better_it_is_predicted_and_the_surer() 
     for jobs in (0, 2, 40):
         known = rows.take(np.concatenate([rest, own[:jobs]]))
         said = CommitteePredictor.fit(TOY, features, known, seed=1).predict(asked)
-        spreads.append(float(said.spread.mean()))
+        spreads.append(float(said.std.mean()))
         off.append(float(np.abs(said.mean - true).mean()))
     assert spreads[1] > spreads[2]  # what is known of none of it cannot tell how strange it is
     assert off[0] > off[1] > off[2]

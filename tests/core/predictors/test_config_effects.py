@@ -238,7 +238,7 @@ def test_a_configuration_that_nobody_has_run_is_told_with_less_certainty() -> No
     assert (wider[:600] == 1.0).all()
     assert (wider[600:] > 5.0).all()
     trees = BoostedTrees.fit(KERNEL, FEATURES, known, 1)
-    spread = trees.predict(asked).spread
+    spread = trees.predict(asked).std
     assert spread[600:].min() > 2.0 * np.median(spread[:600])
 
 

@@ -17,5 +17,5 @@ def test_with_some_jobs_left_out_it_is_about_as_sure_of_itself() -> None:
         whole = GaussianProcess.fit(study(), features, rows, 0)
         kept = np.sort(np.random.default_rng(seed).permutation(80)[:56])
         part = whole.roughly(study(), features, rows.take(kept), 0)
-        ratios.append(np.median(part.predict(asked).spread / whole.predict(asked).spread))
+        ratios.append(np.median(part.predict(asked).std / whole.predict(asked).std))
     assert 1.0 < np.mean(ratios) < 1.5

@@ -23,8 +23,9 @@ from tunerd.core.evidence.config_stats import ConfigStats, ScoreEstimate, estima
 from tunerd.core.evidence.decision_inputs import MeasuredConfig, RoundRequest, SearchCandidate
 from tunerd.core.evidence.rollout import REPEATS
 from tunerd.core.features import FeatureMap
-from tunerd.core.model.model import Predictions, StudyModel
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Value
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.recommendation import Recommendation, candidate_id
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
@@ -70,7 +71,7 @@ class ContextSearch:
         names = names_of(codes)
         known = [self._said[name] for name in names if name in self._said]
         if len(known) == len(names):
-            return Predictions.of(known)
+            return Predictions.of_rows(known)
         outlook = self.model.outlook(self.features.candidates(self.space, codes))
         return self._noted(names, self._adjusted(names, outlook))
 
@@ -116,16 +117,14 @@ class ContextSearch:
             asked += len(part)
             runs = self.model.runs.predict(rows.take(part))
             own = [names[i] for i in part]
-            worth[part] = self._worth(
-                own, self._noted(own, replace(hoped.take(part), feasible=runs))
-            )
+            worth[part] = self._worth(own, self._noted(own, replace(hoped.take(part), p_run=runs)))
             best = np.sort(worth[order[:asked]])[::-1][:count]
         return worth
 
     def _worth(self, names: Sequence[bytes], seen: Predictions) -> FloatArray:
         unit = self.unit
-        worth = worth_trying(seen.mean / unit, seen.uncertainty / unit, seen.feasible, self._best)
-        worth = likely_first(worth, seen.feasible, self._least)
+        worth = worth_trying(seen.mean / unit, seen.epistemic_std / unit, seen.p_run, self._best)
+        worth = likely_first(worth, seen.p_run, self._least)
         return np.where([name in self._known for name in names], -np.inf, worth)
 
     @property
@@ -180,11 +179,11 @@ class ContextSearch:
         unit = self.unit
         order = chosen(
             outlook.mean / unit,
-            outlook.uncertainty / unit,
-            outlook.feasible,
+            outlook.epistemic_std / unit,
+            outlook.p_run,
             self._best,
             self.model.predictor.correlations(rows),
-            np.maximum(outlook.spread**2 - outlook.uncertainty**2, 0.0) / unit**2,
+            np.maximum(outlook.std**2 - outlook.epistemic_std**2, 0.0) / unit**2,
             count,
             bonus,
             least=self._least,
@@ -220,7 +219,7 @@ class ContextSearch:
             codes = self._drawn[first : first + DRAWN_AT_ONCE]
             outlook = self.outlook(codes)
             drawn += self._named(codes, outlook)
-            likely = (outlook.feasible >= self.study.min_feasible).tolist()
+            likely = (outlook.p_run >= self.study.min_feasible).tolist()
             names = zip(names_of(codes), likely, strict=True)
             missing -= sum(runs and name not in self._tried for name, runs in names)
             if missing <= 0:
@@ -266,7 +265,7 @@ class ContextSearch:
             feasible = np.ones(len(own))
         else:
             outlook = self.outlook(np.stack([code for _, _, code in inside]))
-            expected, spread, feasible = outlook.mean, outlook.spread, outlook.feasible
+            expected, spread, feasible = outlook.mean, outlook.std, outlook.p_run
         expected, spread = self._since_change(inside, expected, spread, unit)
         beliefs = estimates(trials, noise, expected, spread)
         alone: Sequence[ScoreEstimate | None] = [None] * len(own)
@@ -413,8 +412,8 @@ class ContextSearch:
                     candidate_id=candidate_id(self.study.name, self.key, config),
                     config=config,
                     mean=None if seen is None else float(seen.mean[i]),
-                    spread=0.0 if seen is None else float(seen.spread[i]),
-                    feasible=None if seen is None else float(seen.feasible[i]),
+                    spread=0.0 if seen is None else float(seen.std[i]),
+                    feasible=None if seen is None else float(seen.p_run[i]),
                 )
             )
         return candidates

@@ -78,7 +78,7 @@ def look(survey: ContextSearch, configs: Sequence[Mapping[str, Value]]) -> PoolE
     if inside:
         at = [i for i, _ in inside]
         outlook = survey.outlook(np.stack([code for _, code in inside]))
-        mean[at], spread[at], runs[at] = outlook.mean, outlook.spread, outlook.feasible
+        mean[at], spread[at], runs[at] = outlook.mean, outlook.std, outlook.p_run
     measured = {_name(rival.trial.config): rival for rival in survey.rivals[0]}
     for i, config in enumerate(configs):
         own = measured.get(_name(config))

@@ -323,18 +323,18 @@ class _JobPredictions:
         if wanted:
             rows = rows.joined(features.rows(wanted))
         n, keys, tried_before = len(jobs), rows.context_key, np.array(again, np.bool_)
-        ended, advised = model.outlook(rows).parted(n)
+        ended, advised = model.outlook(rows).split(n)
         # What was recommended is looked at as it stood before the first of the jobs.
         advised = advised.adjusted(keys[n:], tried_before[n:], bands)
         ended = ended.followed(keys[:n], tried_before[:n], bands, rows.score[:n])
-        outlook = ended.joined(advised)
+        outlook = ended.concat(advised)
         for key in dict.fromkeys(keys):
             if (value := constant(key)) is not None:
                 outlook = outlook.known_at(np.array([other == key for other in keys]), value)
         return cls(
             _shorts(outlook.mean),
-            _shorts(outlook.spread),
-            _shorts(outlook.feasible),
+            _shorts(outlook.std),
+            _shorts(outlook.p_run),
             places,
             offers,
             single,

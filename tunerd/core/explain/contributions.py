@@ -17,8 +17,9 @@ from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.evidence.config_stats import Z
 from tunerd.core.explain.shapley import shapley
 from tunerd.core.features import FeatureMap
-from tunerd.core.model.model import Predictions, StudyModel
+from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation, Scalar, Status, Value
+from tunerd.core.predictors.predictions import Predictions
 
 __all__ = ["ChangeExplanation", "ShapleyContribution", "explain_change"]
 
@@ -92,13 +93,13 @@ def explain_change(
     def outcomes(made: BoolArray) -> FloatArray:
         taken = [{name: new.get(name) for name in compress(names, row)} for row in made.tolist()]
         predicted = outlook([before | changed for changed in taken for before in map(dict, old)])
-        both = np.stack([predicted.mean, predicted.feasible], axis=1)
+        both = np.stack([predicted.mean, predicted.p_run], axis=1)
         means: FloatArray = both.reshape(len(made), len(old), 2).mean(axis=1)
         return means
 
     ends = outcomes(np.array([[False] * len(names), [True] * len(names)]))
     (reference, before), (score, feasible) = ends.tolist()
-    in_percent = not study.may_be_zero(reference, Z * float(outlook(old).spread.mean()))
+    in_percent = not study.may_be_zero(reference, Z * float(outlook(old).std.mean()))
     most = max(MOST_ROWS // len(old), 2)
     shares, exact = shapley(outcomes, len(names), SEED, most) if names else (np.zeros((0, 2)), True)
 

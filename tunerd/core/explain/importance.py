@@ -166,7 +166,7 @@ def _permuted(
 def _asked(model: StudyModel, rows: FeatureRows) -> tuple[float, float, FloatArray, FloatArray]:
     """Error, τ, predictions and probabilities to run."""
     predicted = model.outlook(rows)
-    return (*_quality(rows, predicted.mean), predicted.mean, predicted.feasible)
+    return (*_quality(rows, predicted.mean), predicted.mean, predicted.p_run)
 
 
 def _quality(rows: FeatureRows, predicted: FloatArray) -> tuple[float, float]:

@@ -194,7 +194,7 @@ class FeasibilityModel:
             expected = trust * likely + (1.0 - trust) * expected
         if self._margin is not None and len(rows):
             margin = self._margin.predict(rows)
-            expected *= ndtr(margin.mean / margin.spread)
+            expected *= ndtr(margin.mean / margin.std)
         return expected
 
     def _count(self, said: FeatureRows, weight: FloatArray) -> None:

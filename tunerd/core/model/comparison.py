@@ -11,40 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray, IntArray, places_of
+from tunerd.core.arrays import FloatArray, places_of
 from tunerd.core.conformal import HALF
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.scores import kendall, within_contexts
 
-__all__ = ["ModelComparison", "ModelScore", "PrequentialPredictions", "contest"]
+__all__ = ["ModelComparison", "ModelScore", "contest"]
 
 FEW = 12
 """Jobs with an objective below which nothing can be told."""
 CLEAR = 1.0
 """Standard errors by which a difference must pass zero. One, not two: keeping the better of two
 models that are close is worth more than never being wrong about which it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrequentialPredictions:
-    """What a model said of n jobs before it learned them, in score units."""
-
-    mean: FloatArray
-    spread: FloatArray
-
-    def joined(self, later: "PrequentialPredictions") -> "PrequentialPredictions":
-        """Return this, and then what it said of later jobs."""
-        return PrequentialPredictions(
-            np.concatenate([self.mean, later.mean]), np.concatenate([self.spread, later.spread])
-        )
-
-    def take(self, where: IntArray) -> "PrequentialPredictions":
-        """Return what it said of the jobs at these places."""
-        return PrequentialPredictions(self.mean[where], self.spread[where])
-
-    def last(self, count: int) -> "PrequentialPredictions":
-        """Return what it said of so many of the latest jobs, or of all."""
-        begin = max(0, len(self.mean) - count)
-        return PrequentialPredictions(self.mean[begin:], self.spread[begin:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +60,8 @@ class ModelComparison:
 def contest(
     keys: Sequence[str],
     score: FloatArray,
-    champion: PrequentialPredictions,
-    challenger: PrequentialPredictions,
+    champion: Predictions,
+    challenger: Predictions,
 ) -> ModelComparison:
     """Compare on the jobs that have a score; all arrays are (n,), in the order of the jobs."""
     scored = np.flatnonzero(np.isfinite(score))
@@ -92,8 +70,8 @@ def contest(
     by, won = _decided(keys, actual, old, new)
     return ModelComparison(
         jobs=len(scored),
-        champion=_scored(keys, actual, old, champion.spread[scored]),
-        challenger=_scored(keys, actual, new, challenger.spread[scored]),
+        champion=_scored(keys, actual, old, champion.std[scored]),
+        challenger=_scored(keys, actual, new, challenger.std[scored]),
         by=by,
         won=won,
     )

@@ -5,13 +5,12 @@ is pure) while the old one serves.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
-from tunerd.core.conformal import ConformalBands, Standing
+from tunerd.core.conformal import Standing
 from tunerd.core.feasibility import FeasibilityModel
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.features.pooling import held, pooled
@@ -19,101 +18,10 @@ from tunerd.core.model.extrapolation import Extrapolation
 from tunerd.core.predictors import predictor_class
 from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.out_of_fold import doubted
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.study import Study
 
-__all__ = ["Predictions", "StudyModel"]
-
-
-HARDLY = 1e-6
-"""Spread, relative to a score, of a metric that never changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """What is expected of n configurations. ``mean`` and ``spread`` are in score units."""
-
-    mean: FloatArray
-    spread: FloatArray
-    feasible: FloatArray
-    """(n,) probability to run."""
-    uncertainty: FloatArray
-    """(n,) the part of ``spread`` that more jobs would take away."""
-    beyond: FloatArray | None = None
-    """(n,) standard deviation of what a value does that never was another; not in ``spread``."""
-
-    def adjusted(
-        self, keys: Sequence[str], tried: BoolArray, bands: ConformalBands
-    ) -> "Predictions":
-        """Return what is said of these configurations: with a spread, and after drift a mean, such
-        that bands hold what they promise. The one place through which everybody asks.
-
-        Args:
-            keys: of the contexts of n configurations.
-            tried: (n,) whether the configuration ran in its context before.
-            bands: of the study.
-        """
-        return self._banded(*bands.adjusted(keys, self.mean, self.spread, tried))
-
-    def followed(
-        self, keys: Sequence[str], tried: BoolArray, bands: ConformalBands, score: FloatArray
-    ) -> "Predictions":
-        """Return what is said of n jobs that ended, and let bands learn each of them.
-
-        Args:
-            keys: as for :meth:`adjusted`.
-            tried: likewise.
-            bands: likewise.
-            score: (n,) what came, NaN for none. Each job is told by bands that know what came of
-                those before it.
-        """
-        return self._banded(*bands.learn(keys, self.mean, self.spread, score, tried))
-
-    def _banded(self, mean: FloatArray, spread: FloatArray) -> "Predictions":
-        if self.beyond is not None:
-            spread = np.hypot(spread, self.beyond)
-        wider = np.maximum(spread / np.maximum(self.spread, 1e-300), 1.0)
-        return Predictions(mean, spread, self.feasible, self.uncertainty * wider)
-
-    def known_at(self, where: BoolArray, value: float) -> "Predictions":
-        """The same, with one value (n,) where every job gives it, whatever it runs."""
-        hardly = HARDLY * max(abs(value), HARDLY)
-        return Predictions(
-            np.where(where, value, self.mean),
-            np.where(where, hardly, self.spread),
-            self.feasible,
-            np.where(where, hardly, self.uncertainty),
-        )
-
-    def joined(self, below: "Predictions") -> "Predictions":
-        """Of these configurations and then the others, as far as it is said of them."""
-        return Predictions(
-            np.concatenate([self.mean, below.mean]),
-            np.concatenate([self.spread, below.spread]),
-            np.concatenate([self.feasible, below.feasible]),
-            np.concatenate([self.uncertainty, below.uncertainty]),
-        )
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple["Predictions", int]]) -> "Predictions":
-        """What was said of some rows, each named by the outlook and its place there."""
-        parts = [(o.mean[i], o.spread[i], o.feasible[i], o.uncertainty[i]) for o, i in rows]
-        return cls(*np.array(parts).reshape(-1, 4).T)
-
-    def parted(self, n: int) -> tuple["Predictions", "Predictions"]:
-        """Of the first n, and of the others."""
-        places = np.arange(len(self.mean))
-        return self.take(places[:n]), self.take(places[n:])
-
-    def take(self, where: IntArray) -> "Predictions":
-        """Of those at these places, in this order."""
-        beyond = None if self.beyond is None else self.beyond[where]
-        return Predictions(
-            self.mean[where],
-            self.spread[where],
-            self.feasible[where],
-            self.uncertainty[where],
-            beyond,
-        )
+__all__ = ["StudyModel"]
 
 
 @dataclass(slots=True)
@@ -163,15 +71,11 @@ class StudyModel:
         """Predict every row as the model itself sees it. What is said to people and programs is
         :meth:`Predictions.adjusted`. With ``sure`` all of them are taken to run: to say what does
         takes most of the time."""
-        prediction = self.predictor.predict(rows)
-        known = prediction.uncertainty
-        uncertainty = prediction.spread if known is None else known
-        return Predictions(
-            prediction.mean,
-            prediction.spread,
-            np.ones(len(rows)) if sure else self.runs.predict(rows),
-            uncertainty,
-            self.reach.beyond(rows) if self.reach is not None and self.reach.ends else None,
+        reach = self.reach if self.reach is not None and self.reach.ends else None
+        return replace(
+            self.predictor.predict(rows),
+            p_run=np.ones(len(rows)) if sure else self.runs.predict(rows),
+            extrapolation_std=None if reach is None else reach.beyond(rows),
         )
 
     def dump(self) -> dict[str, bytes]:

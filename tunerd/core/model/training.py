@@ -19,10 +19,11 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.features.replay import LATEST, ReplayBuffer, ReplaySample, sequences_at
 from tunerd.core.features.rows import FAINT
-from tunerd.core.model.comparison import ModelComparison, PrequentialPredictions, contest
+from tunerd.core.model.comparison import ModelComparison, contest
 from tunerd.core.model.history_weights import Regime, days, faded, within
 from tunerd.core.model.model import StudyModel
 from tunerd.core.observation import Observation
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.study import Study
 
 __all__ = [
@@ -105,12 +106,12 @@ class _CandidateModel:
     """A model in the background, and what it said of each job since its fit before learning it."""
 
     model: StudyModel
-    told: PrequentialPredictions
+    told: Predictions
     """As far as these jobs are among the latest that the replay keeps."""
 
     def meet(self, rows: FeatureRows, heard: "_UpdateRows", at: int) -> "_CandidateModel":
         """Predict rows, then learn what is heard of them."""
-        self.told = self.told.joined(_told(self.model, rows)).last(LATEST)
+        self.told = self.told.concat(self.model.predictor.predict(rows)).last(LATEST)
         self.model.update(*heard, at)
         return self
 
@@ -130,7 +131,7 @@ class _PendingRebuild:
     why: Why
     future: "Future[_CandidateModel]"
     """The challenger as it is after the latest portion."""
-    told: PrequentialPredictions
+    told: Predictions
     """What the champion said of each job since ``started_at``, as far as these are among the latest
     that the replay keeps."""
     ends: list[int]
@@ -142,7 +143,7 @@ class _PendingRebuild:
             "decide_at": self.decide_at,
             "why": self.why,
             "mean": self.told.mean.tolist(),
-            "spread": self.told.spread.tolist(),
+            "spread": self.told.std.tolist(),
             "ends": self.ends,
         }
 
@@ -318,7 +319,7 @@ class ModelTrainer:
     ) -> None:
         """Let both predict rows that neither has learned; the challenger learns them, too."""
         assert self.model is not None
-        rebuild.told = rebuild.told.joined(_told(self.model, rows)).last(LATEST)
+        rebuild.told = rebuild.told.concat(self.model.predictor.predict(rows)).last(LATEST)
         self._follow(rebuild, rows, heard, sequence)
 
     def _follow(
@@ -416,7 +417,7 @@ class ModelTrainer:
             raise ValueError(f"steps lead to {model.learned}, not to {last}")
         if under_way is not None:
             assert self._rebuild is not None
-            self._rebuild.told = PrequentialPredictions(
+            self._rebuild.told = Predictions.of_scores(
                 np.array(under_way["mean"]), np.array(under_way["spread"])
             )
 
@@ -440,7 +441,7 @@ def _swap_after(sequence: int, waiting: int) -> int:
     return max(SWAP_AFTER, min(int(BACKLOG_SWAP * sequence), waiting // 4))
 
 
-NOTHING = PrequentialPredictions(np.empty(0), np.empty(0))
+NOTHING = Predictions.of_scores(np.empty(0), np.empty(0))
 
 
 def _challenger(
@@ -453,11 +454,6 @@ def _meet(
     before: "Future[_CandidateModel]", rows: FeatureRows, heard: _UpdateRows, sequence: int
 ) -> _CandidateModel:
     return before.result().meet(rows, heard, sequence)
-
-
-def _told(model: StudyModel, rows: FeatureRows) -> PrequentialPredictions:
-    outlook = model.outlook(rows)
-    return PrequentialPredictions(outlook.mean, outlook.spread)
 
 
 def portions(first: int, last: int, most: int | None = None) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ the same observations in the same steps are equal bit for bit.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -16,21 +16,10 @@ import numpy as np
 from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.predictors.out_of_fold import OutOfFoldPredictions, left_out
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.study import Study
 
-__all__ = ["Predictor", "ScorePredictions"]
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePredictions:
-    """What a predictor says of n rows, in score units."""
-
-    mean: FloatArray
-    """(n,) expected score."""
-    spread: FloatArray
-    """(n,) standard deviation of one job's score around ``mean``; larger far from the data."""
-    uncertainty: FloatArray | None = None
-    """(n,) the part of it that more jobs would take away; None where they are not told apart."""
+__all__ = ["Predictor"]
 
 
 class Predictor(ABC):
@@ -54,7 +43,7 @@ class Predictor(ABC):
         """
 
     @abstractmethod
-    def predict(self, rows: FeatureRows) -> ScorePredictions:
+    def predict(self, rows: FeatureRows) -> Predictions:
         """Predict every row. Changes nothing and looks at ``X`` and ``context_key`` only."""
 
     def means(self, rows: FeatureRows) -> FloatArray:
@@ -93,7 +82,7 @@ class Predictor(ABC):
 
         def told(kept: FeatureRows, asked: FeatureRows) -> tuple[FloatArray, FloatArray]:
             rough = self.roughly(study, features, kept, seed).predict(asked)
-            return rough.mean, rough.spread
+            return rough.mean, rough.std
 
         return left_out(told, features, rows, seed)
 

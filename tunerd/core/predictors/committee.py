@@ -24,7 +24,7 @@ from tunerd.core.estimators.local_history import LocalHistory, familiar
 from tunerd.core.estimators.sharded_state import ShardedState
 from tunerd.core.estimators.stacked_regression import MemberPredictions, pooled
 from tunerd.core.features import FeatureMap, FeatureRows
-from tunerd.core.predictors.base import Predictor, ScorePredictions
+from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.errors import (
     FEW_ROWS,
     follow_errors,
@@ -37,6 +37,7 @@ from tunerd.core.predictors.folds import ValidationFold, all_but_few, apart
 from tunerd.core.predictors.local_gps import LocalGPSet, load_jobs, own_jobs
 from tunerd.core.predictors.members import MEMBERS, CommitteeMembers, rows_at
 from tunerd.core.predictors.out_of_fold import OutOfFoldPredictions, doubted
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.predictors.stacking import (
     KINDS,
     StackingRecords,
@@ -147,7 +148,7 @@ class CommitteePredictor(Predictor):
             return
         predictions = self._said(rows, everybody=True)
         blended = self._blended(predictions)
-        errors = (rows.score - blended.mean) / blended.spread
+        errors = (rows.score - blended.mean) / blended.std
         self._noise = follow_errors(self._noise, np.abs(errors), rows.counts)
         if self._whole.members:
             histories = [self._own.jobs.get(key) for key in rows.context_key]
@@ -158,7 +159,7 @@ class CommitteePredictor(Predictor):
             )
         self._own.add(rows, predictions.told, errors)
 
-    def predict(self, rows: FeatureRows) -> ScorePredictions:
+    def predict(self, rows: FeatureRows) -> Predictions:
         """See :meth:`Predictor.predict`."""
         return self._blended(self._said(rows))
 
@@ -211,14 +212,14 @@ class CommitteePredictor(Predictor):
                 spread[where, -1] = np.maximum(spread[where, -1], first)
         return _CommitteePredictions(mean, spread, weight, doubt, expected, points)
 
-    def _blended(self, said: _CommitteePredictions) -> ScorePredictions:
+    def _blended(self, said: _CommitteePredictions) -> Predictions:
         mean, spread = pooled(said.mean, said.spread, said.weight)
         apart = (said.weight * (said.mean - mean[:, None]) ** 2).sum(axis=1)
         strange = (1.0 - familiar(said.points)) * said.weight[:, :-1].sum(axis=1)
         doubt = self._caution(spread) * np.sqrt(said.doubt + apart)
         spread = self._widened(spread, strange)
         doubt = np.where(said.points == 0, spread, np.minimum(doubt, spread))
-        return ScorePredictions(mean, spread, doubt)
+        return Predictions.of_scores(mean, spread, doubt)
 
     def _widened(self, spread: FloatArray, strange: FloatArray) -> FloatArray:
         """(n,) the members' spreads, made as wide as the blend was seen to be off, in contexts so

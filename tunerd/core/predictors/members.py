@@ -63,7 +63,7 @@ class CommitteeMembers:
             where = np.flatnonzero(weights[:, m])
             if len(where) and name in self.members:
                 predicted = self.members[name].predict(rows_at(rows, where))
-                mean[where, m], spread[where, m] = predicted.mean, predicted.spread
+                mean[where, m], spread[where, m] = predicted.mean, predicted.std
         return mean, spread
 
     def means(self, rows: FeatureRows, weights: FloatArray) -> FloatArray:

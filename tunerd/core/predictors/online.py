@@ -24,10 +24,11 @@ from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.estimators.codec import seal_json, unseal_json
 from tunerd.core.estimators.trend import RidgeTrend
 from tunerd.core.features import FeatureMap, FeatureRows
-from tunerd.core.predictors.base import Predictor, ScorePredictions
+from tunerd.core.predictors.base import Predictor
 from tunerd.core.predictors.config_effects import ConfigEffects
 from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import follow_errors, noise_of, widening
+from tunerd.core.predictors.predictions import Predictions
 from tunerd.core.study import Study
 
 __all__ = [
@@ -163,7 +164,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         if len(rows) == 0:
             return
         prediction, members = self._said(rows)
-        errors = np.abs(rows.score - prediction.mean) / prediction.spread
+        errors = np.abs(rows.score - prediction.mean) / prediction.std
         self._noise = follow_errors(self._noise, errors, rows.counts)
         rest = rows.score - members.mean(axis=1)
         self._levels.learn(rows.context_key, rest, rows.counts)
@@ -174,7 +175,7 @@ class OnlinePredictor(Predictor, Generic[B]):
             each = (recent.score - level)[:, None] - self._members(recent.X)
             self._correction = self.correct(recent, each)
 
-    def predict(self, rows: FeatureRows) -> ScorePredictions:
+    def predict(self, rows: FeatureRows) -> Predictions:
         """See :meth:`Predictor.predict`."""
         return self._said(rows)[0]
 
@@ -186,7 +187,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         level, _ = self._levels.of(rows.context_key)
         return np.asarray(members.mean(axis=1) + level, np.float64)
 
-    def _said(self, rows: FeatureRows) -> tuple[ScorePredictions, FloatArray]:
+    def _said(self, rows: FeatureRows) -> tuple[Predictions, FloatArray]:
         """The prediction, and of the same rows what :meth:`_members` gives."""
         members, leverage, own = self._base.predict(rows.X)
         special, wider = self._effects.of(rows.X)
@@ -198,7 +199,7 @@ class OnlinePredictor(Predictor, Generic[B]):
         variance = own + self._noise * widening(leverage, jobs) * wider
         if each.shape[1] > 1:
             variance = variance + each.var(axis=1, ddof=1)
-        return ScorePredictions(each.mean(axis=1) + level, np.sqrt(variance)), members
+        return Predictions.of_scores(each.mean(axis=1) + level, np.sqrt(variance)), members
 
     def _members(self, X: FloatArray) -> FloatArray:
         """(n, members) of all that a context has no part of its own in, but for the correction."""

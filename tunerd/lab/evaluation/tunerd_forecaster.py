@@ -58,9 +58,9 @@ class TunerdForecaster:
         names_known = set(rows.names)
         tried = np.array([name in names_known for name in table.names], np.bool_)
         outlook = model.outlook(table).adjusted(table.context_key, tried, bands)
-        reach = HALF * outlook.spread
+        reach = HALF * outlook.std
         return JobForecasts(
-            outlook.mean, outlook.mean - reach, outlook.mean + reach, BAND, outlook.feasible
+            outlook.mean, outlook.mean - reach, outlook.mean + reach, BAND, outlook.p_run
         )
 
     def fit(
