@@ -26,7 +26,7 @@ from benchmarks.kit import Bars, arguments
 from tunerd import __version__
 from tunerd.client import Recommendations
 from tunerd.core.decisions.lifecycle import compose, is_news
-from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -244,29 +244,38 @@ class Tuned:
         learned = self.tuner.learn(jobs)
         self.now = jobs[-1].finished_at
         for key in self.tuner.due(learned.contexts, learned.contexts):
-            advice = self.tuner.advise(key, self.running.get(key))
-            before = self.running.get(key)
-            if not is_news(self.study, advice, before):
-                continue
-            message = compose(
-                self.study,
-                key,
-                self.tuner.contexts[key],
-                advice,
-                MadeFrom(
-                    sequence=self.tuner.sequence,
-                    model=None,
-                    study=self.study.content_hash,
-                    seeds=self.study.search.seeds,
-                    tunerd=__version__,
-                ),
-                revision=before.revision + 1 if before else 1,
-                now=self.now,
-                valid=timedelta(days=60),
-            )
-            self.running[key] = message
-            self.tuner.promise(key, advice)
-            self.reader.take(key, json.loads(to_bytes(message)))
+            self._look(key)
+
+    def look_ahead(self, key: str, context: dict[str, Scalar]) -> None:
+        """As a request does: a context that is to come is searched before its first job."""
+        if key not in self.running:
+            self.tuner.ask(context, self.now)
+            self._look(key)
+
+    def _look(self, key: str) -> None:
+        advice = self.tuner.advise(key, self.running.get(key))
+        before = self.running.get(key)
+        if not is_news(self.study, advice, before):
+            return
+        message = compose(
+            self.study,
+            key,
+            self.tuner.contexts[key],
+            advice,
+            MadeFrom(
+                sequence=self.tuner.sequence,
+                model=None,
+                study=self.study.content_hash,
+                seeds=self.study.search.seeds,
+                tunerd=__version__,
+            ),
+            revision=before.revision + 1 if before else 1,
+            now=self.now,
+            valid=timedelta(days=60),
+        )
+        self.running[key] = message
+        self.tuner.promise(key, advice)
+        self.reader.take(key, json.loads(to_bytes(message)))
 
 
 @dataclass

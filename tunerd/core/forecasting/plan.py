@@ -85,6 +85,14 @@ def plan_windows(
                 contexts.setdefault(key, context)
                 probable[key] = probable.get(key, 0.0) + probability / len(rows)
         best = max(sorted(probable), key=probable.__getitem__)
+        if study.forecast.quantile is not None:
+            worst = max(
+                float(np.interp(study.forecast.quantile, forecast.levels, row)) for row in rows
+            )
+            context = {**base, feature.name: bucket_value(feature, worst) if worst > 0 else 0.0}
+            best = study.context_key(context)
+            contexts.setdefault(best, context)
+            probable.setdefault(best, 0.0)
         gain = worth(best)
         if planned not in probable or cost <= 0.0 or gain is None or gain >= cost:
             planned = best

@@ -368,6 +368,9 @@ class ForecastOptions:
     """Of a context within the horizon, from which it is searched."""
     switching_cost: float = 0.0
     """Gain, as a share of the objective, that a change of the plan has to bring."""
+    quantile: float | None = None
+    """Of the signal, at its worst within the hour, that the plan is made for; None for the most
+    probable context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,6 +323,14 @@ class ForecastTable(StudyFileTable):
         description="Predicted gain, as a share of the objective, that a change of the plan has to"
         " bring: 0.05 is 5 %.",
     )
+    quantile: float | None = Field(
+        default=None,
+        ge=0.01,
+        le=0.99,
+        description="What the plan of an hour is made for: 0.95 is a value of the signal that is"
+        " exceeded in no slot of it with more than 5 %. For guards that a high load breaks; without"
+        " it the plan is for the most probable context.",
+    )
 
 
 class LimitsTable(StudyFileTable):

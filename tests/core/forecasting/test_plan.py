@@ -1,0 +1,69 @@
+"""From a forecast to what is planned for each hour."""
+
+import numpy as np
+import pytest
+
+from tunerd.core.forecasting.bands import LEVELS
+from tunerd.core.forecasting.forecaster import SignalForecast
+from tunerd.core.forecasting.plan import plan_windows
+from tunerd.core.study import Study
+from tunerd.core.study.context_key import bucket_edge
+from tunerd.core.study_file import parse_study
+from tunerd.errors import MisconfiguredError
+
+TEXT = """
+schema = 1
+name = "web"
+[objective]
+metric = "requests_per_dollar"
+goal = "maximize"
+[context]
+rps = { type = "float", scale = "log", signal = "rps", over = "5m" }
+[parameters]
+replicas = { type = "int", values = [1, 2, 4, 8] }
+[forecast]
+"""
+
+
+def study(more: str = "") -> Study:
+    return parse_study(TEXT + more)
+
+
+def forecast(*middles: float, spread: float = 0.3) -> SignalForecast:
+    """Quarters of an hour, each log-normal about its middle."""
+    normal = {0.01: -2.326, 0.99: 2.326, 0.1: -1.282, 0.9: 1.282, 0.5: 0.0}
+    units = np.interp(LEVELS, sorted(normal), sorted(normal.values()))
+    rows = np.array([middle * np.exp(spread * units) for middle in middles])
+    return SignalForecast(0, 900, rows)
+
+
+def planned(chosen: Study, made: SignalForecast) -> list[float]:
+    """The lower edge of the bucket that each hour is planned for."""
+    (feature,) = chosen.signals
+    windows, contexts = plan_windows(chosen, feature, {}, made, lambda _: None)
+    values = [contexts[window.key]["rps"] for window in windows]
+    return [bucket_edge(float(value), 1.25) for value in values if isinstance(value, int | float)]
+
+
+def test_an_hour_is_planned_for_its_most_probable_context() -> None:
+    made = forecast(*[100.0] * 8, spread=0.05)
+    assert planned(study(), made) == [bucket_edge(100.0, 1.25)] * 2
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_a_quantile_is_that_of_the_worst_slot_of_the_hour(level: float) -> None:
+    made = forecast(100.0, 120.0, 300.0, 100.0, *[100.0] * 4)
+    worst = [float(np.interp(level, LEVELS, made.quantiles[step])) for step in (2, 4)]
+    edges = planned(study(f"quantile = {level}"), made)
+    assert edges == [bucket_edge(value, 1.25) for value in worst]
+
+
+def test_a_signal_of_nothing_is_planned_for_nothing() -> None:
+    made = SignalForecast(0, 900, np.zeros((4, len(LEVELS))))
+    assert len(planned(study("quantile = 0.9"), made)) == 1
+
+
+@pytest.mark.parametrize("value", ["0", "1", "1.5", '"high"', "nan"])
+def test_a_quantile_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(MisconfiguredError, match=r"forecast\.quantile"):
+        study(f"quantile = {value}")
