@@ -1,9 +1,11 @@
 """What every store promises about signals."""
 
 from datetime import timedelta
+from random import Random
 
 from tests.contracts.store_data import LATER, STUDY, add_study
 from tests.contracts.store_data import NOW as RECEIVED
+from tunerd.events.signal import LONGEST
 from tunerd.store import Store
 from tunerd.store.signals import KEPT, MOST_SIGNALS
 
@@ -42,6 +44,12 @@ class TestSignals:
         names = [(f"s{n}", 1, 0.0) for n in range(MOST_SIGNALS)]
         assert add(store, *names) == (MOST_SIGNALS, 0, ())
         assert add(store, ("more", 1, 0.0), ("s1", 2, 0.0)) == (1, 0, (0,))
+
+    def test_the_longest_name_is_kept(self, store: Store) -> None:
+        random = Random(1)  # what compresses well is short in an index
+        name = "".join(chr(random.randrange(0x20000, 0x2A000)) for _ in range(LONGEST // 4))
+        assert add(store, (name, 1, 0.0)) == (1, 0, ())
+        assert list(store.signal_names()) == [name]
 
     def test_old_points_and_signals_are_forgotten(self, store: Store) -> None:
         add(store, ("a", 5, 1.0), ("b", 5, 1.0))

@@ -80,13 +80,18 @@ def test_a_whole_store_goes_into_postgresql(
     tuned: Tuning, postgres_url: str, tmp_path: Path
 ) -> None:
     """That is how an installation grows; new ids go on after the largest."""
+    now = tuned.time.now()
+    with tuned.store.transaction() as tx:
+        tx.add_signal_points([("a", now, 1.0), ("b", now, 2.0)], now)
     tuned.store.export(tmp_path / "all.gz", None, tuned.time.now(), nothing)
     with open_store(postgres_url) as grown:
         grown.load(tmp_path / "all.gz", nothing)
         assert content(grown) == content(tuned.store)
         with grown.transaction() as tx:
             number = tx.add_command(NAME, "resume", {}, who="ann", why="", now=tuned.time.now())
+            assert tx.add_signal_points([("c", now, 3.0)], now).fresh == 1
         assert number == len(tuned.store.commands(NAME, pending=False)) + 1
+        assert set(grown.signal_names()) == {"a", "b", "c"}
         there = Tuning(grown, Time(tuned.time.at), Heard())
         stage = there.start()
         there.add(random_jobs(5, first=41, seed=41))

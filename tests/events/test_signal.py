@@ -44,6 +44,10 @@ def test_a_record_is_a_point_of_a_signal_by_name_and_labels() -> None:
         ({"name": "4 rps"}, "name: expected a name such as rps"),
         ({"labels": {"a b": "c"}}, "labels: "),
         ({"labels": {"a": 1}}, "labels: expected an object of texts"),
+        (
+            {"labels": {f"l{n}": "\U00020000" * 200 for n in range(2)}},
+            "labels: name and labels take",
+        ),
         ({"time": "2026-11-20T13:00:00"}, "time: expected an RFC 3339 time"),
         ({"time": ...}, "time: is missing"),
         ({"time": (NOW + timedelta(days=9)).isoformat()}, "time: "),

@@ -1,9 +1,12 @@
 """A daemon as one of several: who may join, and who was replaced while it was silent."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.contracts.test_store_instances import A as ROW
 from tunerd.errors import AlreadyRunningError, MisconfiguredError
 from tunerd.service.membership import Membership
 from tunerd.settings import Settings, load_settings
@@ -52,6 +55,21 @@ def test_a_stranger_is_refused(
         with pytest.raises(MisconfiguredError, match=told):
             Membership.join(stranger, ["tune"], store)
         assert len(store.instances()) == 1
+
+
+def test_of_two_strangers_that_come_at_once_one_is_refused(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    stranger = settings(tmp_path / "b", postgres_url, "u")
+    with open_store(postgres_url) as store, ThreadPoolExecutor(1) as pool:
+        with store.transaction() as tx:
+            tx.join_one_by_one()
+            second = pool.submit(Membership.join, stranger, ["tune"], store)
+            with pytest.raises(TimeoutError):
+                second.result(0.5)  # it waits until the first is there
+            tx.join_instance(replace(ROW, installation='{"name": "t", "topics": {}}'))
+        with pytest.raises(MisconfiguredError, match="its name is 't' and not 'u'"):
+            second.result(30)
 
 
 def test_one_whose_place_was_taken_while_it_was_silent_takes_nothing_back(

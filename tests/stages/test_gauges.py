@@ -118,6 +118,25 @@ def test_a_damaged_row_has_no_numbers_and_the_others_have_theirs(
     assert told.recommended == {name: v for name, v in expected.items() if name != "n=8"}
 
 
+def test_of_several_instances_one_shows_a_study(recommended: Tuning) -> None:
+    """Also where its tuner process, cut off or new, has said nothing of what it lost."""
+    exporter = MetricsExporter()
+    exporter.hear(telemetry.StudyLoaded(study="toy", sequence=60))
+    members = SimpleNamespace(studies=frozenset({"toy"}))
+    gauges = replace(sampler(recommended), members=cast(Any, members), hear=exporter.hear)
+
+    def shown() -> bool:
+        assert list(gauges.measure()) == []
+        return 'study="toy"' in exporter.render()[0].decode()
+
+    assert shown()
+    members.studies = frozenset()
+    assert not shown()
+    members.studies = frozenset({"toy"})
+    exporter.hear(telemetry.StudyLoaded(study="toy", sequence=60))
+    assert shown()
+
+
 def test_there_are_so_many_contexts_at_most(recommended: Tuning) -> None:
     rows = list(recommended.rows().values())
     with recommended.store.transaction() as tx:

@@ -97,6 +97,32 @@ def test_a_job_gets_the_value_that_held_when_it_ran(
     }
 
 
+def test_a_whole_number_that_no_database_holds_is_not_filled_in(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    text = TEXT.replace('type = "float", scale = "log"', 'type = "int"')
+    store.publish_generation("web", parse_study(text).content_hash, text, "test", time.now())
+    for minutes_ago, value in ((50, 1e99), (5, -1e99), (30, 12.4)):
+        stream.write(signal(time, minutes_ago, value))
+    for name, minutes_ago in (("far", 49), ("fine", 29), ("low", 4)):
+        stream.write(job(time, name, minutes_ago))
+    while ingest.step():
+        pass
+    assert contexts(store) == {"far": None, "fine": 12, "low": None}
+
+
+def test_who_lets_go_of_forecasting_leaves_it_to_others_at_once(
+    ingest: IngestStage, store: Store, time: Time
+) -> None:
+    del ingest  # it has put the study there
+    first, second = (ForecastStage(store, name, Lines(), time.now) for name in "ab")  # type: ignore[arg-type]
+    assert first.step()
+    assert not second.step()
+    first.close()
+    time.pass_(seconds=301.0)
+    assert second.step()
+
+
 def test_a_repeat_changes_nothing_and_a_bad_record_is_rejected_with_its_reason(
     ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
 ) -> None:

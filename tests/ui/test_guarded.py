@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.daemons import Daemon
 from tests.webhook.test_server import certify
+from tunerd.cli.daemon_probe import probe
 from tunerd.errors import MisconfiguredError
 from tunerd.metrics import MetricsExporter
 from tunerd.settings import load_settings
@@ -132,6 +134,46 @@ def test_a_daemon_that_others_may_ask(files: tuple[Path, Path], tmp_path: Path) 
         assert TOKEN not in daemon.log.read_text() + done.stdout + done.stderr
     finally:
         daemon.end()
+
+
+def probed(server: HttpServer, folder: Path, *lines: str) -> dict[str, Any]:
+    """What `tunerd status` finds out with such settings."""
+    (folder / "tunerd.toml").write_text("\n".join(("[http]", f"port = {server.port}", *lines)))
+    return probe(load_settings(folder / "tunerd.toml", {}).http)
+
+
+@pytest.mark.parametrize("token", [None, "another-token-than-the-daemon-has"])
+def test_a_daemon_that_wants_another_token_runs_all_the_same(
+    guarded: HttpServer, tmp_path: Path, token: str | None
+) -> None:
+    (tmp_path / "token").write_text(token or "")
+    state = probed(guarded, tmp_path, *(['read_token_file = "token"'] if token else []))
+    assert (state["running"], state["ready"]) == (True, True)
+    assert "another token" in " ".join(state["remarks"])
+
+
+def test_nobody_says_that_it_does_not_run_who_cannot_ask_it(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other, _ = certify(tmp_path, "other")
+    (tmp_path / "rubbish").write_text("rubbish")
+    server = HttpServer(
+        "127.0.0.1", 0, MetricsExporter().render, certificate=ReloadingCertificate(*files)
+    )
+    try:
+        for certificate, running in (
+            (files[0], True),
+            (other, None),
+            (tmp_path / "nowhere", None),
+            (tmp_path / "rubbish", None),
+        ):
+            lines = f'certificate_file = "{certificate}"', 'key_file = "x"'
+            state = probed(server, tmp_path, *lines)
+            assert state["running"] is running, certificate
+            assert ("http.certificate_file" in " ".join(state["problems"])) != bool(running)
+    finally:
+        server.close()
+    assert probed(server, tmp_path)["running"] is False
 
 
 def test_a_certificate_that_cannot_be_served_with_is_named(

@@ -29,7 +29,8 @@ __all__ = [
 SIGNAL_SCHEMA: Literal["tunerd.signal/1"] = "tunerd.signal/1"
 LARGEST = 1e100
 LONGEST = 1_024
-"""Characters of a written name."""
+"""Bytes of a written name. An index of PostgreSQL holds no text of more than some 2,700: one such
+record would keep all others out."""
 
 
 LabelName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
@@ -88,8 +89,8 @@ def read_signal(
     if fault := out_of_time("time", event.time, now, limits):
         return fault
     name = signal_name(event.name, event.labels or {})
-    if len(name) > LONGEST:
-        return Rejection("labels", f"name and labels have more than {LONGEST:,} characters")
+    if len(name.encode()) > LONGEST:
+        return Rejection("labels", f"name and labels take more than {LONGEST:,} bytes")
     return SignalPoint(name, event.time.astimezone(UTC), event.value)
 
 

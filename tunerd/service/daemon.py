@@ -13,7 +13,6 @@ import ssl
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -476,7 +475,10 @@ class _Daemon:
 
     def _foresee(self, store: Store) -> None:
         """What signals will bring. No job waits for it: where it fails, the rest goes on."""
-        forecast = ForecastStage(store, uuid.uuid4().hex, self.log, _now)
+        # The same after every start where it has the store to itself: what a killed one held would
+        # keep this one waiting for a quarter of an hour.
+        owner = self.settings.name if self.members is None else self.members.owner
+        forecast = ForecastStage(store, owner, self.log, _now)
         while not self.stop.is_set():
             try:
                 forecast.step()
@@ -484,9 +486,11 @@ class _Daemon:
                 self.stop.wait(TROUBLE_S)
             except Exception:
                 self.log.exception("forecasting failed")
-                forecast = ForecastStage(store, uuid.uuid4().hex, self.log, _now)
+                forecast = ForecastStage(store, owner, self.log, _now)
                 self.stop.wait(FORECAST_AGAIN_S)
             self.stop.wait(GAUGES_S)
+        with suppress(StoreUnavailableError):  # the lease runs out by itself
+            forecast.close()
 
     def _watch(self, stream: Stream, store: Store) -> None:
         """Whether the topics are as they should be, and what holds is on its topic."""

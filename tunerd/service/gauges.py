@@ -54,6 +54,8 @@ class GaugeSampler:
     _recommended: Mapping[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """By study, as of ``_issued_at``."""
     _issued_at: datetime | None = None
+    _held: frozenset[str] = frozenset()
+    """Studies of this instance, of several, when it was last looked."""
     _unsure: bool = False
     """Whether the store may have lost what it knew since it was last compared with the topic."""
 
@@ -64,6 +66,7 @@ class GaugeSampler:
             self.hear(telemetry.ConsumerLag(records=lag))
             if self.ingest.overtaken:
                 self._unsure, self.ingest.overtaken = True, False
+        self._let_go()
         if self.tuner is not None:
             self.hear(telemetry.TunerMemory(resident_bytes=self.tuner.resident_bytes))
         yield from self._check()
@@ -75,6 +78,14 @@ class GaugeSampler:
             self.hear(telemetry.AttemptBacklog(waiting=None))
         if problem := self._lost():
             yield "the store lost what it knew", problem
+
+    def _let_go(self) -> None:
+        """Another instance shows a study that is its now. A tuner process that was cut off from the
+        store, or has just been started, knows nothing of what it had."""
+        held = frozenset() if self.members is None else self.members.studies
+        for study in sorted(self._held - held):
+            self.hear(telemetry.StudyReleased(study=study))
+        self._held = held
 
     def _check(self) -> Iterator[tuple[str, str]]:
         """See whether what was claimed is there and still ours. A stage with nothing to do would

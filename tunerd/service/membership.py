@@ -67,6 +67,7 @@ class Membership:
             heartbeat_at=now,
         )
         with store.transaction() as tx:
+            tx.join_one_by_one()
             others = [
                 other for other in tx.instances() if other.name != name and other.silent_s < LEASE_S
             ]

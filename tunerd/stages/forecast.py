@@ -89,7 +89,9 @@ class ForecastStage:
         return True
 
     def close(self) -> None:
-        """Nothing is held open; the lease runs out."""
+        """Leave it to others at once."""
+        with self.store.transaction() as tx:
+            tx.release_leases(self.owner, [LEASE])
 
     def _study(self, row: StudyRow) -> Study | None:
         """The study, where it has one feature from a signal, in buckets, and wants it foreseen."""

@@ -17,6 +17,10 @@ from tunerd.store.signals import MOST_SIGNALS
 __all__ = ["SignalContext", "too_many_signals"]
 
 
+LARGEST_INT = 2.0**63
+"""No database holds a larger one; no job may bring one either."""
+
+
 class SignalContext:
     """Fills in features that come from signals, once, as jobs come in: what is learned from a job
     must not depend on when it is learned. What a job brings itself stays."""
@@ -47,7 +51,7 @@ class SignalContext:
             over = job.finished_at - timedelta(seconds=feature.signal.over_s)
             began = started(job)
             mean = tx.signal_mean(signal, min(over, began or over), job.finished_at)
-            if mean is not None:
+            if mean is not None and (feature.type != "int" or abs(mean) < LARGEST_INT):
                 context[feature.name] = round(mean) if feature.type == "int" else mean
         return job if context == job.context else structs.replace(job, context=context)
 

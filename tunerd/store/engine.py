@@ -103,13 +103,15 @@ class Database:
         assert isinstance(now, datetime)
         return now.astimezone(UTC)
 
-    def lock_schema(self, connection: sa.Connection) -> None:
-        """Keep others from migrating until this transaction ends; in SQLite it does so itself."""
+    def lock(self, connection: sa.Connection, what: str) -> None:
+        """Keep others that ask for the same from going on until this transaction ends; in SQLite
+        it does so itself."""
         if not self.is_sqlite:
-            connection.exec_driver_sql(
+            statement = (
                 "SELECT pg_advisory_xact_lock("
-                "hashtextextended('tunerd schema ' || current_schema(), 0))"
+                "hashtextextended(:what || ' ' || current_schema(), 0))"
             )
+            connection.execute(sa.text(statement), {"what": f"tunerd {what}"})
 
     def watch(self) -> None:
         """From now on the files of a SQLite store must stay the ones that they are.

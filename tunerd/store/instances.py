@@ -63,6 +63,11 @@ class InstanceReads(StoreReads):
 class InstanceWrites(InstanceReads, LeaseWrites, StoreWrites):
     """Coming, staying and going."""
 
+    def join_one_by_one(self) -> None:
+        """Wait for others that are joining, until the end of this transaction: of two strangers
+        that look at the same time, none would see the other."""
+        self._database.lock(self._connection, "joins")
+
     def join_instance(self, row: InstanceRow) -> None:
         """Enter an instance, with the database's time. What a former process of its name still
         holds is released: the caller has made sure that this process is no more."""

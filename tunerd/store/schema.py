@@ -32,7 +32,7 @@ def upgrade_schema(database: Database) -> None:
         if _version(connection) == HEAD:
             return
     with _alembic, database.writing() as connection:
-        database.lock_schema(connection)
+        database.lock(connection, "schema")
         _migrate(connection, database)
 
 

@@ -95,7 +95,7 @@ class SignalWrites(SignalReads, StoreWrites):
             if name in ids and at > now - KEPT
         }
         fresh = 0
-        keys = list(rows)
+        keys = sorted(rows)  # as above: late points lock no signal first
         for start in range(0, len(keys), _CHUNK):
             statement = (
                 self._database.insert(signal_points)

@@ -286,7 +286,9 @@ def _count_on(connection: sa.Connection) -> None:
     """Ids go on after the largest; SQLite sees to that itself."""
     if connection.dialect.name != "postgresql":
         return
-    for table in (*NUMBERED, tables.outbox):
+    for table in _tables():
+        if "id" not in table.c or table.c.id.autoincrement is not True:
+            continue
         connection.execute(
             sa.text(
                 f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'),"  # noqa: S608
